@@ -52,6 +52,11 @@ export function configuredLeaseMs(env: Env & { DELIVERY_LEASE_MS?: string }): nu
   return Number(env.DELIVERY_LEASE_MS) || DELIVERY_LEASE_MS;
 }
 
+/** Jurisdiction of the deployment's Durable Objects (platform/jurisdiction.ts). Empty, or a missing variable: none. */
+export function configuredJurisdiction({ JURISDICTION }: { JURISDICTION?: string }): string {
+  return JURISDICTION ?? "";
+}
+
 /** Whether this is a development machine, where only local requests are answered (http/loopback.ts). */
 export function isLocal(env: Env): boolean {
   return env.SIGN_IN === "local";

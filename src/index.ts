@@ -2,7 +2,9 @@
  * Table of contents: routes, queue consumers and Durable Objects. Ingestion is part of the start-up; everything else is
  * loaded on first use.
  */
+import { configuredJurisdiction } from "./env.ts";
 import { ingestApp } from "./ingest/routes.ts";
+import { inJurisdiction } from "./platform/jurisdiction.ts";
 import { carriedBy } from "./queue/queue-names.ts";
 
 export { Destinations } from "./notifications/destinations.ts";
@@ -15,12 +17,14 @@ function isIngest(url: string): boolean {
 }
 
 export default {
-  async fetch(request: Request, env: Env, ctx: ExecutionContext) {
+  async fetch(request: Request, bindings: Env, ctx: ExecutionContext) {
+    const env = inJurisdiction(bindings, configuredJurisdiction(bindings));
     if (isIngest(request.url)) return ingestApp.fetch(request, env, ctx);
     const { otherRoutes } = await import("./other-routes.ts");
     return otherRoutes.fetch(request, env, ctx);
   },
-  async queue(batch, env, ctx) {
+  async queue(batch, bindings, ctx) {
+    const env = inJurisdiction(bindings, configuredJurisdiction(bindings));
     if (carriedBy(batch.queue) === "deliveries") {
       const { deliver } = await import("./notifications/delivery-consumer.ts");
       return deliver(batch, env, ctx);

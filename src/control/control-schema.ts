@@ -51,6 +51,8 @@ export const workspaces = sqliteTable(
     configVersion: integer("config_version").notNull().default(0),
     /** Id of the restore in progress. Until it ends, nothing is recorded. */
     restoring: text("restoring"),
+    /** Jurisdiction of the workspace's objects: JURISDICTION when it was created. It never changes. */
+    jurisdiction: text("jurisdiction").notNull().default(""),
   },
   (table) => [index("workspaces_plan").on(table.planId)],
 );

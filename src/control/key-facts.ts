@@ -21,6 +21,8 @@ export interface KeyFacts {
   payloadTemplate: PayloadMapping[] | null;
   /** Version of the workspace's configuration, as of the look-up. */
   configVersion: number;
+  /** Jurisdiction of the workspace's objects; empty: none. */
+  jurisdiction: string;
 }
 
 interface KeyLookUp {
@@ -38,13 +40,15 @@ interface KeyFactsRow {
   overlap_ends_at: string | null;
   payload_template: string | null;
   config_version: number;
+  jurisdiction: string;
 }
 
 /** Finds a key by its hash, deactivated or not: the Quota Counter checks that when it counts. */
 export async function findKeyFacts(d1: D1Database | D1DatabaseSession, keyHash: string): Promise<KeyLookUp> {
   const { results, meta } = await d1
     .prepare(
-      `SELECT k.id, workspace_id, endpoint_type, secret_hash, expires_at, overlap_ends_at, payload_template, config_version
+      `SELECT k.id, workspace_id, endpoint_type, secret_hash, expires_at, overlap_ends_at, payload_template, config_version,
+         jurisdiction
        FROM api_keys k JOIN workspaces w ON w.id = workspace_id WHERE key_hash = ?`,
     )
     .bind(keyHash)
@@ -63,5 +67,6 @@ function toKeyFacts(row: KeyFactsRow): KeyFacts {
     endsAtMs: endsAt === null ? null : Date.parse(endsAt),
     payloadTemplate: row.payload_template === null ? null : (JSON.parse(row.payload_template) as PayloadMapping[]),
     configVersion: row.config_version,
+    jurisdiction: row.jurisdiction,
   };
 }

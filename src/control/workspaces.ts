@@ -1,6 +1,7 @@
 /** Workspaces, and the configuration of their Durable Objects. */
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { newId } from "../platform/ids.ts";
+import { requireJurisdiction } from "../platform/jurisdiction.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
@@ -19,10 +20,13 @@ export interface Workspace extends Omit<typeof workspaces.$inferSelect, "planId"
   retentionDays: number | null;
 }
 
-export type NewWorkspace = Pick<Workspace, "slug" | "name" | "plan" | "overages" | "anchor">;
+export type NewWorkspace = Pick<Workspace, "slug" | "name" | "plan" | "overages" | "anchor" | "jurisdiction">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
 
-/** Creates a workspace in D1 only; the caller then configures its objects. */
+/**
+ * Creates a workspace in D1 only; the caller then configures its objects.
+ * @throws JurisdictionError if the deployment has workspaces in another jurisdiction.
+ */
 export async function createWorkspace(
   db: ControlDatabase,
   workspace: NewWorkspace,
@@ -30,6 +34,9 @@ export async function createWorkspace(
 ): Promise<Result<Workspace, "plan_unknown" | "slug_taken">> {
   const found = await findPlan(db, workspace.plan);
   if (found === null) return refuse("plan_unknown");
+  const { jurisdiction } = workspace;
+  const existing = await db.select({ jurisdiction: workspaces.jurisdiction }).from(workspaces).limit(1).get();
+  requireJurisdiction(jurisdiction, existing?.jurisdiction ?? jurisdiction);
   const { nowMs } = by;
   const row = { id: newId("ws", nowMs), ...workspace, createdAt: iso(nowMs), configVersion: nowMs };
   const created: Workspace = { ...row, retentionDays: found.retentionDays };
@@ -59,15 +66,15 @@ export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<P
   return pageOf(rows, page, (workspace) => workspace.id);
 }
 
-/** Ids and slugs, oldest first, so that new workspaces do not shift the pages. */
+/** Ids, slugs and jurisdictions, oldest first, so that new workspaces do not shift the pages. */
 export async function workspacesByAge(
   db: ControlDatabase,
   page: { offset: number; limit: number },
-): Promise<{ total: number; workspaces: { id: string; slug: string }[] }> {
+): Promise<{ total: number; workspaces: Pick<Workspace, "id" | "slug" | "jurisdiction">[] }> {
   const [[counted], found] = await db.batch([
     db.select({ total: count() }).from(workspaces),
     db
-      .select({ id: workspaces.id, slug: workspaces.slug })
+      .select({ id: workspaces.id, slug: workspaces.slug, jurisdiction: workspaces.jurisdiction })
       .from(workspaces)
       .orderBy(asc(workspaces.id))
       .limit(page.limit)
@@ -154,6 +161,8 @@ export interface RecordingTerms {
   retentionDays: number | null;
   /** Id of the restore in progress; until it ends, nothing is recorded. */
   restoring: string | null;
+  /** Jurisdiction of the workspace's objects; empty: none. */
+  jurisdiction: string;
 }
 
 export async function recordingTerms(
@@ -166,6 +175,7 @@ export async function recordingTerms(
       rulesVersion: workspaces.rulesVersion,
       retentionDays: plans.retentionDays,
       restoring: workspaces.restoring,
+      jurisdiction: workspaces.jurisdiction,
     })
     .from(workspaces)
     .innerJoin(plans, eq(plans.id, workspaces.planId))

@@ -1,6 +1,7 @@
 /** The workspaces of `npm run dev` and `npm run demo`: members, mapping rules and keys. */
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
+import type { PointsLastDays } from "../domain/rules/mapping-rule.ts";
 import type { DemoKeys } from "./demo/senders.ts";
 import type { CreatedKeyAnswer, OperatorClient, WorkspaceAnswer } from "./operator-client.ts";
 
@@ -15,6 +16,7 @@ interface Rule {
   conditions?: { path: string; operator: string; value?: unknown }[];
   scoring_signal: string;
   points: number;
+  points_last_days?: PointsLastDays;
 }
 
 export interface DemoWorkspace {
@@ -45,6 +47,7 @@ export const DEMO_RULES: Rule[] = [
     conditions: [{ path: "properties.url", operator: "contains", value: "/pricing" }],
     scoring_signal: "pricing_viewed",
     points: 5,
+    points_last_days: 30,
   },
   { name: "Unsubscribed", event: "Unsubscribed", scoring_signal: "unsubscribed", points: -10 },
 ];
@@ -99,8 +102,14 @@ async function readKept(stateDir: string): Promise<DemoWorkspace | undefined> {
 /** Rules of the demo. */
 const RULES: Rule[] = [
   ...DEMO_RULES,
-  { name: "Used a feature", event: "Feature *", scoring_signal: "product_usage", points: 2 },
-  { name: "Attended a webinar", event: "Attended - *", scoring_signal: "webinar_attended", points: 5 },
+  { name: "Used a feature", event: "Feature *", scoring_signal: "product_usage", points: 2, points_last_days: 30 },
+  {
+    name: "Attended a webinar",
+    event: "Attended - *",
+    scoring_signal: "webinar_attended",
+    points: 5,
+    points_last_days: 180,
+  },
 ];
 
 /** Fields of the account data that imports() sends. */

@@ -86,7 +86,8 @@ export async function applyMigrations(stateDir: string, signal?: AbortSignal): P
 /** Resolves when /healthz answers. @throws CommandError */
 export async function startService({ stateDir, port, args, signal, entry }: StartOptions): Promise<Service> {
   const main = entry === undefined ? [] : [entry];
-  const dev = ["dev", ...main, "--port", port, "--persist-to", stateDir, ...args];
+  // The local runtime has no jurisdictions.
+  const dev = ["dev", ...main, "--port", port, "--persist-to", stateDir, "--var", "JURISDICTION:", ...args];
   const wrangler = startWrangler(dev, stateDir, signal);
   try {
     const origin = await Promise.race([wrangler.origin, wrangler.ended]);

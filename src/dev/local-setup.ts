@@ -110,7 +110,10 @@ export interface Running {
 
 export function welcome({ origin, token, demo, stateDir, keyFile }: Running): string {
   const members = DEMO_MEMBERS.map(({ email, role }) => `${email} (${role})`).join(", ");
-  const rules = DEMO_RULES.map(({ name, points }) => `${name} (${points > 0 ? "+" : ""}${points})`).join(", ");
+  const rules = DEMO_RULES.map(({ name, points, points_last_days: days }) => {
+    const lapse = days === undefined ? "" : ` for ${days} days`;
+    return `${name} (${points > 0 ? "+" : ""}${points}${lapse})`;
+  }).join(", ");
   return `
 The service is running at ${origin}
 

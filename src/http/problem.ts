@@ -10,6 +10,7 @@ import type { Refusal } from "../domain/keys/refusal.ts";
 import type { AppEnv } from "../env.ts";
 import { refusalEntry } from "./refusal-table.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
+import { JurisdictionError } from "../platform/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 
 export interface Problem {
@@ -93,6 +94,7 @@ export const onError: ErrorHandler<AppEnv> = (error, c) => {
   const frames = (error.stack ?? "").split("\n").filter((line) => line.trimStart().startsWith("at "));
   logEvent("error", { request_id: c.get("requestId"), error: errorText(error), stack: frames.join("\n") });
   const unavailable = refusalProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 });
-  const detail = "The request could not be completed. Send it again after Retry-After seconds.";
+  const why = error instanceof JurisdictionError ? error.message : "The request could not be completed.";
+  const detail = `${why} Send it again after Retry-After seconds.`;
   return problem(c, { ...unavailable, detail });
 };

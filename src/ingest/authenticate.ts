@@ -5,8 +5,10 @@
 import { isExpired, isWellFormedKey } from "../domain/keys/api-key.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
 import type { Refusal, UnauthorizedCause } from "../domain/keys/refusal.ts";
+import { configuredJurisdiction } from "../env.ts";
 import { countFailure, countMiss, lookupWaitMs } from "../http/auth-failures.ts";
 import { digest } from "../platform/hashes.ts";
+import { requireJurisdiction } from "../platform/jurisdiction.ts";
 import { cachedKey, deactivatedKey, lookUpKey, rememberDeactivated, wasKnown, type KnownKey } from "./key-cache.ts";
 
 export type Authentication =
@@ -43,6 +45,8 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
     if (secret !== undefined) await matchesHash(secret, DUMMY_HASH);
     return failed(env, credentials, "key_unknown", null, nowMs);
   }
+  // Before any answer that its Quota Counter would record.
+  requireJurisdiction(configuredJurisdiction(env), key.jurisdiction);
   if (isExpired(key.endsAtMs, nowMs)) return failed(env, credentials, "key_expired", key, nowMs);
   // The payload template is dropped some time after the key was deactivated (control/new-keys.ts).
   if (key.endpointType === "product_org" && key.template === null) {

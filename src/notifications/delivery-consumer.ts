@@ -21,6 +21,7 @@ export function deliver(batch: MessageBatch<string>, env: Env, ctx: ExecutionCon
 async function deliverOne(env: Env, { workspaceId, ...due }: DueDelivery): Promise<void> {
   const fields = { workspace: workspaceId, delivery: due.id, attempt: due.attempt };
   try {
+    // With a wrong JURISDICTION, this object is empty and takes nothing. The right one sends the delivery again.
     const destinations = env.DESTINATIONS.getByName(workspaceId);
     const parcel = await within<Parcel | null>(CALL_TIMEOUT_MS, destinations.take(due));
     if (parcel === null) return;

@@ -47,8 +47,9 @@ export class Destinations extends RestorableObject {
   /** Resolves when no source is being informed. Never rejects. */
   #telling: Promise<void> = Promise.resolve();
 
-  constructor(ctx: DurableObjectState, env: Env) {
-    super(ctx, env);
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    super(ctx, bindings);
+    const { env } = this;
     const { sql } = ctx.storage;
     createTables(sql);
     this.#sql = sql;

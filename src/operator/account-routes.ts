@@ -9,11 +9,15 @@ import {
 } from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { ACCOUNT_HISTORY_SHOWN, IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
+import type { AccountsSort } from "../store/protocol/people-and-accounts.ts";
 import { payloadTemplate } from "../workspace/manage-keys.ts";
-import { askedPage, camelKeys, filteredPageQuery, instant, listOf } from "./api-json.ts";
+import { askedPage, camelKeys, count, filteredPageQuery, instant, listOf, pageQuery } from "./api-json.ts";
 import { operationsOf, storeOf } from "./operation.ts";
+import { person, readPeople } from "./signal-routes.ts";
 
 const operation = operationsOf("Accounts", "account");
+
+const ACCOUNT_ORDERS = ["newest", "score", "people", "last_seen"] as const satisfies readonly AccountsSort[];
 
 const externalId = z.string().meta({ example: "acme-42" });
 const fieldValue = z.unknown().describe("The payload template defines the type. Null: no value was ever sent.");
@@ -42,11 +46,19 @@ const account = z
     external_id: externalId,
     ...values,
     attributes,
+    score: z.int().describe("Sum of the scores of the account's people, without points that have lapsed."),
+    people: count,
     first_seen: instant,
     last_seen: instant,
+    last_seen_at: instant.describe("The same as `last_seen`."),
     history: z.array(accountChange).describe(`Newest first, at most ${ACCOUNT_HISTORY_SHOWN}.`),
   })
   .meta({ id: "Account" });
+
+const accounts = listOf(account).extend({
+  sorted: z.boolean().describe("False: there are too many accounts to sort, so the newest come first."),
+  lapsing: z.boolean().describe("True: points are lapsing right now, so scores and their order may change."),
+});
 
 const record = z
   .object({ external_id: externalId, ...z.object(values).partial().shape, attributes })
@@ -63,6 +75,7 @@ const templateError = z
   .meta({ id: "TemplateError" });
 
 const accountQuery = filteredPageQuery({
+  order: z.enum(ACCOUNT_ORDERS).default("newest").describe("Each in descending order."),
   external_id: z.string().trim().min(1).max(IDENTITY_MAX_LENGTH).optional().describe("Exactly this id."),
 });
 
@@ -78,14 +91,29 @@ const sample = z
 
 export const accountRoutes = [
   operation("GET", "/workspaces/:workspace_id/accounts", {
-    summary: "Accounts and the history of their fields",
+    summary: "Accounts, their scores and the history of their fields",
     scope: "read",
     query: accountQuery,
-    answers: { 200: "Accounts, newest first." },
-    schema: listOf(account),
+    answers: { 200: "Accounts in the order of the query." },
+    schema: accounts,
+    async handle(c, { query: { order: sort, externalId: id, ...page } }) {
+      const { items, ...found } = await storeOf(c).accounts({ externalId: id, sort }, askedPage(page));
+      return { items: items.map((item) => ({ ...camelKeys(item), lastSeenAtMs: item.lastSeenMs })), ...found };
+    },
+  }),
+  operation("GET", "/workspaces/:workspace_id/accounts/:external_id/people", {
+    summary: "People of an account",
+    scope: "read",
+    description: "Newest first. The id is percent-encoded. The list of people has a filter by account, too.",
+    query: pageQuery,
+    answers: { 200: "People." },
+    schema: listOf(person),
     async handle(c, { query }) {
-      const { items, next } = await storeOf(c).accounts({ externalId: query.externalId }, askedPage(query));
-      return { items: items.map(camelKeys), next };
+      const id = c.req.param("external_id");
+      const people = await readPeople(c, { account: id }, askedPage(query));
+      if (people.items.length > 0) return people;
+      const found = await storeOf(c).accounts({ externalId: id }, { cursor: null, limit: 1 });
+      return found.items.length === 0 ? null : people;
     },
   }),
   operation("POST", "/workspaces/:workspace_id/accounts/preview", {

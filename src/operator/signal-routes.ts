@@ -1,4 +1,5 @@
 /** Signals, traces, event groups, people with their scores, and dead letters of a workspace. */
+import type { Context } from "hono";
 import * as z from "zod";
 import { findKey } from "../control/api-keys.ts";
 import { emailProblemOf } from "../domain/signal/normalise.ts";
@@ -9,10 +10,11 @@ import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/trai
 import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { grouped } from "../domain/text.ts";
 import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
+import type { Page } from "../platform/list-page.ts";
 import type { Admission } from "../wire/admission.ts";
 import { followSignal, releaseForWorkspace, replay } from "../workspace/signal-operations.ts";
 import { askedPage, count, filteredPageQuery, idOf, instant, listOf, pageQuery } from "./api-json.ts";
-import { contextOf, operationsOf, storeOf } from "./operation.ts";
+import { contextOf, operationsOf, type OperatorEnv, storeOf } from "./operation.ts";
 
 const operation = operationsOf("Signals", "signal");
 
@@ -53,6 +55,11 @@ const signal = z
   })
   .meta({ id: "Signal" });
 
+const lapse = {
+  lapses_at: instant.nullable().describe("When the points lapse. Null: never."),
+  lapsed: z.boolean().describe("True: the points have lapsed and do not count in the score."),
+};
+
 const trace = z
   .object({
     ...signal.shape,
@@ -88,9 +95,10 @@ const trace = z
           .boolean()
           .describe("False: the rule scores a person once a day or once ever, and had scored this person already."),
         scored_by: z.string().nullable().describe("The signal that scored instead of this signal."),
+        ...lapse,
       }),
     ),
-    points: z.int(),
+    points: z.int().describe("Of rules that scored, without points that have lapsed."),
     deleted_at: instant.nullable().describe("When the signal's person was deleted, with their data."),
     payload,
     in_cold_storage: z
@@ -102,11 +110,16 @@ const trace = z
   })
   .meta({ id: "SignalTrace" });
 
-const person = z
+export const person = z
   .object({
     email: z.string(),
     ...eachTrait(() => z.string().nullable()),
-    score: z.int(),
+    score: z.int().describe("Without points that have lapsed."),
+    next_lapse_at: instant.nullable().describe("When the next points lapse. Null: no points will lapse."),
+    account: z
+      .object({ external_id: z.string(), name: z.string().nullable() })
+      .nullable()
+      .describe("The account that the person belongs to."),
     first_seen: instant,
     last_seen: instant,
     identities: z
@@ -127,6 +140,7 @@ const person = z
           signal_id: z.string(),
           at: instant.describe("When the signal was received."),
           occurred_at: instant,
+          ...lapse,
         }),
       )
       .describe(`Newest first, at most ${PERSON_SCORES_LISTED}.`),
@@ -161,6 +175,7 @@ const signalQuery = filteredPageQuery({
 
 const peopleQuery = filteredPageQuery({
   email: emailFilter,
+  account: z.string().min(1).max(IDENTITY_MAX_LENGTH).optional().describe("External id of the people's account."),
   q: z
     .string()
     .trim()
@@ -219,10 +234,8 @@ export const signalRoutes = [
     query: peopleQuery,
     answers: { 200: "People." },
     schema: listOf(person),
-    async handle(c, { query: { q: text, email, ...page } }) {
-      const { items, next } = await storeOf(c).people({ email, text }, askedPage(page));
-      return { items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })), next };
-    },
+    handle: (c, { query: { q: text, email, account, ...page } }) =>
+      readPeople(c, { email, text, account }, askedPage(page)),
   }),
   operation("GET", "/workspaces/:workspace_id/dead-letters", {
     summary: "Signals that could not be processed",
@@ -251,6 +264,16 @@ export const signalRoutes = [
     handle: async (c) => withoutFalse(await releaseForWorkspace(contextOf(c))),
   }),
 ];
+
+/** A page of people, as their schema has them. */
+export async function readPeople(
+  c: Context<OperatorEnv>,
+  filter: { email?: string | undefined; text?: string | undefined; account?: string | undefined },
+  page: Page,
+) {
+  const { items, next } = await storeOf(c).people(filter, page);
+  return { items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })), next };
+}
 
 /** Only an answer about work that continues has `under_way`. */
 function withoutFalse<Counts extends { isUnderWay: boolean }>({ isUnderWay, ...counts }: Counts) {

@@ -2,6 +2,7 @@
 import * as z from "zod";
 import { createWorkspace, listWorkspaces, updateWorkspace } from "../control/workspaces.ts";
 import { refuse } from "../domain/result.ts";
+import { configuredJurisdiction } from "../env.ts";
 import { name, time } from "../http/fields.ts";
 import { configureWorkspace } from "../workspace/configure-workspace.ts";
 import { askedPage, idOf, isoInstant, listOf, pageQuery } from "./api-json.ts";
@@ -53,7 +54,8 @@ export const workspaceRoutes = [
     conflicts: ["slug_taken"],
     async handle(c, { body: { anchor = new Date(c.var.by.nowMs).toISOString(), ...fields } }) {
       const { db, by } = c.var;
-      const created = await createWorkspace(db, { ...fields, anchor }, by);
+      const jurisdiction = configuredJurisdiction(c.env);
+      const created = await createWorkspace(db, { ...fields, anchor, jurisdiction }, by);
       if (!created.ok) return created.refusal === "plan_unknown" ? PLAN_UNKNOWN : refuse(created.refusal);
       await configureWorkspace(c.env, db, created.value.id);
       return created;

@@ -1,26 +1,23 @@
 /** Accounts (spec §1, design §8.7): the list, and an account's page with the origin and history of its values. */
-import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import * as z from "zod";
 import type { AccountField } from "../domain/accounts/payload-template.ts";
 import { cut } from "../domain/text.ts";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
 import type { AccountPage, AccountSummary, AccountsSort, ShownChange } from "../store/protocol/people-and-accounts.ts";
-import { signalStore } from "../workspace/objects.ts";
 import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
-import { Filters, NoMatches } from "./kit/filters.tsx";
-import { grouped } from "./kit/format.ts";
-import { SelectField } from "./kit/forms.tsx";
-import { ListAddress } from "./kit/list-address.ts";
-import { Empty, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
-import { Pager, Table } from "./kit/table.tsx";
+import { LinkButton } from "./kit/actions.tsx";
+import { grouped, withQuery } from "./kit/format.ts";
+import { Filters, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
+import { Empty, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
+import { Table } from "./kit/table.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
-import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { SignalLink } from "./signals/signals.tsx";
 
 /** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
 function accountPath(base: string, externalId: string): string {
-  return `${base}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
+  return withQuery(`${base}/accounts/one`, { external_id: externalId });
 }
 
 const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest: "Newest" } as const satisfies Record<
@@ -31,47 +28,79 @@ const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest
 export const accountPages = pages
   .createApp()
   .get("/", async (c) => {
-    const list = new ListAddress(`${workspacePath(c)}/accounts`, c.req.query());
-    const q = list.text("q", "External id begins with");
-    const sort = list.choice("sort", null, SORTS, "newest");
+    const base = workspacePath(c);
+    const list = new ListAddress(`${base}/accounts`, c.req.query());
+    const q = list.searchText("q", "External id begins with", "External id begins with");
+    const sort = list.sort(SORTS, "newest");
     const accounts = await storeOf(c).findAccounts(q === "" ? { sort } : { prefix: q }, list.slice(PAGE_ROWS));
     return page(
       c,
-      { title: "Accounts", section: "accounts" },
+      {
+        section: "accounts",
+        title: "Accounts",
+        intro: "Account data that Product Org Updates keys send, by external id.",
+      },
       <>
-        <PageHead title="Accounts">Account data that Product Org Updates keys send, by external id.</PageHead>
-        <Filters list={list} search={{ name: "q", label: "External id begins with" }}>
-          <SelectField name="sort" label="Sort by" value={sort} options={Object.entries(SORTS)} />
-        </Filters>
+        <Filters list={list} />
         {q !== "" && <p class="quiet small">Search results are sorted by external id.</p>}
-        <Panel list>
-          {accounts.items.length > 0 && <AccountsTable base={workspacePath(c)} accounts={accounts.items} />}
-          {accounts.items.length === 0 && list.isFiltered && (
-            <NoMatches what="accounts" list={list}>
-              <p>External ids are case-sensitive.</p>
-            </NoMatches>
-          )}
-          {accounts.items.length === 0 && !list.isFiltered && <NoAccounts c={c} />}
-          <Pager list={list} next={accounts.next} />
-        </Panel>
+        <ListPanel
+          list={list}
+          found={accounts}
+          empty={<NoAccounts base={base} mayCreate={mayManage(c)} />}
+          noMatches={<NoMatches what="accounts" list={list} text="External ids are case-sensitive." />}
+        >
+          <AccountsTable base={base} accounts={accounts.items} />
+        </ListPanel>
       </>,
     );
   })
   .get("/one", async (c) => {
+    const base = workspacePath(c);
     const externalId = (c.req.query("external_id") ?? "").slice(0, IDENTITY_MAX_LENGTH);
-    const list = new ListAddress(`${workspacePath(c)}/accounts/one`, c.req.query());
+    const list = new ListAddress(`${base}/accounts/one`, c.req.query());
     list.use("External id", "", { external_id: externalId });
     const account = await storeOf(c).accountPage(externalId, list.slice(PAGE_ROWS));
     if (account === null) return notFoundPage(c, "account");
     const keyIds = Object.values(account.origins).flatMap(({ keyId }) => keyId ?? []);
-    const keys = await readKeyNames(c, keyIds);
-    const view = { base: workspacePath(c), account, keys, list };
-    return page(c, { title: externalId, section: "accounts" }, <AccountView {...view} />);
+    const props = { base, account, keys: await readKeyNames(c, keyIds) };
+    const { values, attributes, changes } = account;
+    const isShort = typeof values.name === "string" && values.name.length <= ACCOUNT_CHANGE_CHARACTERS;
+    const heading = isShort ? String(values.name) : externalId;
+    const fields = FIELDS.map(([field, label]): ValueRow => {
+      const value = values[field];
+      return [label, field, field === "feature_flags" ? <FeatureFlags value={value} /> : <JsonValue value={value} />];
+    });
+    const attributeRows = Object.entries(attributes).map(([name, value]): ValueRow => [
+      name,
+      `attributes.${name}`,
+      <JsonValue value={value} />,
+    ]);
+    return page(
+      c,
+      { section: "accounts", title: externalId, heading, crumbs: [], intro: isShort && externalId },
+      <>
+        <Stats>
+          <Stat label="Last seen" value={<Time ms={account.lastSeenMs} />} />
+          <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
+        </Stats>
+        <Values {...props} title="Fields" rows={fields} />
+        {attributeRows.length > 0 && <Values {...props} title="Attributes" rows={attributeRows} />}
+        <ListPanel
+          id="history"
+          title="History"
+          list={list}
+          found={changes}
+          empty={<Empty title="No changes" text="No field has been sent yet. Attributes have no history." />}
+        >
+          <ol class="entries">
+            {changes.items.map((change) => (
+              <Change base={base} change={change} />
+            ))}
+          </ol>
+        </ListPanel>
+      </>,
+    );
   });
-
-function storeOf(c: Context<PagesEnv>) {
-  return signalStore(c.env, c.get("workspace").id);
-}
 
 export function AccountsTable({ base, accounts }: { base: string; accounts: readonly AccountSummary[] }) {
   const short = (json: string | null) => <ShortValue json={json} characters={ACCOUNT_LIST_CHARACTERS} />;
@@ -95,29 +124,20 @@ export function AccountsTable({ base, accounts }: { base: string; accounts: read
   );
 }
 
-function NoAccounts({ c }: { c: Context<PagesEnv> }) {
+function NoAccounts({ base, mayCreate }: { base: string; mayCreate: boolean }) {
+  const text =
+    "The first update from a Product Org Updates key creates an account. The payload template of the key says which " +
+    "paths have the external id, the plan, the user count and other fields.";
+  const newKey = `${base}/settings/api-keys/new?endpoint_type=product_org`;
   return (
-    <Empty title="No accounts yet">
-      <p>
-        The first update from a Product Org Updates key creates an account. The payload template of the key says which
-        paths have the external id, the plan, the user count and other fields.
-      </p>
-      {mayManage(c) ? (
-        <a class="button primary" href={`${workspacePath(c)}/settings/api-keys/new?endpoint_type=product_org`}>
-          Create Product Org Updates key
-        </a>
+    <Empty title="No accounts yet" text={text}>
+      {mayCreate ? (
+        <LinkButton href={newKey} text="Create Product Org Updates key" look="primary" />
       ) : (
         <p>Ask an owner or admin to create such a key.</p>
       )}
     </Empty>
   );
-}
-
-interface Props {
-  base: string;
-  account: AccountPage;
-  keys: KeyNames;
-  list: ListAddress;
 }
 
 const FIELD_LABEL = {
@@ -131,59 +151,19 @@ const FIELD_LABEL = {
 
 const FIELDS = Object.entries(FIELD_LABEL) as [AccountField, string][];
 
-function AccountView(props: Props) {
-  const { base, account, list } = props;
-  const { externalId, values, attributes, changes } = account;
-  const title = typeof values.name === "string" && values.name.length <= ACCOUNT_CHANGE_CHARACTERS ? values.name : null;
-  return (
-    <>
-      <PageHead title={title ?? externalId} crumbs={[<a href={`${base}/accounts`}>Accounts</a>]}>
-        {title !== null && externalId}
-      </PageHead>
-      <Stats>
-        <Stat label="Last seen" value={<Time ms={account.lastSeenMs} />} />
-        <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
-      </Stats>
-      <Values
-        {...props}
-        title="Fields"
-        rows={FIELDS.map(([field, label]) => [
-          label,
-          field,
-          field === "feature_flags" ? <FeatureFlags value={values[field]} /> : <JsonValue value={values[field]} />,
-        ])}
-      />
-      {Object.keys(attributes).length > 0 && (
-        <Values
-          {...props}
-          title="Attributes"
-          rows={Object.entries(attributes).map(([name, value]) => [
-            name,
-            `attributes.${name}`,
-            <JsonValue value={value} />,
-          ])}
-        />
-      )}
-      <Panel title="History" list id="history">
-        {changes.items.length === 0 ? (
-          <Empty title="No changes">
-            <p>No field has been sent yet. Attributes have no history.</p>
-          </Empty>
-        ) : (
-          <ol class="entries">
-            {changes.items.map((change) => (
-              <Change base={base} change={change} />
-            ))}
-          </ol>
-        )}
-        <Pager list={list} next={changes.next} />
-      </Panel>
-    </>
-  );
+/** The name of a value, its target in the payload template, and the value. */
+type ValueRow = readonly [name: string, target: string, value: Child];
+
+interface ValuesProps {
+  base: string;
+  account: AccountPage;
+  keys: KeyNames;
+  title: string;
+  rows: readonly ValueRow[];
 }
 
 /** Values with the update that set each, and the key whose payload template read it. */
-function Values({ base, account, keys, title, rows }: Props & { title: string; rows: [string, string, Child][] }) {
+function Values({ base, account, keys, title, rows }: ValuesProps) {
   const origin = (target: string): Child => {
     const found = account.origins[target];
     if (found === undefined) return <span class="quiet">–</span>;

@@ -1,5 +1,4 @@
 /** Settings › Activity: the audit log. Members see no entries about API keys (spec §1) and notifications. */
-import type { Context } from "hono";
 import {
   AUDIT_WINDOW_ENTRIES,
   type AuditAction,
@@ -18,18 +17,24 @@ import { isJsonObject } from "../domain/json/dot-path.ts";
 import { presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
 import type { Overlap } from "../workspace/manage-keys.ts";
-import { countText, ENDPOINT_LABEL, FREQUENCY_LABEL, MATCH_LABEL, ROLE_LABEL, RULE_FIELD_LABEL } from "./copy.ts";
-import { KeyFields, type KeyFilter, type KeyNames, keyText, readKeyFilter, readKeyNames } from "./key-names.tsx";
-import { Filters, NoMatches, ScanNote } from "./kit/filters.tsx";
+import {
+  countText,
+  ENDPOINT_LABEL,
+  EXPORT_LABEL,
+  FORMAT_LABEL,
+  FREQUENCY_LABEL,
+  MATCH_LABEL,
+  ROLE_LABEL,
+  RULE_FIELD_LABEL,
+} from "./copy.ts";
+import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./key-names.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
-import { DayFields, NameField, SelectField } from "./kit/forms.tsx";
-import { type DayRange, ListAddress, type Scanned, type ScannedSlice, scanOn } from "./kit/list-address.ts";
-import { Clamped, Empty, PageHead, Panel, Time } from "./kit/parts.tsx";
-import { Pager, Table } from "./kit/table.tsx";
+import { Filters, ListAddress, ListPanel, scanOn } from "./kit/list.tsx";
+import { Clamped, Empty, Time } from "./kit/parts.tsx";
+import { Table } from "./kit/table.tsx";
 import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
-import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
-import { EXPORTS, FORMATS } from "./people/people.tsx";
+import { pages, workspacePath } from "./pages-env.ts";
 
 /** Members that the field "By" offers. */
 const ACTORS_OFFERED = 100;
@@ -81,40 +86,60 @@ interface Names {
 }
 
 export const activityPages = pages.createApp().get("/", async (c) => {
-  const [db, { id }] = [c.get("db"), c.get("workspace")];
+  const [db, { id }, base] = [c.get("db"), c.get("workspace"), workspacePath(c)];
   const [members, plans] = await Promise.all([
     listMembers(db, id, { cursor: null, limit: WORKSPACE_MAX_MEMBERS }),
     planNames(db),
   ]);
   const actors = ["operator", ...members.items.map(({ email }) => email)];
-  const asked = await readAddress(c, actors);
-  const entries = await scanOn(asked.list.slice(PAGE_ROWS), async (slice) => {
-    const found = await listAudit(db, id, asked.filter, slice);
-    return { ...found, complete: found.items.length > 0 || found.next === null };
-  });
-  const keyIds = entries.items.flatMap(({ target, detail }) => [target, presentText(detail["successor"]) ?? ""]);
-  const keys = await readKeyNames(c, keyIds);
-  const view = { ...asked, entries, actors, names: { keys, plans }, base: workspacePath(c), nowMs: Date.now() };
-  return page(c, { title: "Activity", section: "activity" }, <ActivityView {...view} />);
-});
-
-async function readAddress(c: Context<PagesEnv>, actors: readonly string[]) {
-  const list = new ListAddress(`${workspacePath(c)}/settings/activity`, c.req.query());
   const forManagers = canManageKeys(c.get("role"));
+  const list = new ListAddress(`${base}/settings/activity`, c.req.query());
   const action = list.choice("action", "Action", actionOptions(forManagers), "");
-  const actor = list.text("actor", "By").toLowerCase();
-  const keyFilter = await readKeyFilter(c, list);
-  const days = list.days("Days");
+  const actor = list.text("actor", "By", "By (part of an email)").toLowerCase();
+  const keyId = await readKeyFilter(c, list, "Any or none");
   const filter: AuditFilter = {
     ...(actor === "" ? {} : actors.includes(actor) ? { actor } : { actorPart: actor }),
     ...(action === "" ? {} : { action }),
-    ...(keyFilter === null || keyFilter.id === "" ? {} : { target: keyFilter.id }),
-    sinceMs: days.sinceMs,
-    untilMs: days.untilMs,
+    ...(keyId === "" ? {} : { target: keyId }),
+    ...list.days("Days", "From"),
     forManagers,
   };
-  return { list, action, actor, keyFilter, days, filter };
-}
+  const entries = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
+    const found = await listAudit(db, id, filter, slice);
+    return { ...found, complete: found.items.length > 0 || found.next === null };
+  });
+  const keyIds = entries.items.flatMap(({ target, detail }) => [target, presentText(detail["successor"]) ?? ""]);
+  const names = { keys: await readKeyNames(c, keyIds), plans };
+  const hidden = forManagers
+    ? ""
+    : " Entries about API keys, API tokens and notifications are shown to owners and admins only.";
+  return page(
+    c,
+    { section: "activity", title: "Activity", intro: `Changes in this workspace.${hidden}` },
+    <>
+      <Filters list={list} known={{ actor: actors.slice(0, ACTORS_OFFERED) }} />
+      <ListPanel
+        list={list}
+        found={entries}
+        what="entries"
+        read={counted(entries.scans * AUDIT_WINDOW_ENTRIES, "entry", "entries")}
+        empty={<Empty title="No activity yet" />}
+      >
+        <Table
+          caption="Activity"
+          rows={entries.items}
+          href={(entry) => `${base}/${pathOf(entry)}`}
+          columns={[
+            { head: "Action", cell: (entry) => labelOf(entry.action) },
+            { head: "Details", kind: "text", cell: (entry) => <Details entry={entry} names={names} /> },
+            { head: "By", cell: (entry) => actorText(entry.actor) },
+            { head: "Time", cell: ({ at }) => <Time ms={Date.parse(at)} /> },
+          ]}
+        />
+      </ListPanel>
+    </>,
+  );
+});
 
 function actionOptions(forManagers: boolean): Record<string, string> {
   const shown = Object.entries(ACTIONS).flatMap(([action, [label]]) => {
@@ -123,67 +148,6 @@ function actionOptions(forManagers: boolean): Record<string, string> {
     return hidden.some((prefix) => action.startsWith(prefix)) ? [] : [[action, label] as const];
   });
   return { "": "All actions", ...Object.fromEntries(shown) };
-}
-
-interface Props {
-  base: string;
-  list: ListAddress;
-  action: string;
-  actor: string;
-  /** Null: the viewer may not see keys. */
-  keyFilter: KeyFilter | null;
-  days: DayRange;
-  entries: Scanned<ScannedSlice<AuditRecord>>;
-  actors: readonly string[];
-  names: Names;
-  nowMs: number;
-}
-
-function ActivityView({ base, list, action, actor, keyFilter, days, entries, actors, names, nowMs }: Props) {
-  const { items, next, complete, scans } = entries;
-  return (
-    <>
-      <PageHead title="Activity">
-        Changes in this workspace.
-        {keyFilter === null &&
-          " Entries about API keys, API tokens and notifications are shown to owners and admins only."}
-      </PageHead>
-      <Filters list={list}>
-        <SelectField
-          name="action"
-          label="Action"
-          value={action}
-          options={Object.entries(actionOptions(keyFilter !== null))}
-        />
-        <NameField name="actor" label="By (part of an email)" value={actor} known={actors.slice(0, ACTORS_OFFERED)} />
-        {keyFilter !== null && <KeyFields filter={keyFilter} any="Any or none" />}
-        <DayFields days={days} />
-      </Filters>
-      <Panel list>
-        {items.length > 0 && (
-          <Table
-            caption="Activity"
-            rows={items}
-            href={(entry) => `${base}/${pathOf(entry)}`}
-            columns={[
-              { head: "Action", cell: (entry) => labelOf(entry.action) },
-              { head: "Details", kind: "text", cell: (entry) => <Details entry={entry} names={names} /> },
-              { head: "By", cell: (entry) => actorText(entry.actor) },
-              { head: "Time", cell: ({ at }) => <Time ms={Date.parse(at)} nowMs={nowMs} /> },
-            ]}
-          />
-        )}
-        {items.length === 0 && next === null && list.isFiltered && <NoMatches what="entries" list={list} />}
-        {items.length === 0 && next === null && !list.isFiltered && <Empty title="No activity yet" />}
-        <ScanNote
-          complete={complete}
-          isEmpty={items.length === 0}
-          read={counted(scans * AUDIT_WINDOW_ENTRIES, "entry", "entries")}
-        />
-        <Pager list={list} next={next} complete={complete} />
-      </Panel>
-    </>
-  );
 }
 
 /** Undefined: a newer version has written this action. */
@@ -279,8 +243,8 @@ const VALUE_NAMES: Partial<Record<string, Partial<Record<string, string>>>> = {
   role: ROLE_LABEL,
   match: MATCH_LABEL,
   frequency: Object.fromEntries(Object.entries(FREQUENCY_LABEL).map(([value, { option }]) => [value, option])),
-  records: EXPORTS,
-  format: FORMATS,
+  records: EXPORT_LABEL,
+  format: FORMAT_LABEL,
   scoring_signals: { keep: "kept", remove: "removed" },
   events: labelsOf(EVENT_CATALOGUE),
   type: labelsOf(TYPE_TEXT),

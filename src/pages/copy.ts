@@ -5,6 +5,7 @@ import type { EndpointType, TraceStatus } from "../domain/signal/signal.ts";
 import type { RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { MappingOperator } from "../domain/rules/mapping-condition.ts";
 import type { RuleContent } from "../domain/rules/rule-content.ts";
+import type { ExportedRecords, ExportFormat } from "../store/protocol/store-operations.ts";
 import type { NamedBy } from "../store/protocol/stored-signals.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
@@ -111,6 +112,15 @@ export function optionsOf<Key extends string>(
   const labels = Object.entries<{ label: string }>(of).map(([key, { label }]) => [key, label]);
   return Object.fromEntries([["", any], ...labels]) as Record<Key | "", string>;
 }
+
+/** Records and formats of the exports of people. */
+export const EXPORT_LABEL = {
+  people: "People",
+  signals: "Signals",
+  scoring_signals: "Scoring signals",
+} as const satisfies Record<ExportedRecords, string>;
+
+export const FORMAT_LABEL = { csv: "CSV", ndjson: "NDJSON" } as const satisfies Record<ExportFormat, string>;
 
 /** The real cause of a 401, whose answer is the same for all causes. */
 export const CAUSE_COPY = {

@@ -2,20 +2,18 @@
  * API keys as lists and sentences name them, and the filter of a list by API key. The masked key stands beside the name,
  * because the keys of a rotation share their name. Only owners and admins see either (spec §1).
  */
-import type { Context } from "hono";
 import { keyNames, newestKeyNames, type KeyName } from "../control/api-keys.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { grouped } from "../domain/text.ts";
 import { NAME_MAX_CODE_POINTS } from "../limits.ts";
-import { SelectField, TextField } from "./kit/forms.tsx";
-import type { ListAddress } from "./kit/list-address.ts";
-import type { PagesEnv } from "./pages-env.ts";
+import type { ListAddress } from "./kit/list.tsx";
+import type { Ctx } from "./pages-env.ts";
 
 /** Keys by id. */
 export type KeyNames = ReadonlyMap<string, KeyName>;
 
 /** Names of these keys. Empty for members, who may not see keys (spec §1). */
-export async function readKeyNames(c: Context<PagesEnv>, keyIds: readonly string[]): Promise<KeyNames> {
+export async function readKeyNames(c: Ctx, keyIds: readonly string[]): Promise<KeyNames> {
   if (!canManageKeys(c.get("role"))) return new Map();
   return keyNames(c.get("db"), c.get("workspace").id, [...new Set(keyIds)]);
 }
@@ -37,23 +35,14 @@ export function KeyTitle({ name, maskedKey }: KeyName) {
 /** Keys that the filter offers. With more keys, part of a name finds the rest. */
 export const KEYS_OFFERED = 100;
 
-export interface KeyFilter {
-  /** Id of the chosen key. Empty: all keys. */
-  id: string;
-  /** Typed part of a key's name. */
-  text: string;
-  /** The newest keys whose name contains the text, and the chosen key. */
-  offered: KeyNames;
-  /** Whether more keys exist than are offered. */
-  hasMore: boolean;
-}
-
 /**
  * Reads the parameters `key` (an id) and `key_name` (part of a name, which chooses a key if only one has it) of a list.
- * Returns null for members, who may not see keys.
+ * Returns the id of the chosen key; empty: all keys. Members may not see keys: their lists have no such filter.
+ *
+ * @param any the option for all rows.
  */
-export async function readKeyFilter(c: Context<PagesEnv>, list: ListAddress): Promise<KeyFilter | null> {
-  if (!canManageKeys(c.get("role"))) return null;
+export async function readKeyFilter(c: Ctx, list: ListAddress, any = "Any"): Promise<string> {
+  if (!canManageKeys(c.get("role"))) return "";
   const [db, { id: workspaceId }] = [c.get("db"), c.get("workspace")];
   const { key = "", key_name = "" } = c.req.query();
   const [chosen, text] = [key.trim(), key_name.trim().slice(0, NAME_MAX_CODE_POINTS)];
@@ -64,6 +53,7 @@ export async function readKeyFilter(c: Context<PagesEnv>, list: ListAddress): Pr
   const isKept = text === "" || names.get(chosen)?.name.toLowerCase().includes(text.toLowerCase()) === true;
   const [only = ""] = text !== "" && found.size === 1 ? found.keys() : [];
   const id = isKept ? chosen : only;
+  // The newest keys whose name contains the text, and the chosen key.
   const offered = new Map([...[...found].slice(0, KEYS_OFFERED), ...(isKept ? names : [])]);
   const hasMore = found.size > KEYS_OFFERED;
   if (id !== "") list.use("API key", keyText(offered.get(id), id), { key: id, key_name: text });
@@ -72,19 +62,8 @@ export async function readKeyFilter(c: Context<PagesEnv>, list: ListAddress): Pr
     const count = `${hasMore ? "More than " : ""}${grouped(offered.size)}`;
     list.errors.push(`${count} API keys have “${text}” in their name. Choose one of them.`);
   }
-  return { id, text, offered, hasMore };
-}
-
-/** The fields of the filter. @param props.any the option for all rows. */
-export function KeyFields({ filter, any = "Any" }: { filter: KeyFilter; any?: string }) {
-  const { id, text, offered, hasMore } = filter;
-  const options = [...offered].map(([keyId, key]) => [keyId, keyText(key, keyId)] as const);
-  return (
-    <>
-      <SelectField name="key" label="API key" value={id} options={[["", any], ...options]} />
-      {(hasMore || text !== "") && (
-        <TextField name="key_name" label="API key name contains" value={text} autocomplete="off" />
-      )}
-    </>
-  );
+  const options = [...offered].map(([keyId, name]) => [keyId, keyText(name, keyId)] as const);
+  list.addSelect("key", "API key", [["", any], ...options], id);
+  if (hasMore || text !== "") list.addText("key_name", "API key name contains", text);
+  return id;
 }

@@ -2,24 +2,21 @@
  * Live: the latest signals and refused calls. The page's script (client/live-page.ts) asks for newer rows and puts them on
  * top. Without a script, a link reloads the page.
  */
-import type { Context } from "hono";
 import type { KeyName } from "../control/api-keys.ts";
 import type { Rejection } from "../domain/keys/refusal.ts";
 import type { SignalStatus } from "../domain/signal/signal.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
-import { quotaCounter, signalStore } from "../workspace/objects.ts";
 import { CAUSE_COPY, optionsOf, STATUS_COPY } from "./copy.ts";
 import { keyText, KeyTitle, readKeyNames } from "./key-names.tsx";
-import { Filters } from "./kit/filters.tsx";
-import { counted, signed } from "./kit/format.ts";
-import { SelectField } from "./kit/forms.tsx";
-import { ListAddress } from "./kit/list-address.ts";
-import { Clamped, Empty, PageHead, Panel, StatusBadge, Time } from "./kit/parts.tsx";
+import { LinkButton } from "./kit/actions.tsx";
+import { counted, signed, withQuery } from "./kit/format.ts";
+import { Filters, ListAddress } from "./kit/list.tsx";
+import { Clamped, Empty, Panel, StatusBadge, Time } from "./kit/parts.tsx";
 import { Table } from "./kit/table.tsx";
 import { fragment, page } from "./page.tsx";
-import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { counterOf, type Ctx, pages, storeOf, workspacePath } from "./pages-env.ts";
 import { signalPath, titleOf } from "./signals/signals.tsx";
 
 /** Rows of the page at first, and of each answer to its script. */
@@ -48,19 +45,50 @@ interface LiveItem {
 export const livePages = pages
   .createApp()
   .get("/", async (c) => {
-    const list = new ListAddress(`${workspacePath(c)}/live`, c.req.query());
+    const base = workspacePath(c);
+    const list = new ListAddress(`${base}/live`, c.req.query());
     const status = list.choice("status", "Status", OPTIONS, "");
-    const text = list.text("text", "Text").toLowerCase();
+    const text = list.searchText("text", "Text", "Filter by event, email, source or reason").toLowerCase();
     const [signals, rejections] = await Promise.all([latestSignals(c, null), latestRejections(c)]);
     const items = [...signalItems(c, signals?.signals ?? []), ...(await rejectionItems(c, rejections))]
       .sort((a, b) => b.atMs - a.atMs)
       .filter((item) => (status === "" || item.status === status) && textOf(item).includes(text))
       .slice(0, LIVE_ROWS);
-    const seen = { signals: signals?.cursor ?? "", rejections: hashOf(rejections) };
+    const actions = (
+      <>
+        <LinkButton href={withQuery(list.path, list.query)} text="Refresh" look="no-script" />
+        <span class="badge good needs-script" id="live-state" role="status">
+          Live
+        </span>
+        <button type="button" class="needs-script" id="live-pause">
+          Pause
+        </button>
+      </>
+    );
     return page(
       c,
-      { title: "Live", section: "live" },
-      <LiveView base={workspacePath(c)} list={list} status={status} items={items} seen={seen} />,
+      { section: "live", title: "Live", intro: "Signals and refused calls as they arrive.", actions },
+      <>
+        <Filters list={list} />
+        <Panel list>
+          <div
+            data-live={list.path}
+            data-live-signals={signals?.cursor ?? ""}
+            data-live-rejections={hashOf(rejections)}
+            hidden={items.length === 0}
+          >
+            <LiveTable items={items} />
+          </div>
+          <div id="live-empty" hidden={items.length > 0}>
+            <Empty
+              title={list.isFiltered ? "No rows match these filters yet" : "Nothing has arrived yet"}
+              text="New signals and refused calls appear here."
+            >
+              <LinkButton href={`${base}/connect`} text="Connect a sender" />
+            </Empty>
+          </div>
+        </Panel>
+      </>,
     );
   })
   .get("/signals", async (c) => {
@@ -76,12 +104,12 @@ export const livePages = pages
     return newRows(c, await rejectionItems(c, rejections), hash);
   });
 
-function latestSignals(c: Context<PagesEnv>, after: string | null): Promise<LatestSignals | null> {
-  return signalStore(c.env, c.get("workspace").id).latest(after, LIVE_ROWS);
+function latestSignals(c: Ctx, after: string | null): Promise<LatestSignals | null> {
+  return storeOf(c).latest(after, LIVE_ROWS);
 }
 
-function latestRejections(c: Context<PagesEnv>): Promise<Rejection[]> {
-  return quotaCounter(c.env, c.get("workspace").id).rejections(LIVE_ROWS);
+function latestRejections(c: Ctx): Promise<Rejection[]> {
+  return counterOf(c).rejections(LIVE_ROWS);
 }
 
 /** Changes with each refused call. */
@@ -90,7 +118,7 @@ function hashOf(rejections: readonly Rejection[]): string {
 }
 
 /** Rows for the page's script, newest first. */
-function newRows(c: Context<PagesEnv>, items: readonly LiveItem[], cursor: string) {
+function newRows(c: Ctx, items: readonly LiveItem[], cursor: string) {
   return fragment(
     c,
     <div data-seen={cursor}>
@@ -108,7 +136,7 @@ const REASON = {
   dead: ({ deadReason }) => deadReason ?? "",
 } as const satisfies Record<SignalStatus, (signal: LiveSignal) => string>;
 
-function signalItems(c: Context<PagesEnv>, signals: readonly LiveSignal[]): LiveItem[] {
+function signalItems(c: Ctx, signals: readonly LiveSignal[]): LiveItem[] {
   return signals.map((signal) => ({
     key: `${signal.id} ${signal.status}`,
     atMs: signal.receivedAtMs,
@@ -123,7 +151,7 @@ function signalItems(c: Context<PagesEnv>, signals: readonly LiveSignal[]): Live
 }
 
 /** A row for the signals that one answer has no room for. */
-function moreItems(c: Context<PagesEnv>, signals: readonly LiveSignal[], more: number): LiveItem[] {
+function moreItems(c: Ctx, signals: readonly LiveSignal[], more: number): LiveItem[] {
   const last = signals.at(-1);
   if (more === 0 || last === undefined) return [];
   const href = `${workspacePath(c)}/signals/all`;
@@ -132,7 +160,7 @@ function moreItems(c: Context<PagesEnv>, signals: readonly LiveSignal[], more: n
 }
 
 /** Refused calls, with the names of their keys for members who may see keys (spec §1). */
-async function rejectionItems(c: Context<PagesEnv>, rejections: readonly Rejection[]): Promise<LiveItem[]> {
+async function rejectionItems(c: Ctx, rejections: readonly Rejection[]): Promise<LiveItem[]> {
   const names = await readKeyNames(
     c,
     rejections.map(({ keyId }) => keyId),
@@ -148,7 +176,7 @@ async function rejectionItems(c: Context<PagesEnv>, rejections: readonly Rejecti
       from: keyText(names.get(keyId), keyId),
       apiKey: names.get(keyId) ?? null,
       reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
-      href: `${workspacePath(c)}/rejections?${new URLSearchParams({ code, key: keyId }).toString()}`,
+      href: withQuery(`${workspacePath(c)}/rejections`, { code, key: keyId }),
     };
   });
 }
@@ -156,61 +184,6 @@ async function rejectionItems(c: Context<PagesEnv>, rejections: readonly Rejecti
 /** The text that the text filter searches. */
 function textOf({ title, email, from, reason }: LiveItem): string {
   return `${title}\n${email}\n${from}\n${reason}`.toLowerCase();
-}
-
-interface LiveProps {
-  base: string;
-  list: ListAddress;
-  status: string;
-  items: readonly LiveItem[];
-  /** Names the signals and the refused calls that the page has. */
-  seen: { signals: string; rejections: string };
-}
-
-function LiveView({ base, list, status, items, seen }: LiveProps) {
-  return (
-    <>
-      <PageHead
-        title="Live"
-        actions={
-          <>
-            <a class="button no-script" href={`${base}/live?${new URLSearchParams(list.query).toString()}`}>
-              Refresh
-            </a>
-            <span class="badge good needs-script" id="live-state" role="status">
-              Live
-            </span>
-            <button type="button" class="needs-script" id="live-pause">
-              Pause
-            </button>
-          </>
-        }
-      >
-        Signals and refused calls as they arrive.
-      </PageHead>
-      <Filters list={list} search={{ name: "text", label: "Filter by event, email, source or reason" }}>
-        <SelectField name="status" label="Status" value={status} options={Object.entries(OPTIONS)} />
-      </Filters>
-      <Panel list>
-        <div
-          data-live={`${base}/live`}
-          data-live-signals={seen.signals}
-          data-live-rejections={seen.rejections}
-          hidden={items.length === 0}
-        >
-          <LiveTable items={items} />
-        </div>
-        <div id="live-empty" hidden={items.length > 0}>
-          <Empty title={list.isFiltered ? "No rows match these filters yet" : "Nothing has arrived yet"}>
-            <p>New signals and refused calls appear here.</p>
-            <a class="button" href={`${base}/connect`}>
-              Connect a sender
-            </a>
-          </Empty>
-        </div>
-      </Panel>
-    </>
-  );
 }
 
 function LiveTable({ items }: { items: readonly LiveItem[] }) {

@@ -1,6 +1,4 @@
 /** Settings › Members: who may see this workspace, and who may change it (spec §1, §5.6). The service sends no invitations. */
-import type { Context } from "hono";
-import type { ContentfulStatusCode } from "hono/utils/http-status";
 import {
   addMember,
   changeRole,
@@ -13,20 +11,19 @@ import {
 import { canChangeMember, canManage, type Role, ROLES } from "../domain/keys/role.ts";
 import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
 import { PAGE_ROWS } from "../limits.ts";
-import type { PageOf } from "../platform/list-page.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { ROLE_LABEL } from "./copy.ts";
-import { Confirm, Menu } from "./kit/actions.tsx";
-import { Choice, FormErrors, TextField } from "./kit/forms.tsx";
-import { ListAddress } from "./kit/list-address.ts";
-import { CopyText, PageHead, Panel, Time } from "./kit/parts.tsx";
-import { type Column, Pager, Table } from "./kit/table.tsx";
+import { Confirm, HiddenFields, Menu } from "./kit/actions.tsx";
+import { withQuery } from "./kit/format.ts";
+import { Choice, Form, FormErrors, TextField } from "./kit/forms.tsx";
+import { sectionPath } from "./kit/layout.tsx";
+import { ListAddress, Pager } from "./kit/list.tsx";
+import { CopyText, Panel, Time } from "./kit/parts.tsx";
+import { type Column, Table } from "./kit/table.tsx";
 import { done, mayManage, page } from "./page.tsx";
-import { formText, contextOf, pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { contextOf, type Ctx, formText, pages, workspacePath } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
 import { requireManager } from "./session/require-sign-in.ts";
-
-type Ctx = Context<PagesEnv>;
 
 const REFUSED = {
   last_owner: "This is the last owner. Make another member an owner first.",
@@ -55,7 +52,7 @@ export const memberPages = pages
     }
     const added = await addMember(contextOf(c), typed);
     if (!added.ok) return membersPage(c, { typed, errors: { email: REFUSED[added.refusal] } });
-    return done(c, `settings/members?${new URLSearchParams({ added: typed.email }).toString()}`, "member_added");
+    return done(c, withQuery("settings/members", { added: typed.email }), "member_added");
   })
   .post("/role", requireManager, readForm(), async (c) => {
     const { email, role } = readMember(c);
@@ -108,40 +105,17 @@ interface Answered {
   refused?: string;
 }
 
-async function membersPage(c: Ctx, answered: Answered = {}): Promise<Response> {
+async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {}): Promise<Response> {
   const [db, { id, name }, role] = [c.get("db"), c.get("workspace"), c.get("role")];
-  const list = new ListAddress(`${workspacePath(c)}/settings/members`, c.req.query());
+  const list = new ListAddress(sectionPath(c, "members"), c.req.query());
   const { added } = c.req.query();
   const [members, invited, owners] = await Promise.all([
     listMembers(db, id, list.slice(PAGE_ROWS)),
     added === undefined || !mayManage(c) ? null : findMember(db, id, added),
     role === "owner" ? countOwners(db, id) : 0,
   ]);
-  const signIn = new URL(workspacePath(c), c.req.url).href;
   const me = c.get("user").email;
-  const view = { list, members, invited, role, me, isLastOwner: owners === 1, name, signIn, nowMs: Date.now() };
-  const status: ContentfulStatusCode = Object.keys(answered).length > 0 ? 422 : 200;
-  return page(c, { title: "Members", section: "members", status }, <MembersView {...view} {...answered} />);
-}
-
-interface Props extends Answered {
-  list: ListAddress;
-  members: PageOf<Member>;
-  /** The member who was just added. */
-  invited: Member | null;
-  /** Role and email of the viewer. */
-  role: Role;
-  me: string;
-  /** Whether the viewer is the only owner, who can neither leave nor get another role. */
-  isLastOwner: boolean;
-  /** The workspace's name, and its address, which leads to sign-in. */
-  name: string;
-  signIn: string;
-  nowMs: number;
-}
-
-function MembersView(props: Props) {
-  const { list, members, invited, role, me, name, refused, nowMs } = props;
+  const viewer = { role, email: me, isLastOwner: owners === 1 };
   const columns: Column<Member>[] = [
     {
       head: "Email",
@@ -158,48 +132,52 @@ function MembersView(props: Props) {
       drop: "narrow",
       cell: (member) => <span class="quiet">{ROLE_MEANING[member.role]}</span>,
     },
-    { head: "Member since", cell: ({ createdAt }) => <Time ms={Date.parse(createdAt)} nowMs={nowMs} /> },
+    { head: "Member since", cell: ({ createdAt }) => <Time ms={Date.parse(createdAt)} /> },
   ];
-  if (canManage(role)) {
-    columns.push({ head: "", kind: "actions", cell: (member) => <MemberMenu {...props} member={member} /> });
-  }
-  return (
+  const menu = (member: Member) => <MemberMenu path={list.path} viewer={viewer} member={member} />;
+  if (mayManage(c)) columns.push({ head: "", kind: "actions", cell: menu });
+  const isRefused = refused !== undefined || Object.keys(errors).length > 0;
+  return page(
+    c,
+    {
+      section: "members",
+      title: "Members",
+      intro: `People who can sign in to ${name}.${mayManage(c) ? "" : " Only owners and admins can change this list."}`,
+      status: isRefused ? 422 : 200,
+    },
     <>
-      <PageHead title="Members">
-        People who can sign in to {name}.{!canManage(role) && " Only owners and admins can change this list."}
-      </PageHead>
       <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was changed" />
-      {invited !== null && <Invitation {...props} member={invited} />}
+      {invited !== null && (
+        <Invitation member={invited} name={name} signIn={new URL(workspacePath(c), c.req.url).href} />
+      )}
       <Panel list>
         <Table caption="Members" rows={members.items} columns={columns} />
         <Pager list={list} next={members.next} />
       </Panel>
-      {canManage(role) && <AddMember {...props} />}
-    </>
-  );
-}
-
-function AddMember({ list, role, typed, errors = {} }: Props) {
-  return (
-    <Panel title="Add member">
-      <FormErrors errors={Object.values(errors)} title="The member was not added" />
-      <form method="post" action={list.path} class="form" data-once>
-        <TextField
-          name="email"
-          type="email"
-          label="Email"
-          hint="The address that they sign in with. No email is sent: you get a text to send."
-          error={errors.email}
-          value={typed?.email ?? ""}
-          autocomplete="off"
-          required
-        />
-        <RoleChoice by={role} current={null} checked={typed?.role ?? "member"} autofocus={errors.role !== undefined} />
-        <div class="row">
-          <button class="primary">Add member</button>
-        </div>
-      </form>
-    </Panel>
+      {mayManage(c) && (
+        <Panel title="Add member">
+          <FormErrors errors={Object.values(errors)} title="The member was not added" />
+          <Form action={list.path} submit="Add member">
+            <TextField
+              name="email"
+              type="email"
+              label="Email"
+              hint="The address that they sign in with. No email is sent: you get a text to send."
+              error={errors.email}
+              value={typed?.email ?? ""}
+              autocomplete="off"
+              required
+            />
+            <RoleChoice
+              by={role}
+              current={null}
+              checked={typed?.role ?? "member"}
+              autofocus={errors.role !== undefined}
+            />
+          </Form>
+        </Panel>
+      )}
+    </>,
   );
 }
 
@@ -233,23 +211,31 @@ function RoleChoice({ by, current, checked, group = "role", autofocus = false }:
   );
 }
 
-function MemberMenu({ list, role, me, isLastOwner, member }: Props & { member: Member }) {
+interface MenuProps {
+  /** Path of this page. */
+  path: string;
+  /** The last owner can neither leave nor get another role. */
+  viewer: { role: Role; email: string; isLastOwner: boolean };
+  member: Member;
+}
+
+function MemberMenu({ path, viewer, member }: MenuProps) {
   const { email } = member;
-  const isMe = email === me;
-  if (!canChangeMember(role, member.role, null) || (isMe && isLastOwner)) return <></>;
-  const hidden = <input type="hidden" name="email" value={email} />;
+  const isMe = email === viewer.email;
+  if (!canChangeMember(viewer.role, member.role, null) || (isMe && viewer.isLastOwner)) return <></>;
+  const hidden = <HiddenFields fields={{ email }} />;
   const who = isMe ? "you" : "they";
   return (
     <Menu label={`Actions for ${email}`}>
       <Confirm
         label="Change role"
         title={`Change the role of ${email}`}
-        action={`${list.path}/role`}
+        action={`${path}/role`}
         submit="Save role"
         tone="primary"
       >
         {hidden}
-        <RoleChoice by={role} current={member.role} checked={member.role} group={`role-${email}`} />
+        <RoleChoice by={viewer.role} current={member.role} checked={member.role} group={`role-${email}`} />
         {isMe && <p class="hint">This is you. Only another manager can give you back a role.</p>}
         {canManage(member.role) && (
           <p class="hint">
@@ -260,7 +246,7 @@ function MemberMenu({ list, role, me, isLastOwner, member }: Props & { member: M
       <Confirm
         label={isMe ? "Leave" : "Remove"}
         title={isMe ? "Leave this workspace?" : `Remove ${email}?`}
-        action={`${list.path}/remove`}
+        action={`${path}/remove`}
         submit={isMe ? "Leave workspace" : "Remove member"}
         look="danger"
       >
@@ -274,7 +260,14 @@ function MemberMenu({ list, role, me, isLastOwner, member }: Props & { member: M
   );
 }
 
-function Invitation({ member: { email, role }, name, signIn }: Props & { member: Member }) {
+interface InvitationProps {
+  member: Member;
+  /** The workspace's name, and its address, which leads to sign-in. */
+  name: string;
+  signIn: string;
+}
+
+function Invitation({ member: { email, role }, name, signIn }: InvitationProps) {
   const text = `Hello,
 
 you now have access to ${name} as ${ROLE_LABEL[role].toLowerCase()}. Sign in at

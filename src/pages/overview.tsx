@@ -1,5 +1,4 @@
 /** Overview: the first page after sign-in. What happened in the last days, and what needs attention. */
-import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import { keysToWatch, listKeys } from "../control/api-keys.ts";
 import { listRules } from "../control/stored-rules.ts";
@@ -16,17 +15,18 @@ import { REFUSALS } from "../http/refusal-table.ts";
 import type { CounterOverview, Usage } from "../quota/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { counterOverviewOf } from "../workspace/configure-workspace.ts";
-import { destinationsOf, signalStore } from "../workspace/objects.ts";
+import { destinationsOf } from "../workspace/objects.ts";
 import type { Tone } from "./copy.ts";
-import { BarLegend, DayBars } from "./kit/charts.tsx";
-import { ago, counted, day, grouped } from "./kit/format.ts";
-import { Badge, Empty, Meter, PageHead, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
+import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
+import { LinkButton } from "./kit/actions.tsx";
+import { DayBars } from "./kit/charts.tsx";
+import { ago, counted, day, grouped, withQuery } from "./kit/format.ts";
+import { Badge, Empty, Meter, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
 import { Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
-import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
-import { pages, type PagesEnv, workspacePath } from "./pages-env.ts";
+import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { Dismiss, isDismissed } from "./usage-bar.tsx";
+import { Dismiss, isDismissed } from "./usage-notices.tsx";
 
 const DAYS_SHOWN = 14;
 const PEOPLE_SHOWN = 5;
@@ -52,103 +52,89 @@ interface Facts {
 export const overviewPages = pages.createApp().get("/", async (c) => {
   const nowMs = Date.now();
   const { id } = c.get("workspace");
-  const [db, role] = [c.get("db"), c.get("role")];
-  const [counter, store, failing, keys, steps] = await Promise.all([
+  const [db, role, base, one] = [c.get("db"), c.get("role"), workspacePath(c), { cursor: null, limit: 1 }];
+  const [counter, store, failing, keys, anyKey, anyRule] = await Promise.all([
     counterOverviewOf(c.env, db, c.get("workspace")),
-    signalStore(c.env, id).overview(dayOf(nowMs) - PEOPLE_SEEN_DAYS + 1, PEOPLE_SHOWN),
+    storeOf(c).overview(dayOf(nowMs) - PEOPLE_SEEN_DAYS + 1, PEOPLE_SHOWN),
     canManage(role) ? destinationsOf(c.env, id).failing() : [],
     canManageKeys(role) ? keysToWatch(db, id, nowMs) : [],
-    readSteps(c),
+    listKeys(db, id, one),
+    listRules(db, id, one),
   ]);
   const names = await readKeyNames(
     c,
     counter.rejections.map(({ keyId }) => keyId),
   );
-  const facts = { base: workspacePath(c), counter, store, failing, keys, keyNames: names, nowMs };
-  const done = { ...steps, signal: hasSignals(store), person: store.hasPeople };
+  const { processed, duplicates, held, purged, deadLettered } = store.totals;
+  const hasSignals = processed + duplicates + held + purged + deadLettered > 0;
+  const done = {
+    key: anyKey.items.length > 0,
+    signal: hasSignals,
+    rule: anyRule.items.length > 0,
+    person: store.hasPeople,
+  };
   const showsSteps = !Object.values(done).every(Boolean) && !isDismissed(c, "first-steps", "all");
+  const items = attentionOf({ base, counter, store, failing, keys, keyNames: names, nowMs });
   return page(
     c,
-    { title: "Overview", section: "overview" },
+    { section: "overview", title: "Overview" },
     <>
-      <PageHead title="Overview" />
-      {showsSteps && <FirstSteps base={facts.base} mayManage={canManage(role)} done={done} />}
-      {(hasSignals(store) || counter.rejections.length > 0) && <OverviewView facts={facts} />}
+      {showsSteps && <FirstSteps base={base} mayManage={canManage(role)} done={done} />}
+      {(hasSignals || counter.rejections.length > 0) && (
+        <>
+          {items.length > 0 && <Attention items={items} />}
+          <SignalsPanel base={base} counter={counter} nowMs={nowMs} />
+          <UsagePanel base={base} usage={counter.usage} nowMs={nowMs} />
+          <ScoresPanel base={base} people={store.top.items} />
+        </>
+      )}
     </>,
   );
 });
 
-async function readSteps(c: Context<PagesEnv>): Promise<{ key: boolean; rule: boolean }> {
-  const [db, { id }, first] = [c.get("db"), c.get("workspace"), { cursor: null, limit: 1 }];
-  const [keys, rules] = await Promise.all([listKeys(db, id, first), listRules(db, id, first)]);
-  return { key: keys.items.length > 0, rule: rules.items.length > 0 };
-}
-
-function hasSignals({ totals }: StoreOverview): boolean {
-  return totals.processed + totals.duplicates + totals.held + totals.purged + totals.deadLettered > 0;
-}
-
-function OverviewView({ facts }: { facts: Facts }) {
-  const { base, store, nowMs } = facts;
+function ScoresPanel({ base, people }: { base: string; people: StoreOverview["top"]["items"] }) {
+  const text = `People who were seen in the last ${PEOPLE_SEEN_DAYS} days appear here once a mapping rule gives them points.`;
   return (
-    <>
-      <Attention items={attentionOf(facts)} />
-      <SignalsPanel facts={facts} />
-      <UsagePanel base={base} usage={facts.counter.usage} nowMs={nowMs} />
-      <Panel
-        title={`Highest scores, seen in the last ${PEOPLE_SEEN_DAYS} days`}
-        actions={<a href={`${base}/people?sort=score`}>View all people</a>}
-        list
-      >
-        {store.top.items.length === 0 ? (
-          <Empty title="No scores yet">
-            <p>
-              People who were seen in the last {PEOPLE_SEEN_DAYS} days appear here once a mapping rule gives them
-              points.
-            </p>
-            <a class="button" href={`${base}/rules`}>
-              View mapping rules
-            </a>
-          </Empty>
-        ) : (
-          <PeopleTable base={base} people={store.top.items} nowMs={nowMs} />
-        )}
-      </Panel>
-    </>
+    <Panel
+      title={`Highest scores, seen in the last ${PEOPLE_SEEN_DAYS} days`}
+      actions={<a href={`${base}/people?sort=score`}>View all people</a>}
+      list
+    >
+      {people.length === 0 ? (
+        <Empty title="No scores yet" text={text}>
+          <LinkButton href={`${base}/rules`} text="View mapping rules" />
+        </Empty>
+      ) : (
+        <PeopleTable base={base} people={people} />
+      )}
+    </Panel>
   );
 }
 
-function SignalsPanel({ facts: { base, counter, nowMs } }: { facts: Facts }) {
-  const { usage } = counter;
+function SignalsPanel({ base, counter, nowMs }: { base: string; counter: CounterOverview; nowMs: number }) {
   const today = utcDay(nowMs);
-  const present = { ...usage, dayMs: today };
+  const present = { ...counter.usage, dayMs: today };
   const fromMs = today - (DAYS_SHOWN - 1) * DAY_MS;
-  const days = verdictsPerDay([...counter.days, present], fromMs, today + DAY_MS).map((counts) => ({
-    ...counts,
-    refused: counts.rejected,
-  }));
-  const sum = (part: "accepted" | "held" | "refused"): number =>
+  const days = verdictsPerDay([...counter.days, present], fromMs, today + DAY_MS);
+  const sum = (part: "accepted" | "held" | "rejected"): number =>
     days.reduce((total, counts) => total + counts[part], 0);
-  const now = days.at(-1) ?? { accepted: 0, held: 0, refused: 0 };
-  const text = `${counted(sum("accepted"), "signal")} accepted, ${grouped(sum("held"))} held and ${grouped(sum("refused"))} refused in ${DAYS_SHOWN} days.`;
+  const [accepted, held, refused] = [sum("accepted"), sum("held"), sum("rejected")];
+  const now = days.at(-1) ?? { accepted: 0, held: 0 };
+  const text = `${counted(accepted, "signal")} accepted, ${grouped(held)} held and ${grouped(refused)} refused in ${DAYS_SHOWN} days.`;
   return (
     <Panel title={`Signals, last ${DAYS_SHOWN} days`} actions={<a href={`${base}/signals`}>View signal queue</a>}>
       <Stats>
         <Stat label="Today (UTC)" value={now.accepted + now.held} />
-        <Stat label="Accepted" value={sum("accepted")} />
-        <Stat label="Held" value={sum("held")} />
-        <Stat label="Refused over the limit" value={sum("refused")} />
+        <Stat label="Accepted" value={accepted} />
+        <Stat label="Held" value={held} />
+        <Stat label="Refused over the limit" value={refused} />
       </Stats>
-      <DayBars days={days} label={text} size="full" />
-      {sum("held") + sum("refused") > 0 && (
-        <BarLegend
-          parts={[
-            ["", "Accepted"],
-            ["warn", "Held"],
-            ["bad", "Refused over the limit"],
-          ]}
-        />
-      )}
+      <DayBars
+        days={days}
+        label={text}
+        size="full"
+        legend={{ accepted: "Accepted", held: "Held", rejected: "Refused over the limit" }}
+      />
     </Panel>
   );
 }
@@ -177,7 +163,6 @@ interface AttentionItem {
 }
 
 function Attention({ items }: { items: readonly AttentionItem[] }) {
-  if (items.length === 0) return <></>;
   return (
     <Panel title="Needs attention" list id="attention">
       <Table
@@ -201,26 +186,45 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
 
 /** Problems that need a person, most urgent first. Each entry links to the page that fixes it. */
 function attentionOf(facts: Facts): AttentionItem[] {
+  const { base, counter, store, failing } = facts;
+  const { isFull, totals } = store;
+  const { held, periodEndMs } = counter.usage;
+  const full: AttentionItem = {
+    tone: "bad",
+    title: "Storage full",
+    detail: "New signals are accepted and wait. They are not processed until there is room.",
+    href: `${base}/usage`,
+    action: "Make room",
+  };
+  const deadLetters: AttentionItem = {
+    tone: "bad",
+    title: counted(totals.deadLettered, "dead letter"),
+    detail: "These signals could not be processed. Fix the cause, then replay them.",
+    href: `${base}/signals/dead-letters`,
+    action: "View dead letters",
+  };
+  const heldSignals: AttentionItem = {
+    tone: "warn",
+    title: `${counted(held, "signal")} held`,
+    detail: `Held signals do not update scores. They are deleted on ${day(periodEndMs)}.`,
+    href: `${base}/usage/plan`,
+    action: "Release signals",
+  };
+  const destinations = failing.map(({ id, name, sinceMs, off }): AttentionItem => ({
+    tone: "bad",
+    title: off === null ? "Destination failing" : "Destination switched off",
+    detail: [name, ", since ", <Time ms={off?.sinceMs ?? sinceMs} />],
+    href: `${base}/settings/notifications/${encodeURIComponent(id)}`,
+    action: "Fix destination",
+  }));
   return [
-    ...storageItems(facts),
-    ...refusalItems(facts),
-    ...destinationItems(facts),
-    ...signalItems(facts),
-    ...keyItems(facts),
-  ];
-}
-
-function storageItems({ base, store: { isFull } }: Facts): AttentionItem[] {
-  if (!isFull) return [];
-  return [
-    {
-      tone: "bad",
-      title: "Storage full",
-      detail: "New signals are accepted and wait. They are not processed until there is room.",
-      href: `${base}/usage`,
-      action: "Make room",
-    },
-  ];
+    isFull ? [full] : [],
+    refusalItems(facts),
+    destinations,
+    totals.deadLettered > 0 ? [deadLetters] : [],
+    held > 0 ? [heldSignals] : [],
+    keyItems(facts),
+  ].flat();
 }
 
 /** Refused calls of the last 24 hours by key and reason. */
@@ -236,54 +240,17 @@ function refusalItems({ base, counter, keyNames: names, nowMs }: Facts): Attenti
       const [entry] = entries;
       if (entry === undefined) return [];
       const name = names.get(entry.keyId);
-      const query = new URLSearchParams({ code: entry.code, ...(name === undefined ? {} : { key: entry.keyId }) });
+      const query = { code: entry.code, ...(name === undefined ? {} : { key: entry.keyId }) };
       return [
         {
           tone: "bad",
           title: `${counted(calls, "call")} refused in 24 hours`,
           detail: `${REFUSALS[entry.code].title}${name === undefined ? "" : `, key ${keyText(name, entry.keyId)}`}`,
-          href: `${base}/rejections?${query.toString()}`,
+          href: withQuery(`${base}/rejections`, query),
           action: "View rejections",
         },
       ];
     });
-}
-
-function destinationItems({ base, failing, nowMs }: Facts): AttentionItem[] {
-  return failing.map(({ id, name, sinceMs, off }) => ({
-    tone: "bad",
-    title: off === null ? "Destination failing" : "Destination switched off",
-    detail: (
-      <>
-        {name}, since <Time ms={off?.sinceMs ?? sinceMs} nowMs={nowMs} />
-      </>
-    ),
-    href: `${base}/settings/notifications/${encodeURIComponent(id)}`,
-    action: "Fix destination",
-  }));
-}
-
-function signalItems({ base, counter: { usage }, store: { totals } }: Facts): AttentionItem[] {
-  const items: AttentionItem[] = [];
-  if (totals.deadLettered > 0) {
-    items.push({
-      tone: "bad",
-      title: counted(totals.deadLettered, "dead letter"),
-      detail: "These signals could not be processed. Fix the cause, then replay them.",
-      href: `${base}/signals/dead-letters`,
-      action: "View dead letters",
-    });
-  }
-  if (usage.held > 0) {
-    items.push({
-      tone: "warn",
-      title: `${counted(usage.held, "signal")} held`,
-      detail: `Held signals do not update scores. They are deleted on ${day(usage.periodEndMs)}.`,
-      href: `${base}/usage/plan`,
-      action: "Release signals",
-    });
-  }
-  return items;
 }
 
 function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Facts): AttentionItem[] {
@@ -291,32 +258,25 @@ function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Facts): Attentio
     const key = { ...stored, lastUsedMs: lastUsed[stored.id] ?? null };
     const href = `${base}/settings/api-keys/${encodeURIComponent(key.id)}`;
     const silentMs = silentSinceMs(key, nowMs);
-    const items: AttentionItem[] = [];
-    if (expiringDays(key, nowMs) !== null && key.endsAtMs !== null) {
-      const detail = (
-        <>
-          {key.name}, <Time ms={key.endsAtMs} nowMs={nowMs} />
-        </>
-      );
-      items.push({ tone: "warn", title: "Key expires soon", detail, href, action: "Rotate key" });
-    }
-    if (silentMs !== null) {
-      const detail = (
-        <>
-          {key.name}, last call <Time ms={silentMs} nowMs={nowMs} />
-        </>
-      );
-      items.push({ tone: "warn", title: "No calls", detail, href, action: "View key" });
-    }
-    return items;
+    const expires = (ms: number): AttentionItem => ({
+      tone: "warn",
+      title: "Key expires soon",
+      detail: [key.name, ", ", <Time ms={ms} />],
+      href,
+      action: "Rotate key",
+    });
+    const isSilent = (ms: number): AttentionItem => ({
+      tone: "warn",
+      title: "No calls",
+      detail: [key.name, ", last call ", <Time ms={ms} />],
+      href,
+      action: "View key",
+    });
+    return [
+      expiringDays(key, nowMs) !== null && key.endsAtMs !== null ? [expires(key.endsAtMs)] : [],
+      silentMs === null ? [] : [isSilent(silentMs)],
+    ].flat();
   });
-}
-
-interface StepsDone {
-  key: boolean;
-  signal: boolean;
-  rule: boolean;
-  person: boolean;
 }
 
 /** The steps from an empty workspace to the first score. `managers`: only owners and admins can do the step. */
@@ -355,7 +315,14 @@ const STEPS = [
   },
 ] as const;
 
-function FirstSteps({ base, mayManage, done }: { base: string; mayManage: boolean; done: StepsDone }) {
+interface StepsProps {
+  base: string;
+  mayManage: boolean;
+  /** The steps that are done. */
+  done: Record<(typeof STEPS)[number]["name"], boolean>;
+}
+
+function FirstSteps({ base, mayManage, done }: StepsProps) {
   const next = STEPS.find(({ name }) => !done[name]);
   return (
     <Panel
@@ -374,9 +341,7 @@ function FirstSteps({ base, mayManage, done }: { base: string; mayManage: boolea
             </div>
             {step === next &&
               (mayManage || !step.managers ? (
-                <a class="button primary" href={`${base}/${step.path}`}>
-                  {step.button}
-                </a>
+                <LinkButton href={`${base}/${step.path}`} text={step.button} look="primary" />
               ) : (
                 <span class="quiet small">Ask an owner or admin</span>
               ))}

@@ -1,13 +1,14 @@
 /** The workspace pages (design §10): /w/{workspace}/…, sign-in, and the style and script that they share. */
 import { HTTPException } from "hono/http-exception";
 import { NONCE, secureHeaders } from "hono/secure-headers";
+import { JurisdictionError } from "../platform/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
 import { pages } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
 import { messagePage, notFoundPage } from "./page.tsx";
 import { signalPages } from "./signals/queue.tsx";
-import { askUsage, dismissNotice } from "./usage-bar.tsx";
+import { askUsage, dismissNotice } from "./usage-notices.tsx";
 import { livePages } from "./live.tsx";
 import { rejectionPages } from "./rejections.tsx";
 import { rulePages } from "./rules/rules.tsx";
@@ -83,9 +84,13 @@ export const pageRoutes = pages
     // An HTTPException is a middleware's refusal, no failure.
     if (error instanceof HTTPException) return error.getResponse();
     logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
+    const text =
+      error instanceof JurisdictionError
+        ? "This deployment has a wrong setting, which only its operator can correct. Nothing was lost."
+        : "Nothing was lost. Try again in a moment.";
     return messagePage(
       c,
-      { title: "Something went wrong", status: 503, text: "Nothing was lost. Try again in a moment." },
+      { title: "Something went wrong", status: 503, text },
       <p class="quiet small">
         Request <code>{c.get("requestId")}</code>
       </p>,

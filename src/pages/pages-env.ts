@@ -1,5 +1,5 @@
 /** The variables of a request to the pages, what handlers read from them, and the factory of handlers. */
-import type { WorkspaceContext } from "../workspace/objects.ts";
+import { quotaCounter, signalStore, type WorkspaceContext } from "../workspace/objects.ts";
 import { createFactory } from "hono/factory";
 import type { Context } from "hono";
 import type { SecureHeadersVariables } from "hono/secure-headers";
@@ -29,24 +29,34 @@ export interface PagesEnv {
     };
 }
 
+export type Ctx = Context<PagesEnv>;
+
 export const pages = createFactory<PagesEnv>();
 
 /** The network that the request comes from, by which failures are counted. */
-export function clientNetwork(c: Context<PagesEnv>): string {
+export function clientNetwork(c: Ctx): string {
   return networkOf(c.req.header("cf-connecting-ip") ?? "unknown");
 }
 
 /** The author and time of a change, for the audit log. */
-export function byMember(c: Context<PagesEnv>): Change {
+export function byMember(c: Ctx): Change {
   return { actor: c.get("user").email, nowMs: Date.now() };
 }
 
-export function contextOf(c: Context<PagesEnv>): WorkspaceContext {
+export function contextOf(c: Ctx): WorkspaceContext {
   return { env: c.env, db: c.get("db"), workspaceId: c.get("workspace").id, by: byMember(c) };
 }
 
+export function storeOf(c: Ctx) {
+  return signalStore(c.env, c.get("workspace").id);
+}
+
+export function counterOf(c: Ctx) {
+  return quotaCounter(c.env, c.get("workspace").id);
+}
+
 /** The workspace's path, `/w/{slug}`. */
-export function workspacePath(c: Context<PagesEnv>): string {
+export function workspacePath(c: Ctx): string {
   return `/w/${c.get("workspace").slug}`;
 }
 

@@ -3,7 +3,6 @@
  * bytes and the fields are counted before the form is parsed. A refused form is shown again with its fields, so these limits
  * also limit the size of the answer.
  */
-import type { Context } from "hono";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { readBody, type BodyProblem } from "../http/body.ts";
 import {
@@ -16,7 +15,7 @@ import {
   STRANGER_FORM_MAX_FIELDS,
 } from "../limits.ts";
 import { messagePage } from "./page.tsx";
-import { pages, type PagesEnv } from "./pages-env.ts";
+import { pages, type Ctx } from "./pages-env.ts";
 
 interface FormLimits {
   /** Of the body, after decompression. */
@@ -69,16 +68,12 @@ export function readForm(limits = PAGE_FORM) {
  * Reads the form of a request without a session, with smaller limits. All such requests have one share of the room for large
  * bodies together: a stranger may have many networks.
  */
-export function readStrangersForm(c: Context<PagesEnv>): Promise<Result<FormData, FormRefusal>> {
+export function readStrangersForm(c: Ctx): Promise<Result<FormData, FormRefusal>> {
   return formOf(c, STRANGER_FORM, "strangers");
 }
 
 /** @param holder whose share of the room for large bodies the form takes (http/body.ts). */
-async function formOf(
-  c: Context<PagesEnv>,
-  limits: FormLimits,
-  holder: string,
-): Promise<Result<FormData, FormRefusal>> {
+async function formOf(c: Ctx, limits: FormLimits, holder: string): Promise<Result<FormData, FormRefusal>> {
   const body = await readBody(c.req.raw, { maxBytes: limits.bytes, holder });
   if (!body.ok) return refuse(unreadBody(body.refusal, limits));
   const type = c.req.header("content-type") ?? "";
@@ -131,10 +126,7 @@ function unreadable(detail: string): FormRefusal {
   return { status: 400, title: "This form cannot be read", detail };
 }
 
-export function formRefusedPage(
-  c: Context<PagesEnv>,
-  { status, title, detail }: FormRefusal,
-): Response | Promise<Response> {
+export function formRefusedPage(c: Ctx, { status, title, detail }: FormRefusal): Response | Promise<Response> {
   if (status === 503) c.header("retry-after", String(RETRY_MIN_SECONDS));
   const text = `${detail} Nothing was saved. Go back to correct the form: your input is still there.`;
   return messagePage(c, { title, status, text });

@@ -3,17 +3,14 @@ import type { RefusalCode, Rejection, RejectionReason } from "../domain/keys/ref
 import { REFUSALS } from "../http/refusal-table.ts";
 import { PAGE_ROWS, REJECTION_KEPT_DAYS, REJECTIONS_KEPT } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
-import { quotaCounter } from "../workspace/objects.ts";
 import { CAUSE_COPY, optionsOf } from "./copy.ts";
 import { type KeyNames, keyText, KeyTitle, readKeyNames } from "./key-names.tsx";
-import { Filters, NoMatches } from "./kit/filters.tsx";
-import { counted } from "./kit/format.ts";
-import { DayFields, SelectField } from "./kit/forms.tsx";
-import { type DayRange, ListAddress } from "./kit/list-address.ts";
-import { Clamped, PageHead, Panel, ShortId, Time } from "./kit/parts.tsx";
-import { type Column, Count, Pager, Table } from "./kit/table.tsx";
+import { counted, withQuery } from "./kit/format.ts";
+import { Filters, ListAddress, NoMatches, Pager } from "./kit/list.tsx";
+import { Clamped, Panel, ShortId, Time } from "./kit/parts.tsx";
+import { type Column, Count, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
-import { pages, workspacePath } from "./pages-env.ts";
+import { counterOf, pages, workspacePath } from "./pages-env.ts";
 
 /** Refusals because of a limit: the Usage page offers remedies. */
 const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
@@ -22,18 +19,16 @@ const CODES = optionsOf("Any", REFUSALS);
 
 export const rejectionPages = pages.createApp().get("/", async (c) => {
   const base = workspacePath(c);
-  const kept = await quotaCounter(c.env, c.get("workspace").id).rejections(REJECTIONS_KEPT);
-  const names = await readKeyNames(
-    c,
-    kept.map(({ keyId }) => keyId),
-  );
+  const kept = await counterOf(c).rejections(REJECTIONS_KEPT);
+  const keyIds = [...new Set(kept.map((entry) => entry.keyId))];
+  const names = await readKeyNames(c, keyIds);
   const list = new ListAddress(`${base}/rejections`, c.req.query());
   const code = list.choice("code", "Reason", CODES, "");
   const keyId = c.req.query("key") ?? "";
   if (keyId !== "") list.use("API key", keyText(names.get(keyId), keyId), { key: keyId });
-  const days = list.days("Refused");
-  const keys = [...new Set(kept.map((entry) => entry.keyId))].map((id) => [id, keyText(names.get(id), id)] as const);
-  const { sinceMs, untilMs } = days;
+  const keys = keyIds.map((id) => [id, keyText(names.get(id), id)] as const);
+  list.addSelect("key", "API key", [["", "Any"], ...keys], keyId);
+  const { sinceMs, untilMs } = list.days("Refused");
   const shown = kept.filter(
     (entry) =>
       (code === "" || entry.code === code) &&
@@ -44,21 +39,14 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   );
   return page(
     c,
-    { title: "Rejections", section: "rejections" },
+    { section: "rejections", title: "Rejections", intro: introOf(kept) },
     <>
-      <PageHead title="Rejections">{heading(kept)}</PageHead>
-      {kept.length > 0 && (
-        <Filters list={list}>
-          <SelectField name="code" label="Reason" value={code} options={Object.entries(CODES)} />
-          <SelectField name="key" label="API key" value={keyId} options={[["", "Any"], ...keys]} />
-          <DayFields days={days} label="Refused" />
-        </Filters>
-      )}
+      {kept.length > 0 && <Filters list={list} />}
       {kept.length > 0 && shown.length === 0 && <NoMatches what="refused calls" list={list} />}
       {shown.length > 0 && (
         <>
-          <Reasons base={base} groups={groupRejections(shown)} days={days} names={names} />
-          <Calls base={base} list={list} rejections={shown} names={names} />
+          <Reasons base={base} names={names} list={list} groups={groupRejections(shown)} />
+          <Calls base={base} names={names} list={list} rejections={shown} />
         </>
       )}
       <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>
@@ -102,7 +90,7 @@ function cursorOf({ requestId, keyId, code, cause }: Rejection): string {
   return [requestId, keyId, code, cause ?? ""].join(".");
 }
 
-function heading(kept: readonly Rejection[]): string {
+function introOf(kept: readonly Rejection[]): string {
   if (kept.length === 0) return `No refused calls in the last ${REJECTION_KEPT_DAYS} days.`;
   const calls = kept.reduce((sum, entry) => sum + entry.calls, 0);
   const older = kept.length === REJECTIONS_KEPT ? " Older ones are not kept." : "";
@@ -128,19 +116,18 @@ function keyColumn<Row extends { keyId: string }>(base: string, names: KeyNames)
 interface RowsProps {
   base: string;
   names: KeyNames;
+  list: ListAddress;
 }
 
-function Reasons({ base, groups, days, names }: RowsProps & { groups: readonly RejectionGroup[]; days: DayRange }) {
-  const range = Object.entries({ from: days.from, to: days.to }).filter(([, value]) => value !== "");
+function Reasons({ base, names, list, groups }: RowsProps & { groups: readonly RejectionGroup[] }) {
+  const { from = "", to = "" } = list.query;
+  const range = { ...(from === "" ? {} : { from }), ...(to === "" ? {} : { to }) };
   return (
     <Panel title="By reason and key" list>
       <Table
         caption="Refused calls by reason and key"
         rows={groups}
-        href={({ code, keyId }) => {
-          const query = new URLSearchParams([...range, ["code", code], ["key", keyId]]);
-          return `${base}/rejections?${query.toString()}`;
-        }}
+        href={({ code, keyId }) => withQuery(list.path, { ...range, code, key: keyId })}
         columns={[
           {
             head: "Reason",
@@ -170,7 +157,7 @@ function Reasons({ base, groups, days, names }: RowsProps & { groups: readonly R
   );
 }
 
-function Calls({ base, list, rejections, names }: RowsProps & { list: ListAddress; rejections: readonly Rejection[] }) {
+function Calls({ base, names, list, rejections }: RowsProps & { rejections: readonly Rejection[] }) {
   const { items, next } = sliceOf(rejections, list.slice(PAGE_ROWS));
   return (
     <Panel title="Calls" list>

@@ -3,16 +3,16 @@ import { newestKeyNames, type KeyName } from "../control/api-keys.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import type { Child } from "hono/jsx";
-import { signalStore } from "../workspace/objects.ts";
 import { followSignal } from "../workspace/signal-operations.ts";
-import { Empty, PageHead, Panel, Time } from "./kit/parts.tsx";
+import { AccountsTable } from "./accounts.tsx";
+import { KeyTitle } from "./key-names.tsx";
+import { withQuery } from "./kit/format.ts";
+import { Empty, Panel, Time } from "./kit/parts.tsx";
 import { Count, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
-import { KeyTitle } from "./key-names.tsx";
-import { pages, workspacePath } from "./pages-env.ts";
+import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { AccountsTable } from "./accounts.tsx";
-import { groupPath } from "./signals/signals.tsx";
+import { groupPath, isSignalId, signalPath } from "./signals/signals.tsx";
 
 /** Results of each group. */
 const RESULTS_SHOWN = 5;
@@ -20,33 +20,33 @@ const RESULTS_SHOWN = 5;
 export const searchPages = pages.createApp().get("/", async (c) => {
   const text = (c.req.query("q") ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
   const [base, { id }] = [workspacePath(c), c.get("workspace")];
-  if (text === "") return page(c, { title: "Search", section: null }, <NoText />);
-  // A signal id leads to the signal at once.
-  if (/^sig_[\w-]+$/.test(text) && (await followSignal(c.env, id, text)) !== null) {
-    return c.redirect(`${base}/signals/${encodeURIComponent(text)}`, 303);
+  if (text === "") {
+    const hint = "Search people, events, accounts and signal ids in the field at the left. Press / to jump there.";
+    return page(c, { title: "Search", section: null }, <Empty title="Enter a search text" text={hint} />);
   }
+  // A signal id leads to the signal at once.
+  if (isSignalId(text) && (await followSignal(c.env, id, text)) !== null)
+    return c.redirect(signalPath(base, text), 303);
   const [found, keys] = await Promise.all([
-    signalStore(c.env, id).search(text, RESULTS_SHOWN),
+    storeOf(c).search(text, RESULTS_SHOWN),
     // Spec §1: only owners and admins see keys.
     canManageKeys(c.get("role"))
       ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1)
       : new Map<string, KeyName>(),
   ]);
   const { people, events, accounts } = found;
-  const nowMs = Date.now();
-  const query = new URLSearchParams({ q: text }).toString();
-  const groups: GroupProps[] = [
+  const groups: Group[] = [
     {
       title: "People",
       count: people.length,
-      all: `${base}/people?${query}`,
-      children: <PeopleTable base={base} people={people.slice(0, RESULTS_SHOWN)} nowMs={nowMs} />,
+      all: withQuery(`${base}/people`, { q: text }),
+      table: <PeopleTable base={base} people={people.slice(0, RESULTS_SHOWN)} />,
     },
     {
       title: "Events",
       count: events.length,
-      all: `${base}/signals?${query}`,
-      children: (
+      all: withQuery(`${base}/signals`, { q: text }),
+      table: (
         <Table
           caption="Events"
           rows={events.slice(0, RESULTS_SHOWN)}
@@ -55,7 +55,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
             { head: "Event", cell: ({ event }) => event },
             { head: "Source", cell: ({ source }) => source },
             { head: "Signals", kind: "number", cell: ({ count }) => <Count value={count} /> },
-            { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} nowMs={nowMs} /> },
+            { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} /> },
           ]}
         />
       ),
@@ -63,14 +63,14 @@ export const searchPages = pages.createApp().get("/", async (c) => {
     {
       title: "Accounts",
       count: accounts.length,
-      all: `${base}/accounts?${query}`,
-      children: <AccountsTable base={base} accounts={accounts.slice(0, RESULTS_SHOWN)} />,
+      all: withQuery(`${base}/accounts`, { q: text }),
+      table: <AccountsTable base={base} accounts={accounts.slice(0, RESULTS_SHOWN)} />,
     },
     {
       title: "API keys",
       count: keys.size,
       all: `${base}/settings/api-keys`,
-      children: (
+      table: (
         <Table
           caption="API keys"
           rows={[...keys].slice(0, RESULTS_SHOWN)}
@@ -80,53 +80,27 @@ export const searchPages = pages.createApp().get("/", async (c) => {
       ),
     },
   ].filter(({ count }) => count > 0);
+  const hint =
+    "Search part of an email, name, company or event, the beginning of an account's external id or name, or a whole " +
+    "signal id.";
   return page(
     c,
-    { title: `Search: ${text}`, section: null, search: text },
+    { title: `Search: ${text}`, heading: "Search results", intro: `For “${text}”.`, section: null, search: text },
     <>
-      <PageHead title="Search results">For “{text}”.</PageHead>
-      {groups.length === 0 && <NothingFound text={text} />}
-      {groups.map((group) => (
-        <Group {...group} />
+      {groups.length === 0 && <Empty title={`No results for “${text}”`} text={hint} />}
+      {groups.map(({ title, count, all, table }) => (
+        <Panel title={title} actions={count > RESULTS_SHOWN && <a href={all}>View all</a>} list>
+          {table}
+        </Panel>
       ))}
     </>,
   );
 });
 
-interface GroupProps {
+interface Group {
   title: string;
   count: number;
   /** Address of the list with the same search. */
   all: string;
-  children: Child;
-}
-
-function Group({ title, count, all, children }: GroupProps) {
-  return (
-    <Panel title={title} actions={count > RESULTS_SHOWN && <a href={all}>View all</a>} list>
-      {children}
-    </Panel>
-  );
-}
-
-function NothingFound({ text }: { text: string }) {
-  return (
-    <Empty title={`No results for “${text}”`}>
-      <p>
-        Search part of an email, name, company or event, the beginning of an account's external id or name, or a whole
-        signal id.
-      </p>
-    </Empty>
-  );
-}
-
-function NoText() {
-  return (
-    <>
-      <PageHead title="Search" />
-      <Empty title="Enter a search text">
-        <p>Search people, events, accounts and signal ids in the field at the left. Press / to jump there.</p>
-      </Empty>
-    </>
-  );
+  table: Child;
 }

@@ -1,11 +1,124 @@
-/** The top of the usage pages: tabs, and a notice if the signal limit or the storage needs an action. */
+/**
+ * Notices about the signal limit and the storage. One line about the signal limit stands at the top of every page (spec §8.2
+ * to §8.4), until it is dismissed. A cookie remembers the dismissed line, per workspace and browser.
+ */
+import { getCookie, setCookie } from "hono/cookie";
 import { ordinalsTaken, quotaBounds } from "../domain/quota/quota.ts";
 import { usageLevel } from "../domain/quota/usage-news.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import type { Usage } from "../quota/protocol.ts";
+import { usageOf } from "../workspace/configure-workspace.ts";
 import type { Room } from "../workspace/read-health.ts";
 import type { Tone } from "./copy.ts";
-import { ago, counted, day } from "./kit/format.ts";
-import { Notice, PageHead, Tabs } from "./kit/parts.tsx";
+import { PostButton } from "./kit/actions.tsx";
+import { ago, counted, day, withQuery } from "./kit/format.ts";
+import { sectionPath, type Section } from "./kit/layout.tsx";
+import { Notice, Tabs } from "./kit/parts.tsx";
+import { formText, pages, workspacePath, type Ctx } from "./pages-env.ts";
+import { safeTarget } from "./safe-target.ts";
+
+/**
+ * Reads the usage in parallel with the page's reads. Exceptions: forms, because they answer with a page only if they are
+ * refused; the rows of the Live page; Overview and Usage, because they show the usage themselves.
+ */
+export const askUsage = pages.createMiddleware(async (c, next) => {
+  const { method, path } = c.req;
+  const home = workspacePath(c);
+  const isPage = method === "GET" && !path.startsWith(`${home}/live/`);
+  const showsUsage = [home, `${home}/`, `${home}/usage`].includes(path) || path.startsWith(`${home}/usage/`);
+  if (isPage && !showsUsage) c.set("usage", usageOrNull(c));
+  await next();
+});
+
+/**
+ * Empty below 80 %, if this browser has dismissed it, and if the usage cannot be read.
+ *
+ * @param section the sidebar's entry of the page; null: none.
+ */
+export async function usageBar(c: Ctx, section: Section | null) {
+  const usage = await (c.get("usage") ?? usageOrNull(c));
+  if (usage === null) return <></>;
+  const [notice, state] = [usageNotice(usage), usageNoticeName(usage)];
+  if (notice === null || state === null || isDismissed(c, "usage", state)) return <></>;
+  const home = workspacePath(c);
+  return (
+    <section class={`notice bar ${notice.tone}`} aria-label="Usage">
+      <span>
+        <strong>{notice.title}</strong> <a href={`${home}/usage`}>View usage</a>
+      </span>
+      <Dismiss home={home} what="usage" state={state} back={pageToReturnTo(c, section)} label="Dismiss usage notice" />
+    </section>
+  );
+}
+
+/**
+ * Path and query of the page without `?done=`, so that a list keeps its filters. The answer to a form has no address, so
+ * the section's page replaces it.
+ */
+function pageToReturnTo(c: Ctx, section: Section | null): string {
+  if (c.req.method !== "GET" || section === null) return sectionPath(c, section ?? "signals");
+  const { pathname, searchParams } = new URL(c.req.url);
+  searchParams.delete("done");
+  return withQuery(pathname, searchParams);
+}
+
+/** Null if it cannot be read: the page is then shown without the bar. */
+async function usageOrNull(c: Ctx): Promise<Usage | null> {
+  try {
+    return await usageOf(c.env, c.get("db"), c.get("workspace"));
+  } catch (error) {
+    logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
+    return null;
+  }
+}
+
+const DISMISSIBLE = ["usage", "first-steps"] as const;
+type Dismissible = (typeof DISMISSIBLE)[number];
+
+/** A billing period and a little more. */
+const REMEMBERED_S = 32 * 24 * 3_600;
+
+/** @param state names the state of the notice. In another state it is shown again. */
+export function isDismissed(c: Ctx, what: Dismissible, state: string): boolean {
+  return getCookie(c, `dismissed-${what}`) === state;
+}
+
+interface DismissProps {
+  /** The workspace's path. */
+  home: string;
+  what: Dismissible;
+  state: string;
+  /** Path of the page to return to. */
+  back: string;
+  label: string;
+}
+
+export function Dismiss({ home, label, ...fields }: DismissProps) {
+  return (
+    <PostButton action={`${home}/dismiss`} look="link" fields={fields} label={label}>
+      Dismiss
+    </PostButton>
+  );
+}
+
+/** Answers the form of Dismiss. */
+export function dismissNotice(c: Ctx): Response {
+  const form = c.get("form");
+  const [what, state] = [formText(form, "what"), formText(form, "state")];
+  const home = workspacePath(c);
+  if (DISMISSIBLE.some((notice) => notice === what) && /^[\w-]{1,60}$/.test(state)) {
+    const secure = new URL(c.req.url).protocol === "https:";
+    setCookie(c, `dismissed-${what}`, state, {
+      path: home,
+      httpOnly: true,
+      sameSite: "Lax",
+      secure,
+      maxAge: REMEMBERED_S,
+    });
+  }
+  const target = safeTarget(formText(form, "back"));
+  return c.redirect(target.startsWith(`${home}/`) ? target : `${home}/signals`, 303);
+}
 
 export interface NoticeCopy {
   tone: Tone;
@@ -15,45 +128,34 @@ export interface NoticeCopy {
 
 const TABS = { "": "Usage", "/plan": "Plan", "/ledger": "Ledger" } as const;
 
-/** @param props.error what is wrong with a form that was sent. */
-export function UsageHead({
-  base,
-  current,
-  usage,
-  room,
-  nowMs,
-  error,
-}: {
+/** The heading of the usage pages. */
+export function usageHead({ periodStartMs, periodEndMs }: Usage) {
+  const intro = `Billing period ${day(periodStartMs)} to ${day(periodEndMs)}`;
+  return { section: "usage", heading: "Usage", intro } as const;
+}
+
+interface UsageTabsProps {
   base: string;
   current: keyof typeof TABS;
   usage: Usage;
   room?: Room;
-  nowMs: number;
+  /** Why a form was refused. */
   error?: string | undefined;
-}) {
-  const failed: NoticeCopy | null = error === undefined ? null : { tone: "bad", title: "Nothing changed", text: error };
-  const notices = [failed, usageNotice(usage), room === undefined ? null : storageNotice(room, nowMs)];
+}
+
+/** The tabs of the usage pages, and a notice if the signal limit or the storage needs an action. */
+export function UsageTabs({ base, current, usage, room, error }: UsageTabsProps) {
+  const tabs = Object.entries(TABS).map(([path, text]) => ({
+    href: `${base}/usage${path}`,
+    text,
+    current: path === current,
+  }));
+  const notices = [usageNotice(usage), room === undefined ? null : storageNotice(room, Date.now())];
   return (
     <>
-      <PageHead title="Usage">
-        Billing period {day(usage.periodStartMs)} to {day(usage.periodEndMs)}
-      </PageHead>
-      <Tabs
-        label="Usage"
-        tabs={Object.entries(TABS).map(([path, text]) => ({
-          href: `${base}/usage${path}`,
-          text,
-          current: path === current,
-        }))}
-      />
-      {notices.map(
-        (notice) =>
-          notice !== null && (
-            <Notice tone={notice.tone} title={notice.title}>
-              <p>{notice.text}</p>
-            </Notice>
-          ),
-      )}
+      <Tabs label="Usage" tabs={tabs} />
+      {error !== undefined && <Notice tone="bad" title="Nothing changed" text={error} />}
+      {notices.map((notice) => notice !== null && <Notice {...notice} />)}
     </>
   );
 }

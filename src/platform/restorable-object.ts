@@ -1,8 +1,9 @@
 /**
- * A Durable Object whose database can be restored to any moment of the last 30 days. The platform restores it at the next
- * start, so a single call arms the restore and ends the object.
+ * The base of the three Durable Objects. Its database can be restored to any moment of the last 30 days. The platform
+ * restores it at the next start, so a single call arms the restore and ends the object.
  */
 import { DurableObject } from "cloudflare:workers";
+import { inJurisdiction } from "./jurisdiction.ts";
 
 /** Key of the prepared restore's id. The restore removes it, which shows that it has happened. */
 const PREPARED = "prepared_restore";
@@ -15,6 +16,11 @@ export interface Bookmarks {
 }
 
 export class RestorableObject extends DurableObject<Env> {
+  /** Subclasses use `this.env`, whose objects are in the jurisdiction of this object. */
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    super(ctx, inJurisdiction(bindings, ctx.id.jurisdiction ?? ""));
+  }
+
   /**
    * Prepares a restore without changing anything. Idempotent.
    * @param atMs the moment to restore to; null: the caller knows the bookmark.

@@ -6,9 +6,11 @@
 import { loadTemplates } from "../control/api-keys.ts";
 import { controlDatabase } from "../control/database.ts";
 import { type RecordingWorkspace, rulesOf, rulesOfAll } from "../control/rules-cache.ts";
-import { recordingTerms } from "../control/workspaces.ts";
+import { recordingTerms, type RecordingTerms } from "../control/workspaces.ts";
 import { compileTemplate, type CompiledTemplate } from "../domain/accounts/payload-template.ts";
+import { configuredJurisdiction } from "../env.ts";
 import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";
+import { requireJurisdiction } from "../platform/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
 import { retryDelaySeconds, within } from "../platform/time-limit.ts";
@@ -145,7 +147,17 @@ async function deadLettersUnlessRestoring(env: Env, received: WorkspaceRows): Pr
   const { workspaceId } = received;
   const db = controlDatabase(env.DB.withSession("first-primary"));
   const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [workspaceId]));
-  return (terms.get(workspaceId)?.restoring ?? null) === null ? moveToDeadLetters(env, received) : RESTORING;
+  return isRestoring(env, terms.get(workspaceId) ?? null) ? RESTORING : moveToDeadLetters(env, received);
+}
+
+/**
+ * Whether the workspace's objects must wait. @throws JurisdictionError if they are elsewhere; then the messages are
+ * retried, and the outbox keeps their rows.
+ */
+function isRestoring(env: Env, terms: RecordingTerms | null): boolean {
+  if (terms === null) return false;
+  requireJurisdiction(configuredJurisdiction(env), terms.jurisdiction);
+  return terms.restoring !== null;
 }
 
 function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspace>): Handle {
@@ -159,7 +171,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
       within(CALL_TIMEOUT_MS, templatesOf(env.DB, workspaceId, keyIds)),
     ]);
     const { terms } = current;
-    if (terms !== null && terms.restoring !== null) return RESTORING;
+    if (isRestoring(env, terms)) return RESTORING;
     const batch = rowsToRecord(rows, (signal) => processSignal(signal, { rules: current.rules, templates }));
     const store = env.SIGNAL_STORE.getByName(workspaceId);
     const result = await within<RecordResult>(

@@ -48,8 +48,9 @@ export class QuotaCounter extends RestorableObject {
   readonly #restore: CounterRestore;
   readonly #resent: ResentSignals;
 
-  constructor(ctx: DurableObjectState, env: Env) {
-    super(ctx, env);
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    super(ctx, bindings);
+    const { env } = this;
     const { storage } = ctx;
     const workspaceId = (this.#workspaceId = ctx.id.name ?? "");
     const alarm = (this.#alarm = new CounterAlarm(ctx));

@@ -167,8 +167,8 @@ export class SignalStore extends RestorableObject {
     { name: "hand_on", due: () => this.#handOn.dueMs, step: () => this.#handOn.run() },
   ]);
 
-  constructor(ctx: DurableObjectState, env: Env) {
-    super(ctx, env);
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    super(ctx, bindings);
     void ctx.blockConcurrencyWhile(async () => {
       const { drizzle } = await import("drizzle-orm/durable-sqlite");
       const { migrate } = await import("drizzle-orm/durable-sqlite/migrator");

@@ -2,10 +2,12 @@
  * Health of a workspace: storage, waiting signals, failures. One call to each Durable Object. Signals in transit can
  * unbalance the books; only then they are read again.
  */
-import { alarmsOf, notAsked, unreachable, roomLevel } from "../domain/health/alarm.ts";
+import { alarmsOf, notAsked, unreachable, roomLevel, wrongJurisdiction } from "../domain/health/alarm.ts";
 import type { HealthAlarm, HealthFigures, OpenRestore, RoomLevel } from "../domain/health/alarm.ts";
 import { balanceBooks } from "../domain/quota/balance.ts";
 import type { Balance } from "../domain/quota/balance.ts";
+import { configuredJurisdiction } from "../env.ts";
+import { jurisdictionProblem } from "../platform/jurisdiction.ts";
 import { errorText } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
@@ -151,13 +153,19 @@ export interface WorkspaceHealth extends HealthOrAlarm {
  */
 export async function healthOfAll(
   env: Env,
-  workspaces: readonly { id: string; slug: string }[],
+  workspaces: readonly { id: string; slug: string; jurisdiction: string }[],
   openRestores: ReadonlyMap<string, readonly OpenRestore[]>,
   { answerMs, askMs } = HEALTH_LIMITS,
 ): Promise<WorkspaceHealth[]> {
-  const found = workspaces.map(({ id, slug }): WorkspaceHealth => ({ id, slug, alarms: [notAsked()], health: null }));
-  const first = Math.floor(Math.random() * found.length);
-  const inTurn = [...found.slice(first), ...found.slice(0, first)].values();
+  const jurisdiction = configuredJurisdiction(env);
+  const found = workspaces.map((workspace): WorkspaceHealth => {
+    const { id, slug } = workspace;
+    const problem = jurisdictionProblem(jurisdiction, workspace.jurisdiction);
+    return { id, slug, alarms: [problem === null ? notAsked() : wrongJurisdiction(problem)], health: null };
+  });
+  const toAsk = found.filter(({ alarms }) => alarms[0]?.alarm === "not_asked");
+  const first = Math.floor(Math.random() * toAsk.length);
+  const inTurn = [...toAsk.slice(first), ...toAsk.slice(0, first)].values();
   const untilMs = Date.now() + askMs;
   const worker = async (): Promise<void> => {
     for (const workspace of inTurn) {

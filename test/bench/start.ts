@@ -103,7 +103,8 @@ function workerOptions(built: BuiltWorker, name: string, vars: Record<string, st
     modules: built.modules,
     unsafeDirectSockets: [{}],
   };
-  options.bindings = { ...options.bindings, ...vars };
+  // The local runtime has no jurisdictions.
+  options.bindings = { ...options.bindings, JURISDICTION: "", ...vars };
   return options;
 }
 

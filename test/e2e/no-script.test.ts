@@ -58,7 +58,7 @@ test("a rule gets a second condition, is previewed, and keeps its input after an
   await submit(page, "Add condition");
   await page.getByLabel("Condition 2: path").fill("source");
   await page.getByLabel("Condition 2: value").fill("website");
-  await page.getByLabel("Points").fill("7");
+  await page.getByLabel("Points", { exact: true }).fill("7");
   await submit(page, "Preview");
   await page.locator("#preview").getByText("+7", { exact: true }).first().waitFor();
   await submit(page, "Create rule");

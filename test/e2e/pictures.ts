@@ -63,7 +63,7 @@ async function takeAll(operator: OperatorClient, home: string, keys: DemoKeys): 
   await take(page, "signal", `signals/${latest}`);
   await page.goto(`/w/demo/rules/new?from=${latest}`);
   await page.getByLabel("Scoring signal").fill("demo_requested");
-  await page.getByLabel("Points").fill("20");
+  await page.getByLabel("Points", { exact: true }).fill("20");
   await page.locator("#preview").getByText("Matches").waitFor();
   await take(page, "rule-editor");
   await take(page, "person", `people/${WHO}`);

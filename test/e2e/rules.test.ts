@@ -51,7 +51,7 @@ test("a new rule focuses its name, and its suggestions follow the event while th
   await page.keyboard.type("Ordered something");
   await page.getByLabel("Event", { exact: true }).fill("Ordered");
   await expect.poll(() => proposed(page, "paths")).toEqual(["event", "source", "email", "properties.total"]);
-  await page.getByLabel("Points").fill("many");
+  await page.getByLabel("Points", { exact: true }).fill("many");
   await page.getByRole("button", { name: "Create rule" }).click();
   await page.getByRole("alert").waitFor();
   await expect.poll(() => focused(page)).toBe("scoring_signal");
@@ -75,7 +75,7 @@ test("a copy is saved as a second rule and applied to the past from the banner",
   await menu.click();
   await page.getByRole("link", { name: "Duplicate" }).click();
   await page.getByLabel("Enabled").check();
-  await page.getByLabel("Points").fill("4");
+  await page.getByLabel("Points", { exact: true }).fill("4");
   await page.getByRole("button", { name: "Create rule" }).click();
   await page.getByRole("heading", { name: "Copy of Asked for a demo" }).waitFor();
   await page.getByRole("button", { name: "Apply to 1 past signal" }).click();
@@ -128,7 +128,7 @@ test.each([
   await send(key, FORM);
   await expect.poll(() => workspace.score("jane@example.com")).toBe(15);
   const page = await open(workspace, `/${id}`, options);
-  await page.getByLabel("Points").fill("1");
+  await page.getByLabel("Points", { exact: true }).fill("1");
   await page.getByRole("button", { name: "Save", exact: true }).click();
   await page.getByRole("button", { name: "Apply to 1 past signal" }).click();
   await expect.poll(() => workspace.score("jane@example.com")).toBe(1);

@@ -48,7 +48,7 @@ test("a signal goes from the page's curl command to the score on screen", async 
     await page.getByLabel("Condition 1: comparison").selectOption("contains");
     await page.getByLabel("Condition 1: value").fill("demo");
     await page.getByLabel("Scoring signal").fill("demo_requested");
-    await page.getByLabel("Points").fill("20");
+    await page.getByLabel("Points", { exact: true }).fill("20");
     await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
     await page.getByRole("button", { name: "Create rule" }).click();
     await page.getByText("Rule created. It applies from the next signal on").waitFor();
@@ -119,7 +119,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to stored signa
     expect(paths).toContain("properties.form_name");
     expect((await Promise.all(await typed("value")))[paths.indexOf("properties.form_name")]).toBe("Demo request");
     await page.getByLabel("Scoring signal").fill("demo_requested");
-    await page.getByLabel("Points").fill("15");
+    await page.getByLabel("Points", { exact: true }).fill("15");
     // The preview follows the typed input.
     await page.locator("#preview").getByText("+30").waitFor();
     await page.getByLabel("How often").selectOption("once_ever");

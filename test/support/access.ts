@@ -20,6 +20,7 @@ export const ACCESS: Record<string, string> = {
   "GET /operator/workspaces/:workspace_id": "401 401 401 401 401 200 read",
   "PATCH /operator/workspaces/:workspace_id": "401 401 401 401 401 200 none",
   "GET /operator/workspaces/:workspace_id/accounts": "401 401 401 401 401 200 read",
+  "GET /operator/workspaces/:workspace_id/accounts/:external_id/people": "401 401 401 401 401 404 read",
   "POST /operator/workspaces/:workspace_id/accounts/preview": "401 401 401 401 401 422 keys",
   "GET /operator/workspaces/:workspace_id/books": "401 401 401 401 401 200 read",
   "GET /operator/workspaces/:workspace_id/dead-letters": "401 401 401 401 401 200 read",

@@ -81,6 +81,8 @@ export function workerProject(
           bindings: {
             OPERATOR_TOKEN: "test-operator",
             SIGN_IN: "oidc",
+            // The local runtime has no jurisdictions.
+            JURISDICTION: "",
             LOG_REQUESTS: "all",
             // Most tests wait until what they have sent is processed.
             DRAIN_PACE_MS: "50",

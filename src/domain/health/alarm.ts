@@ -72,6 +72,8 @@ const DESTINATION_OFF_REPORT_MS = 7 * DAY_MS;
 
 /** Every alarm, the most severe first. */
 const CATALOGUE = {
+  // The objects are not asked. `wrongJurisdiction` makes this alarm.
+  wrong_jurisdiction: stuck(() => false),
   senders_refused: stuck(
     (figures) =>
       roomLevel(figures) === "refusing" &&
@@ -186,6 +188,11 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
 export function unreachable(silent: string): HealthAlarm {
   const says = `The workspace's objects do not answer: ${silent}. Ask again; look at the platform's status.`;
   return alarm("unreachable", says);
+}
+
+/** The alarm of a workspace whose objects are in another jurisdiction than the deployment's. */
+export function wrongJurisdiction(says: string): HealthAlarm {
+  return alarm("wrong_jurisdiction", says);
 }
 
 /** The alarm of a workspace that there was no time to ask. */

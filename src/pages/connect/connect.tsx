@@ -1,5 +1,4 @@
 /** Connect: how to set up a sender with each active key (spec §4). Members see the steps, and no keys (§5.6). */
-import type { Context } from "hono";
 import { findKey, listActiveKeys, type ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { Rejection } from "../../domain/keys/refusal.ts";
@@ -7,15 +6,16 @@ import { canManageKeys } from "../../domain/keys/role.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../limits.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
-import { quotaCounter } from "../../workspace/objects.ts";
 import { CAUSE_COPY } from "../copy.ts";
 import { keyText } from "../key-names.tsx";
-import { counted } from "../kit/format.ts";
+import { HiddenFields, LinkButton } from "../kit/actions.tsx";
+import { counted, withQuery } from "../kit/format.ts";
 import { SelectField } from "../kit/forms.tsx";
-import { ListAddress } from "../kit/list-address.ts";
-import { Empty, Notice, PageHead, Panel, Tabs, Time } from "../kit/parts.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { ListAddress } from "../kit/list.tsx";
+import { Empty, Notice, Panel, Tabs, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
-import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { counterOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 import {
   KEY_PLACEHOLDER,
   SECRET_PLACEHOLDER,
@@ -32,93 +32,37 @@ export const connectPages = pages.createApp().get("/", async (c) => {
   const chosen = canManageKeys(c.get("role")) ? await chosenKey(c) : null;
   if (chosen instanceof Response) return chosen;
   const { status = USUAL_EVENT.status, program = USUAL_EVENT.program } = c.req.query();
-  const list = new ListAddress(`${workspacePath(c)}/connect`, c.req.query());
-  const sender = list.choice<Sender>("sender", null, SENDERS, "segment");
+  const list = new ListAddress(sectionPath(c, "connect"), c.req.query());
+  const asked = list.option<Sender>("sender", SENDERS, "segment");
   const [home, { origin }] = [workspacePath(c), new URL(c.req.url)];
-  const view = { home, origin, workspaceName: c.get("workspace").name, chosen, sender, status, program };
-  return page(c, { title: "Connect", section: "connect" }, <ConnectView {...view} />);
-});
-
-interface ChosenKey {
-  apiKey: ApiKey;
-  /** The active keys to choose from, the chosen one among them. */
-  keys: readonly ApiKey[];
-  calls: KeyCalls;
-}
-
-/** The key of the address, or the newest active key. */
-async function chosenKey(c: Context<PagesEnv>): Promise<ChosenKey | Response> {
-  const [db, { id }, nowMs] = [c.get("db"), c.get("workspace"), Date.now()];
-  const keyId = c.req.query("key");
-  const [{ items }, asked] = await Promise.all([
-    // Older versions allowed more active keys than the limit.
-    listActiveKeys(db, id, nowMs, { cursor: null, limit: WORKSPACE_MAX_ACTIVE_KEYS }),
-    keyId === undefined ? null : findKey(db, id, keyId),
-  ]);
-  if (keyId !== undefined && asked === null) return notFoundPage(c, "key");
-  if (asked !== null && keyStatus(asked, nowMs) === "Inactive") return c.redirect(`${workspacePath(c)}/connect`, 303);
-  const apiKey = asked ?? items[0];
-  if (apiKey === undefined) return noKeyPage(c);
-  const keys = items.some((key) => key.id === apiKey.id) ? items : [apiKey, ...items.slice(1)];
-  return { apiKey, keys, calls: await quotaCounter(c.env, id).keyCalls(apiKey.id) };
-}
-
-function noKeyPage(c: Context<PagesEnv>): Promise<Response> {
-  return page(
-    c,
-    { title: "Connect", section: "connect" },
-    <>
-      <PageHead title="Connect" />
-      <Empty title="Create an API key first">
-        <p>A sender posts to a URL that contains a key.</p>
-        <a class="button primary" href={`${workspacePath(c)}/settings/api-keys/new`}>
-          Create API key
-        </a>
-      </Empty>
-    </>,
-  );
-}
-
-interface Props {
-  home: string;
-  origin: string;
-  workspaceName: string;
-  /** Null for members, who may not see keys. */
-  chosen: ChosenKey | null;
-  sender: Sender;
-  status: string;
-  program: string;
-}
-
-function ConnectView({ home, origin, workspaceName, chosen, sender: asked, status, program }: Props) {
   const isAccounts = chosen?.apiKey.endpointType === "product_org";
   const sender = isAccounts ? "accounts" : chosen !== null && asked === "accounts" ? "segment" : asked;
   const senders: readonly Sender[] =
     chosen === null ? [...SIGNAL_SENDERS, "accounts"] : isAccounts ? [] : SIGNAL_SENDERS;
   const query: Record<string, string> = chosen === null ? {} : { key: chosen.apiKey.id };
   const setUp = setUpOf(origin, chosen?.apiKey);
-  return (
+  const tabs = senders.map((name) => ({
+    href: withQuery(list.path, { ...query, sender: name }),
+    text: SENDERS[name],
+    current: name === sender,
+  }));
+  return page(
+    c,
+    {
+      ...CONNECT_PAGE,
+      intro: "Settings for each sender, and a test call.",
+      actions: <a href="/docs">API documentation</a>,
+    },
     <>
-      <PageHead title="Connect" actions={<a href="/docs">API documentation</a>}>
-        Settings for each sender, and a test call.
-      </PageHead>
       {chosen === null ? (
-        <Notice title="You need an API key">
-          <p>Only owners and admins see keys. Ask an owner or admin of {workspaceName} for one.</p>
-        </Notice>
+        <Notice
+          title="You need an API key"
+          text={`Only owners and admins see keys. Ask an owner or admin of ${c.get("workspace").name} for one.`}
+        />
       ) : (
         <KeyChoice home={home} sender={sender} {...chosen} />
       )}
-      {senders.length > 0 && (
-        <Tabs
-          label="Senders"
-          tabs={senders.map((name) => ({
-            href: `${home}/connect?${new URLSearchParams({ ...query, sender: name }).toString()}`,
-            text: SENDERS[name],
-            current: name === sender,
-          }))}
-        />
-      )}
+      {tabs.length > 0 && <Tabs label="Senders" tabs={tabs} />}
       <div class="columns main-first">
         <Panel title={SENDERS[sender]}>
           <p class="quiet">
@@ -135,8 +79,41 @@ function ConnectView({ home, origin, workspaceName, chosen, sender: asked, statu
         </Panel>
         {chosen !== null && <TestCall home={home} setUp={setUp} />}
       </div>
-    </>
+    </>,
   );
+});
+
+const CONNECT_PAGE = { section: "connect", title: "Connect" } as const;
+
+interface ChosenKey {
+  apiKey: ApiKey;
+  /** The active keys to choose from, the chosen one among them. */
+  keys: readonly ApiKey[];
+  calls: KeyCalls;
+}
+
+/** The key of the address, or the newest active key. */
+async function chosenKey(c: Ctx): Promise<ChosenKey | Response> {
+  const [db, { id }, nowMs] = [c.get("db"), c.get("workspace"), Date.now()];
+  const keyId = c.req.query("key");
+  const [{ items }, asked] = await Promise.all([
+    // Older versions allowed more active keys than the limit.
+    listActiveKeys(db, id, nowMs, { cursor: null, limit: WORKSPACE_MAX_ACTIVE_KEYS }),
+    keyId === undefined ? null : findKey(db, id, keyId),
+  ]);
+  if (keyId !== undefined && asked === null) return notFoundPage(c, "key");
+  if (asked !== null && keyStatus(asked, nowMs) === "Inactive") return c.redirect(sectionPath(c, "connect"), 303);
+  const apiKey = asked ?? items[0];
+  if (apiKey === undefined) {
+    const create = (
+      <Empty title="Create an API key first" text="A sender posts to a URL that contains a key.">
+        <LinkButton href={`${sectionPath(c, "keys")}/new`} text="Create API key" look="primary" />
+      </Empty>
+    );
+    return page(c, CONNECT_PAGE, create);
+  }
+  const keys = items.some((key) => key.id === apiKey.id) ? items : [apiKey, ...items.slice(1)];
+  return { apiKey, keys, calls: await counterOf(c).keyCalls(apiKey.id) };
 }
 
 function setUpOf(origin: string, apiKey: ApiKey | undefined): SetUp {
@@ -149,7 +126,7 @@ function KeyChoice({ home, sender, apiKey, keys, calls }: ChosenKey & { home: st
   return (
     <>
       <form method="get" class="row" action={`${home}/connect`}>
-        <input type="hidden" name="sender" value={sender} />
+        <HiddenFields fields={{ sender }} />
         <SelectField
           name="key"
           label="API key"
@@ -158,15 +135,15 @@ function KeyChoice({ home, sender, apiKey, keys, calls }: ChosenKey & { home: st
         />
         {keys.length > 1 && <button>Use this key</button>}
       </form>
-      <FirstCall home={home} apiKey={apiKey} calls={calls} nowMs={Date.now()} />
+      <FirstCall home={home} apiKey={apiKey} calls={calls} />
     </>
   );
 }
 
-type FirstCallProps = Pick<ChosenKey, "apiKey" | "calls"> & { home: string; nowMs: number };
+type FirstCallProps = Pick<ChosenKey, "apiKey" | "calls"> & { home: string };
 
 /** Whether calls with the key arrive. The script refreshes it until the first accepted call. */
-function FirstCall({ home, apiKey: { id, endpointType }, calls: { acceptedMs, rejections }, nowMs }: FirstCallProps) {
+function FirstCall({ home, apiKey: { id, endpointType }, calls: { acceptedMs, rejections } }: FirstCallProps) {
   const [noun, section] = endpointType === "signal_staging" ? ["signal", "signals"] : ["account update", "accounts"];
   const since = rejections.filter(({ lastAtMs }) => lastAtMs > (acceptedMs ?? 0));
   const [latest] = since;
@@ -176,7 +153,7 @@ function FirstCall({ home, apiKey: { id, endpointType }, calls: { acceptedMs, re
       {acceptedMs !== null ? (
         <Notice tone="good" title="Connected">
           <p>
-            Last accepted call <Time ms={acceptedMs} nowMs={nowMs} />. <a href={`${home}/${section}`}>View {section}</a>
+            Last accepted call <Time ms={acceptedMs} />. <a href={`${home}/${section}`}>View {section}</a>
           </p>
           {latest !== undefined && (
             <p>
@@ -187,7 +164,7 @@ function FirstCall({ home, apiKey: { id, endpointType }, calls: { acceptedMs, re
       ) : latest !== undefined ? (
         <Notice tone="warn" title={`${counted(callsOf(since), "call")} rejected: ${reasonsOf(since)}`}>
           <p>
-            The last was <Time ms={latest.lastAtMs} nowMs={nowMs} />. {viewRejections}
+            The last was <Time ms={latest.lastAtMs} />. {viewRejections}
           </p>
         </Notice>
       ) : (

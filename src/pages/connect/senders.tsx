@@ -15,8 +15,9 @@ import {
   type Webhook,
   type WebhookKey,
 } from "../../domain/webhook-calls.ts";
+import { HiddenFields } from "../kit/actions.tsx";
 import { TextArea, TextField } from "../kit/forms.tsx";
-import { CopyText, Fact, FactList, Panel } from "../kit/parts.tsx";
+import { CopyText, Facts, Panel } from "../kit/parts.tsx";
 
 export const KEY_PLACEHOLDER = "YOUR_API_KEY";
 export const SECRET_PLACEHOLDER = "YOUR_SHARED_SECRET";
@@ -93,13 +94,7 @@ function StepPart({ part, id }: { part: Part; id: string }) {
     return folded === undefined ? text : <Folded summary={folded}>{text}</Folded>;
   }
   if ("program" in part) return <EventForm {...part} />;
-  return (
-    <FactList>
-      {Object.entries(part.settings).map(([name, value]) => (
-        <Fact name={name}>{value}</Fact>
-      ))}
-    </FactList>
-  );
+  return <Facts of={Object.entries(part.settings)} />;
 }
 
 function Folded({ summary, children }: PropsWithChildren<{ summary: string }>) {
@@ -114,9 +109,7 @@ function Folded({ summary, children }: PropsWithChildren<{ summary: string }>) {
 function EventForm({ status, program, query = {} }: Composer) {
   return (
     <form method="get" class="stack tight">
-      {Object.entries(query).map(([name, value]) => (
-        <input type="hidden" name={name} value={value} />
-      ))}
+      <HiddenFields fields={query} />
       <div class="pair">
         <TextField name="status" label="Member status" value={status} autocomplete="off" />
         <TextField name="program" label="Program name" value={program} autocomplete="off" />

@@ -1,29 +1,33 @@
 /** Parts that several pages about API keys share. */
-import type { Context } from "hono";
-import type { Child } from "hono/jsx";
 import type { ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
+import { ok, refuse, type Result } from "../../domain/result.ts";
+import { name as keyName } from "../../http/fields.ts";
 import { keyText } from "../key-names.tsx";
 import { Confirm, Menu } from "../kit/actions.tsx";
-import { ago, day, exactTime } from "../kit/format.ts";
-import { SelectField, TextField } from "../kit/forms.tsx";
+import { ago, day, exactTime, sentence } from "../kit/format.ts";
 import { Badge, Time } from "../kit/parts.tsx";
-import { type PagesEnv, workspacePath } from "../pages-env.ts";
-import type { Lifetime, TypedLifetime } from "./key-form.ts";
+import { formText } from "../pages-env.ts";
 
-export type KeyContext = Context<PagesEnv>;
+export const INCOMPLETE_FORM = "The form was incomplete. Check it and send it again.";
 
-/** Title and section of the pages. */
-export const KEYS_PAGE = { title: "API keys", section: "keys" } as const;
+const FORM_TOKEN = /^[0-9a-f-]{36}$/;
 
-/** `/w/{slug}/settings/api-keys`. */
-export function keysPath(c: KeyContext): string {
-  return `${workspacePath(c)}/settings/api-keys`;
+/** The form's idempotency token. Null: it is missing or has another format. */
+export function formTokenOf(form: FormData): string | null {
+  const token = formText(form, "form_token");
+  return FORM_TOKEN.test(token) ? token : null;
 }
 
-export function keyCrumbs(path: string, apiKey?: ApiKey): Child[] {
-  const list = <a href={path}>API keys</a>;
-  return apiKey === undefined ? [list] : [list, <a href={`${path}/${apiKey.id}`}>{apiKey.name}</a>];
+/** The name to store, or an error sentence. */
+export function checkKeyName(typed: string): Result<string, string> {
+  if (typed.trim() === "") return refuse("Enter a name.");
+  const name = keyName.safeParse(typed);
+  return name.success ? ok(name.data) : refuse(sentence(name.error.issues[0]?.message ?? ""));
+}
+
+export function isActive(apiKey: ApiKey): boolean {
+  return keyStatus(apiKey, Date.now()) === "Active";
 }
 
 /** A time in UTC, or with a script in the viewer's time zone (client/times.ts). */
@@ -41,12 +45,11 @@ const KEY_EXPIRES_SOON_MS = 30 * 24 * 3_600_000;
 
 export function Expiration({
   apiKey: { endsAt, deactivatedAt },
-  nowMs,
 }: {
   apiKey: Pick<ApiKey, "endsAt" | "deactivatedAt">;
-  nowMs: number;
 }) {
   if (endsAt === null) return <>Never</>;
+  const nowMs = Date.now();
   const leftMs = Date.parse(endsAt) - nowMs;
   return (
     <>
@@ -59,8 +62,8 @@ export function Expiration({
 }
 
 /** Active or Inactive (spec §2.1, §3.1), and since when. */
-export function KeyStatus({ apiKey, nowMs }: { apiKey: ApiKey; nowMs: number }) {
-  if (keyStatus(apiKey, nowMs) === "Active") return <Badge tone="good">Active</Badge>;
+export function KeyStatus({ apiKey }: { apiKey: ApiKey }) {
+  if (isActive(apiKey)) return <Badge tone="good">Active</Badge>;
   const { deactivatedAt, endsAt } = apiKey;
   const at = deactivatedAt ?? endsAt;
   return (
@@ -69,29 +72,27 @@ export function KeyStatus({ apiKey, nowMs }: { apiKey: ApiKey; nowMs: number }) 
       {at !== null && (
         <small>
           {" "}
-          {deactivatedAt === null ? "Expired" : "Deactivated"} <Time ms={Date.parse(at)} nowMs={nowMs} />
+          {deactivatedAt === null ? "Expired" : "Deactivated"} <Time ms={Date.parse(at)} />
         </small>
       )}
     </>
   );
 }
 
-export function LastUsed({ usedMs, nowMs }: { usedMs: number | null | undefined; nowMs: number }) {
-  return typeof usedMs === "number" ? <Time ms={usedMs} nowMs={nowMs} /> : <span class="quiet">Never</span>;
+export function LastUsed({ usedMs }: { usedMs: number | null | undefined }) {
+  return typeof usedMs === "number" ? <Time ms={usedMs} /> : <span class="quiet">Never</span>;
 }
 
-/** The actions of an active key. @param props.path the list's. @param props.usedMs last use, milliseconds since 1970. */
-export function KeyMenu({
-  path,
-  apiKey,
-  usedMs,
-  nowMs,
-}: {
+interface KeyMenuProps {
+  /** Path of the list. */
   path: string;
   apiKey: ApiKey;
+  /** Last use, in milliseconds since 1970. */
   usedMs: number | null | undefined;
-  nowMs: number;
-}) {
+}
+
+/** The actions of an active key. */
+export function KeyMenu({ path, apiKey, usedMs }: KeyMenuProps) {
   const name = keyText(apiKey, apiKey.id);
   return (
     <Menu label={`Actions for API key ${name}`}>
@@ -107,63 +108,10 @@ export function KeyMenu({
       >
         <p>
           Calls with this key are rejected with 401 from now on. This cannot be undone.{" "}
-          {typeof usedMs === "number" ? `The last call came ${ago(usedMs, nowMs)}.` : "No call has used it yet."}
+          {typeof usedMs === "number" ? `The last call came ${ago(usedMs, Date.now())}.` : "No call has used it yet."}
         </p>
         <p class="quiet">Accepted signals are still processed. The key stays in the list as Inactive.</p>
       </Confirm>
     </Menu>
-  );
-}
-
-const AT_A_TIME = "At a set time …";
-const PRESETS = [
-  ["never", "Never"],
-  ["30d", "In 30 days"],
-  ["90d", "In 90 days"],
-  ["365d", "In a year"],
-  ["at", AT_A_TIME],
-] as const satisfies readonly (readonly [Lifetime, string])[];
-
-/** @param props.kept expiration of the rotated key, which the new key may keep. Null: it has none. */
-export function LifetimeFields({
-  label,
-  typed,
-  error,
-  kept = null,
-}: {
-  label: string;
-  typed: TypedLifetime;
-  error: string | undefined;
-  kept?: string | null;
-}) {
-  const isAt = typed.lifetime === "at";
-  const options: (readonly [value: Lifetime | "", text: string])[] = [...PRESETS];
-  if (kept !== null) options.unshift(["keep", `With the old key, ${exactTime(Date.parse(kept))}`]);
-  if (typed.lifetime === "") options.unshift(["", "Choose …"]);
-  return (
-    <>
-      <SelectField
-        name="lifetime"
-        label={label}
-        value={typed.lifetime}
-        options={options}
-        error={isAt ? undefined : error}
-      />
-      <div class="for-at">
-        <TextField
-          name="expires"
-          label="Expires at"
-          type="datetime-local"
-          data-local-time
-          value={typed.expires}
-          error={isAt ? error : undefined}
-          hint={
-            <>
-              Only for “{AT_A_TIME}”. Time zone: <span data-zone-of="expires">UTC</span>.
-            </>
-          }
-        />
-      </div>
-    </>
   );
 }

@@ -2,64 +2,48 @@
 import { findKey, renameKey, rotatedWith, watchForSilence, type ApiKey } from "../../control/api-keys.ts";
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import { DAY_MS } from "../../domain/duration.ts";
-import { keyStatus } from "../../domain/keys/api-key.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { DAYS_COUNTED, KEY_SILENT_MAX_DAYS, PAGE_ROWS, REJECTION_KEPT_DAYS } from "../../limits.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
 import { silentAfterDays } from "../../workspace/manage-keys.ts";
-import { quotaCounter } from "../../workspace/objects.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, TestCall } from "../connect/senders.tsx";
 import { CAUSE_COPY, ENDPOINT_LABEL } from "../copy.ts";
-import { BarLegend, DayBars, type DayBar } from "../kit/charts.tsx";
+import { LinkButton } from "../kit/actions.tsx";
+import { DayBars, type DayBar } from "../kit/charts.tsx";
 import { authorName, counted, day, grouped } from "../kit/format.ts";
-import { TextField } from "../kit/forms.tsx";
-import { Fact, FactList, PageHead, Panel, Time } from "../kit/parts.tsx";
+import { Form, TextField } from "../kit/forms.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { Facts, Panel, Time } from "../kit/parts.tsx";
 import { Count, Table } from "../kit/table.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { formText, contextOf, pages, workspacePath } from "../pages-env.ts";
+import { contextOf, counterOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { checkKeyName } from "./key-form.ts";
-import {
-  Expiration,
-  keyCrumbs,
-  type KeyContext,
-  KeyMenu,
-  KEYS_PAGE,
-  keysPath,
-  KeyStatus,
-  LastUsed,
-  LocalTime,
-} from "./key-parts.tsx";
+import { checkKeyName, Expiration, isActive, KeyMenu, KeyStatus, LastUsed, LocalTime } from "./key-parts.tsx";
 
-/** The settings that can be changed, as typed. */
-interface Typed {
-  name: string;
-  /** Days of the inactivity alert. */
-  silence: string;
-  errors: { name?: string; silence?: string };
-}
+/** The settings as typed, by the field's name. */
+type Settings = Record<"name" | "silent_after_days", string>;
 
 export const oneKeyPages = pages
   .createApp()
   .get("/:key_id", async (c) => {
     const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id"));
     if (key === null) return notFoundPage(c, "key");
-    return keyPage(c, key, { name: key.name, silence: String(key.silentAfterDays ?? ""), errors: {} });
+    return keyPage(c, key, { name: key.name, silent_after_days: String(key.silentAfterDays ?? "") });
   })
   .post("/:key_id", readForm(), async (c) => {
     const [form, keyId] = [c.get("form"), c.req.param("key_id")];
     const key = await findKey(c.get("db"), c.get("workspace").id, keyId);
     if (key === null) return notFoundPage(c, "key");
-    const typed = { name: formText(form, "name"), silence: formText(form, "silent_after_days").trim() };
+    const typed = { name: formText(form, "name"), silent_after_days: formText(form, "silent_after_days").trim() };
     const name = checkKeyName(typed.name);
-    const days = silentAfterDays.safeParse(typed.silence === "" ? null : Number(typed.silence));
+    const days = silentAfterDays.safeParse(typed.silent_after_days === "" ? null : Number(typed.silent_after_days));
     if (!name.ok || !days.success) {
-      const errors = {
-        ...(name.ok ? {} : { name: name.refusal }),
-        ...(days.success ? {} : { silence: `Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.` }),
-      };
-      return keyPage(c, key, { ...typed, errors });
+      const daysError = `Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`;
+      return keyPage(c, key, typed, {
+        ...(!name.ok && { name: name.refusal }),
+        ...(!days.success && { silent_after_days: daysError }),
+      });
     }
     await renameKey(contextOf(c), keyId, name.value);
     // An inactive key has no such field.
@@ -67,122 +51,98 @@ export const oneKeyPages = pages
     return done(c, `settings/api-keys/${keyId}`, "saved");
   });
 
-async function keyPage(c: KeyContext, apiKey: ApiKey, typed: Typed) {
+async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<Settings> = {}) {
   const { id } = c.get("workspace");
   const [calls, { successors, predecessors }] = await Promise.all([
-    quotaCounter(c.env, id).keyCalls(apiKey.id),
+    counterOf(c).keyCalls(apiKey.id),
     rotatedWith(c.get("db"), id, [apiKey]),
   ]);
-  const view = {
-    home: workspacePath(c),
-    path: keysPath(c),
-    origin: new URL(c.req.url).origin,
-    apiKey,
-    typed,
-    calls,
-    successor: successors.get(apiKey.id),
-    predecessor: predecessors.get(apiKey.successorOf ?? ""),
-    nowMs: Date.now(),
-  };
-  const status = Object.keys(typed.errors).length === 0 ? 200 : 422;
-  return page(c, { ...KEYS_PAGE, title: apiKey.name, status }, <KeyView {...view} />);
-}
-
-interface Props {
-  /** The workspace's path, `/w/{slug}`. */
-  home: string;
-  /** Path of the list. */
-  path: string;
-  origin: string;
-  apiKey: ApiKey;
-  typed: Typed;
-  calls: KeyCalls;
-  /** The keys that this key was rotated into and from. */
-  successor: ApiKey | undefined;
-  predecessor: ApiKey | undefined;
-  nowMs: number;
-}
-
-function KeyView(props: Props) {
-  const { home, path, origin, apiKey, calls, nowMs } = props;
-  const isActive = keyStatus(apiKey, nowMs) === "Active";
-  const secret = apiKey.hasSecret ? SECRET_PLACEHOLDER : null;
-  return (
+  const [home, path] = [workspacePath(c), sectionPath(c, "keys")];
+  const works = isActive(apiKey);
+  const { name, endpointType, hasSecret, createdAt, createdBy, payloadTemplate } = apiKey;
+  const successor = successors.get(apiKey.id);
+  const predecessor = predecessors.get(apiKey.successorOf ?? "");
+  const linkTo = (key: ApiKey) => <a href={`${path}/${key.id}`}>{key.maskedKey}</a>;
+  const actions = (
     <>
-      <PageHead
-        title={apiKey.name}
-        crumbs={keyCrumbs(path)}
-        actions={
-          isActive && (
-            <>
-              <KeyMenu path={path} apiKey={apiKey} usedMs={calls.usedMs} nowMs={nowMs} />
-              <a class="button primary" href={`${home}/connect?key=${apiKey.id}`}>
-                Connect a sender
-              </a>
-            </>
-          )
-        }
-      >
-        <code>{apiKey.maskedKey}</code>
-      </PageHead>
-      <div class="columns main-first">
-        <CallsPanel calls={calls} nowMs={nowMs} />
-        <Details {...props} />
-      </div>
-      <RejectedPanel {...props} />
-      {apiKey.payloadTemplate !== null && <Template template={apiKey.payloadTemplate} />}
-      <div class="columns">
-        <Settings {...props} isActive={isActive} />
-        {isActive && <TestCall home={home} setUp={{ ...apiKey, origin, key: KEY_PLACEHOLDER, secret }} />}
-      </div>
+      <KeyMenu path={path} apiKey={apiKey} usedMs={calls.usedMs} />
+      <LinkButton href={`${home}/connect?key=${apiKey.id}`} text="Connect a sender" look="primary" />
     </>
   );
-}
-
-function Details({ path, apiKey, calls: { usedMs }, successor, predecessor, nowMs }: Props) {
-  return (
-    <Panel title="Details">
-      <FactList>
-        <Fact name="Status">
-          <KeyStatus apiKey={apiKey} nowMs={nowMs} />
-        </Fact>
-        <Fact name="Last used">
-          <LastUsed usedMs={usedMs} nowMs={nowMs} />
-        </Fact>
-        <Fact name="Expires">
-          <Expiration apiKey={apiKey} nowMs={nowMs} />
-        </Fact>
-        <Fact name="Endpoint type">{ENDPOINT_LABEL[apiKey.endpointType]}</Fact>
-        <Fact name="Shared secret">{apiKey.hasSecret ? "Required" : "None"}</Fact>
-        <Fact name="Created">
-          <LocalTime iso={apiKey.createdAt} /> by {authorName(apiKey.createdBy)}
-        </Fact>
-        {successor !== undefined && (
-          <Fact name="Replaced by">
-            <a href={`${path}/${successor.id}`}>{successor.maskedKey}</a>
-          </Fact>
+  const secret = hasSecret ? SECRET_PLACEHOLDER : null;
+  return page(
+    c,
+    {
+      section: "keys",
+      title: name,
+      crumbs: [],
+      intro: <code>{apiKey.maskedKey}</code>,
+      actions: works && actions,
+      status: Object.keys(errors).length === 0 ? 200 : 422,
+    },
+    <>
+      <div class="columns main-first">
+        <CallsPanel calls={calls} />
+        <Panel title="Details">
+          <Facts
+            of={[
+              ["Status", <KeyStatus apiKey={apiKey} />],
+              ["Last used", <LastUsed usedMs={calls.usedMs} />],
+              ["Expires", <Expiration apiKey={apiKey} />],
+              ["Endpoint type", ENDPOINT_LABEL[endpointType]],
+              ["Shared secret", hasSecret ? "Required" : "None"],
+              ["Created", [<LocalTime iso={createdAt} />, ` by ${authorName(createdBy)}`]],
+              successor !== undefined && ["Replaced by", linkTo(successor)],
+              predecessor !== undefined && ["Replaces", linkTo(predecessor)],
+            ]}
+          />
+        </Panel>
+      </div>
+      {calls.rejections.length > 0 && (
+        <RejectedPanel rejections={calls.rejections} all={`${home}/rejections?key=${apiKey.id}`} />
+      )}
+      {payloadTemplate !== null && <Template template={payloadTemplate} />}
+      <div class="columns">
+        <Panel title="Settings">
+          <Form action={`${path}/${apiKey.id}`} submit="Save" look="">
+            <TextField name="name" label="Name" value={typed.name} error={errors.name} autocomplete="off" required />
+            {works && (
+              <TextField
+                name="silent_after_days"
+                label="Inactivity alert: days without a call"
+                hint={
+                  <>
+                    Notifies your <a href={`${home}/settings/notifications`}>destinations</a>. Empty: no alert.
+                  </>
+                }
+                value={typed.silent_after_days}
+                error={errors.silent_after_days}
+                inputmode="numeric"
+                autocomplete="off"
+              />
+            )}
+          </Form>
+        </Panel>
+        {works && (
+          <TestCall
+            home={home}
+            setUp={{ ...apiKey, origin: new URL(c.req.url).origin, key: KEY_PLACEHOLDER, secret }}
+          />
         )}
-        {predecessor !== undefined && (
-          <Fact name="Replaces">
-            <a href={`${path}/${predecessor.id}`}>{predecessor.maskedKey}</a>
-          </Fact>
-        )}
-      </FactList>
-    </Panel>
+      </div>
+    </>,
   );
 }
 
 /** Calls by day. A call that is accepted in part counts as accepted and as rejected. */
-function CallsPanel({ calls, nowMs }: { calls: KeyCalls; nowMs: number }) {
-  const first = dayOf(nowMs) - DAYS_COUNTED + 1;
-  const days: DayBar[] = Array.from({ length: DAYS_COUNTED }, (_, index) => ({
-    atMs: (first + index) * DAY_MS,
-    held: 0,
-    ...(calls.days[first + index] ?? { accepted: 0, refused: 0 }),
-  }));
-  const [accepted, rejected] = (["accepted", "refused"] as const).map((part) =>
-    days.reduce((sum, bar) => sum + bar[part], 0),
-  ) as [number, number];
+function CallsPanel({ calls }: { calls: KeyCalls }) {
+  const first = dayOf(Date.now()) - DAYS_COUNTED + 1;
+  const days = Array.from({ length: DAYS_COUNTED }, (_, index): DayBar => {
+    const { accepted, refused } = calls.days[first + index] ?? { accepted: 0, refused: 0 };
+    return { atMs: (first + index) * DAY_MS, accepted, held: 0, rejected: refused };
+  });
+  const accepted = days.reduce((sum, bar) => sum + bar.accepted, 0);
+  const rejected = days.reduce((sum, bar) => sum + bar.rejected, 0);
   if (accepted + rejected === 0) {
     return (
       <Panel title="Calls">
@@ -194,22 +154,16 @@ function CallsPanel({ calls, nowMs }: { calls: KeyCalls; nowMs: number }) {
   return (
     <Panel title="Calls">
       <p class="quiet">{label}.</p>
-      <DayBars label={label} days={days} />
-      <BarLegend
-        parts={[
-          ["", "Accepted"],
-          ["bad", "Rejected, in whole or in part"],
-        ]}
-      />
+      <DayBars label={label} days={days} legend={{ accepted: "Accepted", rejected: "Rejected, in whole or in part" }} />
       <details>
         <summary class="small">Calls by day (UTC)</summary>
         <Table
           caption="Calls by day"
-          rows={days.toReversed().filter((bar) => bar.accepted + bar.refused > 0)}
+          rows={days.toReversed().filter((bar) => bar.accepted + bar.rejected > 0)}
           columns={[
             { head: "Day", cell: ({ atMs }) => day(atMs) },
             { head: "Accepted", kind: "number", cell: (bar) => <Count value={bar.accepted} /> },
-            { head: "Rejected", kind: "number", cell: (bar) => <Count value={bar.refused} /> },
+            { head: "Rejected", kind: "number", cell: (bar) => <Count value={bar.rejected} /> },
           ]}
         />
       </details>
@@ -217,14 +171,13 @@ function CallsPanel({ calls, nowMs }: { calls: KeyCalls; nowMs: number }) {
   );
 }
 
-/** The latest rejections; consecutive calls with the same reason share a row. */
-function RejectedPanel({ home, apiKey, calls: { rejections }, nowMs }: Props) {
+/** The latest rejections; consecutive calls with the same reason share a row. @param props.all address of all of them. */
+function RejectedPanel({ rejections, all }: { rejections: KeyCalls["rejections"]; all: string }) {
   const calls = rejections.reduce((sum, run) => sum + run.calls, 0);
-  if (calls === 0) return <></>;
   return (
     <Panel
       title={`${counted(calls, "rejected call")} in ${REJECTION_KEPT_DAYS} days`}
-      actions={<a href={`${home}/rejections?key=${apiKey.id}`}>View all rejections</a>}
+      actions={<a href={all}>View all rejections</a>}
       list
     >
       <Table
@@ -241,8 +194,8 @@ function RejectedPanel({ home, apiKey, calls: { rejections }, nowMs }: Props) {
             ),
           },
           { head: "Calls", kind: "number", cell: (run) => grouped(run.calls) },
-          { head: "First", drop: "narrow", cell: ({ firstAtMs }) => <Time ms={firstAtMs} nowMs={nowMs} /> },
-          { head: "Last", cell: ({ lastAtMs }) => <Time ms={lastAtMs} nowMs={nowMs} /> },
+          { head: "First", drop: "narrow", cell: ({ firstAtMs }) => <Time ms={firstAtMs} /> },
+          { head: "Last", cell: ({ lastAtMs }) => <Time ms={lastAtMs} /> },
           { head: "How to fix", kind: "text", cell: ({ code }) => REFUSALS[code].advice },
         ]}
       />
@@ -263,34 +216,6 @@ function Template({ template }: { template: readonly PayloadMapping[] }) {
           { head: "Required", cell: ({ required }) => (required ? "Yes" : "No") },
         ]}
       />
-    </Panel>
-  );
-}
-
-function Settings({ home, path, apiKey, typed, isActive }: Props & { isActive: boolean }) {
-  return (
-    <Panel title="Settings">
-      <form method="post" action={`${path}/${apiKey.id}`} data-once class="form">
-        <TextField name="name" label="Name" value={typed.name} error={typed.errors.name} autocomplete="off" required />
-        {isActive && (
-          <TextField
-            name="silent_after_days"
-            label="Inactivity alert: days without a call"
-            hint={
-              <>
-                Notifies your <a href={`${home}/settings/notifications`}>destinations</a>. Empty: no alert.
-              </>
-            }
-            value={typed.silence}
-            error={typed.errors.silence}
-            inputmode="numeric"
-            autocomplete="off"
-          />
-        )}
-        <div class="row">
-          <button>Save</button>
-        </div>
-      </form>
     </Panel>
   );
 }

@@ -1,57 +1,113 @@
 /** The form of a new API key (spec §2.1), with the editor of the payload template. */
-import { createKey } from "../../control/new-keys.ts";
-import { ACCOUNT_TARGETS, PAYLOAD_TYPES } from "../../domain/accounts/payload-template.ts";
+import { createKey, type NewKey } from "../../control/new-keys.ts";
+import {
+  ACCOUNT_TARGETS,
+  compileTemplate,
+  mapAccount,
+  PAYLOAD_TYPES,
+  type PayloadMapping,
+} from "../../domain/accounts/payload-template.ts";
 import { proposeTemplate, readSample } from "../../domain/accounts/template-sample.ts";
+import { toSender } from "../../domain/keys/echo.ts";
+import { ok, refuse, type Result } from "../../domain/result.ts";
 import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
+import { payloadTemplate } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { CheckField, Choice, FormEnd, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
-import { Json, JSON_SAMPLE_CHARACTERS, Notice, PageHead, Panel } from "../kit/parts.tsx";
+import { sentence } from "../kit/format.ts";
+import { CheckField, Choice, DataList, Form, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
 import { fragment, page } from "../page.tsx";
-import { contextOf, pages } from "../pages-env.ts";
+import { contextOf, type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { createdPage, madeBeforePage } from "./created-key.tsx";
-import {
-  checkKeyForm,
-  emptyKey,
-  emptyRow,
-  formTokenOf,
-  mapSample,
-  NO_ERRORS,
-  readKeyForm,
-  type KeyFormErrors,
-  type Mapped,
-  type MappingRow,
-  type RowErrors,
-  type TypedKey,
-} from "./key-form.ts";
-import { keyCrumbs, type KeyContext, KEYS_PAGE, keysPath, LifetimeFields } from "./key-parts.tsx";
+import { checkKeyName, formTokenOf, INCOMPLETE_FORM } from "./key-parts.tsx";
+import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./lifetime.tsx";
+
+/** A mapping as it is typed. */
+interface MappingRow {
+  target: string;
+  path: string;
+  type: string;
+  required: boolean;
+}
+
+interface TypedKey extends TypedLifetime {
+  /** Idempotency token of the form. */
+  formToken: string;
+  name: string;
+  endpointType: EndpointType;
+  secret: boolean;
+  rows: readonly MappingRow[];
+  /** JSON text of a payload that tests the template. */
+  sample: string;
+}
+
+/** Sentences by field: `name`, `expires`, `template`, or such as `rows.0.path`; `form` is about the form as a whole. */
+type Errors = Record<string, string>;
 
 export const newKeyPages = pages
   .createApp()
-  .get("/new", (c) => formPage(c, emptyKey(crypto.randomUUID(), c.req.query("endpoint_type")), NO_ERRORS, 200))
+  .get("/new", (c) => {
+    const rows = [emptyRow("external_id"), emptyRow("name")];
+    const endpointType = endpointTypeNamed(c.req.query("endpoint_type"));
+    const lifetime = { lifetime: "never", expires: "" } as const;
+    return formPage(c, {
+      formToken: crypto.randomUUID(),
+      name: "",
+      endpointType,
+      ...lifetime,
+      secret: false,
+      rows,
+      sample: "",
+    });
+  })
   .post("/new", readForm(), async (c) => {
     const form = c.get("form");
-    const typed = readKeyForm(form, crypto.randomUUID());
+    const typed = readKeyForm(form);
     const edit = form.get("do");
-    if (typeof edit === "string") return formPage(c, edited(typed, edit), NO_ERRORS, 200);
-    const { key, errors } = checkKeyForm(typed, Date.now());
-    if (formTokenOf(form) === null) errors.form = "The form was incomplete. Check it and send it again.";
-    if (key === null || errors.form !== undefined) return formPage(c, typed, errors, 422);
-    const result = await createKey(contextOf(c), key, typed.formToken);
+    if (typeof edit === "string") return formPage(c, edited(typed, edit));
+    const checked = checkKeyForm(typed);
+    const incomplete = formTokenOf(form) === null ? { form: INCOMPLETE_FORM } : {};
+    if (!checked.ok) return formPage(c, typed, { ...incomplete, ...checked.refusal });
+    if (incomplete.form !== undefined) return formPage(c, typed, incomplete);
+    const result = await createKey(contextOf(c), checked.value, typed.formToken);
     if (result.ok) return createdPage(c, result.value, null);
     if (result.refusal.reason === "made_before") return madeBeforePage(c, result.refusal.key);
-    return formPage(c, typed, { ...NO_ERRORS, form: LIMIT_COPY[result.refusal.reason] }, 422);
+    return formPage(c, typed, { form: LIMIT_COPY[result.refusal.reason] });
   })
-  .post("/new/preview", readForm(), (c) => {
-    const typed = readKeyForm(c.get("form"), "");
-    return fragment(c, <MappedRecord mapped={mapSample(typed)} />);
-  });
+  .post("/new/preview", readForm(), (c) => fragment(c, <MappedRecord typed={readKeyForm(c.get("form"))} />));
 
-function formPage(c: KeyContext, typed: TypedKey, errors: KeyFormErrors, status: 200 | 422) {
-  const view = <NewKeyView path={keysPath(c)} typed={typed} errors={errors} mapped={mapSample(typed)} />;
-  return page(c, { ...KEYS_PAGE, title: "Create API key", status }, view);
+function emptyRow(target = ""): MappingRow {
+  return { target, path: "", type: "string", required: false };
+}
+
+/** Signal Staging for an unknown endpoint type. */
+function endpointTypeNamed(text: string | undefined): EndpointType {
+  return ENDPOINT_TYPES.find((type) => type === text) ?? "signal_staging";
+}
+
+function readKeyForm(form: FormData): TypedKey {
+  const rows: MappingRow[] = [];
+  for (let at = 0; at <= TEMPLATE_MAX_MAPPINGS && form.has(`rows.${at}.target`); at++) {
+    rows.push({
+      target: formText(form, `rows.${at}.target`).trim(),
+      path: formText(form, `rows.${at}.path`).trim(),
+      type: formText(form, `rows.${at}.type`),
+      required: form.has(`rows.${at}.required`),
+    });
+  }
+  return {
+    formToken: formTokenOf(form) ?? crypto.randomUUID(),
+    name: formText(form, "name"),
+    endpointType: endpointTypeNamed(formText(form, "endpoint_type")),
+    ...readLifetime(form),
+    secret: form.has("secret"),
+    rows,
+    sample: formText(form, "sample"),
+  };
 }
 
 /** The form after a button of the template editor: `add`, `remove.2`, `fill` or `preview`. */
@@ -65,12 +121,38 @@ function edited(typed: TypedKey, edit: string): TypedKey {
   return sample.ok ? { ...product, rows: proposeTemplate(sample.value) } : product;
 }
 
-interface Props {
-  /** Path of the list. */
-  path: string;
-  typed: TypedKey;
-  errors: KeyFormErrors;
-  mapped: Mapped;
+/** The key to create. */
+function checkKeyForm(typed: TypedKey): Result<NewKey, Errors> {
+  const { endpointType, secret } = typed;
+  const name = checkKeyName(typed.name);
+  const expiration = expirationOf(typed, Date.now());
+  const template = endpointType === "product_org" ? checkRows(typed.rows) : ok(null);
+  if (name.ok && expiration.ok && template.ok) {
+    const key = { name: name.value, endpointType, expiresAt: expiration.value, secret };
+    return ok({ ...key, payloadTemplate: template.value });
+  }
+  return refuse({
+    ...(!name.ok && { name: name.refusal }),
+    ...(!expiration.ok && { expires: expiration.refusal }),
+    ...(!template.ok && template.refusal),
+  });
+}
+
+/** The rows as a payload template. */
+function checkRows(rows: readonly MappingRow[]): Result<PayloadMapping[], Errors> {
+  const template = payloadTemplate.safeParse(rows);
+  if (template.success) return ok(template.data);
+  const errors: Errors = {};
+  for (const { path, message } of template.error.issues) {
+    const [at, field] = path;
+    if (typeof at === "number" && at < rows.length) {
+      errors[`rows.${at}.${field === "path" || field === "target" ? field : "type"}`] = sentence(message);
+    } else {
+      errors["template"] =
+        rows.length > TEMPLATE_MAX_MAPPINGS ? `At most ${TEMPLATE_MAX_MAPPINGS} mappings.` : sentence(message);
+    }
+  }
+  return refuse(errors);
 }
 
 const TYPE_HINT = {
@@ -78,85 +160,84 @@ const TYPE_HINT = {
   product_org: "Account data, mapped by a payload template.",
 } as const satisfies Record<EndpointType, string>;
 
-function NewKeyView(props: Props) {
-  const { path, typed, errors } = props;
-  const messages = summary(errors);
-  return (
-    <>
-      <PageHead title="Create API key" crumbs={keyCrumbs(path)}>
-        The next page shows the full key once.
-      </PageHead>
-      <form
-        method="post"
-        action={`${path}/new`}
-        class="stack"
-        data-once
-        data-preview="#mapped"
-        data-preview-url={`${path}/new/preview`}
-        novalidate
-      >
-        {/* Enter in a field presses the first button of a form. */}
-        <button class="visually-hidden" tabindex={-1} aria-hidden="true">
-          Create API key
-        </button>
-        <input type="hidden" name="form_token" value={typed.formToken} />
-        <FormErrors title="The key was not created" errors={messages} />
-        <Panel>
-          <div class="form">
-            <TextField
-              name="name"
-              label="Name"
-              hint="Such as the system that sends with it."
-              value={typed.name}
-              error={errors.name}
-              autocomplete="off"
-              autofocus={typed.name === "" && messages.length === 0}
-              required
-            />
-            <fieldset class="field">
-              <legend>Endpoint type</legend>
-              {ENDPOINT_TYPES.map((type) => (
-                <Choice
-                  group="type"
-                  name="endpoint_type"
-                  value={type}
-                  label={ENDPOINT_LABEL[type]}
-                  hint={TYPE_HINT[type]}
-                  checked={typed.endpointType === type}
-                />
-              ))}
-            </fieldset>
-            <LifetimeFields label="Expiration" typed={typed} error={errors.expires} />
-            <CheckField
-              name="secret"
-              label="Shared secret"
-              hint="Calls must carry it in the header X-Api-Secret."
-              checked={typed.secret}
-            />
-          </div>
-        </Panel>
-        <TemplateEditor {...props} />
-        <FormEnd submit="Create API key" cancel={path} />
-      </form>
-    </>
+function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
+  const path = sectionPath(c, "keys");
+  const messages = messagesOf(errors);
+  return page(
+    c,
+    {
+      section: "keys",
+      title: "Create API key",
+      crumbs: [],
+      intro: "The next page shows the full key once.",
+      status: messages.length === 0 ? 200 : 422,
+    },
+    <Form
+      action={`${path}/new`}
+      submit="Create API key"
+      cancel={path}
+      hidden={{ form_token: typed.formToken }}
+      class="stack"
+      data-preview="#mapped"
+      data-preview-url={`${path}/new/preview`}
+      novalidate
+    >
+      {/* Enter in a field presses the first button of a form. */}
+      <button class="visually-hidden" tabindex={-1} aria-hidden="true">
+        Create API key
+      </button>
+      <FormErrors title="The key was not created" errors={messages} />
+      <Panel>
+        <div class="form">
+          <TextField
+            name="name"
+            label="Name"
+            hint="Such as the system that sends with it."
+            value={typed.name}
+            error={errors["name"]}
+            autocomplete="off"
+            autofocus={typed.name === "" && messages.length === 0}
+            required
+          />
+          <fieldset class="field">
+            <legend>Endpoint type</legend>
+            {ENDPOINT_TYPES.map((type) => (
+              <Choice
+                group="type"
+                name="endpoint_type"
+                value={type}
+                label={ENDPOINT_LABEL[type]}
+                hint={TYPE_HINT[type]}
+                checked={typed.endpointType === type}
+              />
+            ))}
+          </fieldset>
+          <LifetimeFields label="Expiration" typed={typed} error={errors["expires"]} />
+          <CheckField
+            name="secret"
+            label="Shared secret"
+            hint="Calls must carry it in the header X-Api-Secret."
+            checked={typed.secret}
+          />
+        </div>
+      </Panel>
+      <TemplateEditor typed={typed} errors={errors} />
+    </Form>,
   );
 }
 
-function summary({ form, name, expires, template, rows }: KeyFormErrors): string[] {
-  const wrongRows = rows.filter((row) => Object.keys(row).length > 0).length;
-  return [
-    form ?? [],
-    name === undefined ? [] : `Name: ${name}`,
-    expires === undefined ? [] : `Expiration: ${expires}`,
-    template === undefined ? [] : `Payload template: ${template}`,
-    wrongRows === 0
-      ? []
-      : `Payload template: ${wrongRows === 1 ? "1 mapping has" : `${wrongRows} mappings have`} an error.`,
-  ].flat();
+function messagesOf(errors: Errors): string[] {
+  const wrongRows = new Set(Object.keys(errors).flatMap((field) => /^rows\.\d+/.exec(field)?.[0] ?? [])).size;
+  const wrong = wrongRows === 1 ? "1 mapping has an error." : `${wrongRows} mappings have an error.`;
+  const labels = { form: "", name: "Name: ", expires: "Expiration: ", template: "Payload template: " };
+  const messages = Object.entries(labels).map(([field, label]) => errors[field] !== undefined && label + errors[field]);
+  return [...messages, wrongRows > 0 && labels.template + wrong].filter((message) => message !== false);
 }
 
+type EditorProps = { typed: TypedKey; errors: Errors };
+
 /** Shown for the endpoint type product_org only (style.css). */
-function TemplateEditor({ typed, errors, mapped }: Props) {
+function TemplateEditor({ typed, errors }: EditorProps) {
   return (
     <div class="for-product-org stack" id="template">
       <Panel title="Payload template">
@@ -164,15 +245,11 @@ function TemplateEditor({ typed, errors, mapped }: Props) {
           Each mapping fills a field of the account from a path such as <code>company.id</code> or{" "}
           <code>items[0].sku</code>. The target <code>external_id</code> identifies the account.
         </p>
-        {errors.template !== undefined && <p class="error">{errors.template}</p>}
-        <datalist id="targets">
-          {ACCOUNT_TARGETS.map((target) => (
-            <option value={target} />
-          ))}
-        </datalist>
+        {errors["template"] !== undefined && <p class="error">{errors["template"]}</p>}
+        <DataList id="targets" values={ACCOUNT_TARGETS} />
         <ol class="plain stack">
           {typed.rows.map((row, at) => (
-            <Mapping row={row} at={at} errors={errors.rows[at] ?? {}} />
+            <Mapping row={row} at={at} errors={errors} />
           ))}
         </ol>
         {typed.rows.length < TEMPLATE_MAX_MAPPINGS && (
@@ -199,43 +276,30 @@ function TemplateEditor({ typed, errors, mapped }: Props) {
             Propose mappings
           </button>
         </div>
-        <MappedRecord mapped={mapped} />
+        <MappedRecord typed={typed} />
       </Panel>
     </div>
   );
 }
 
-function Mapping({ row, at, errors }: { row: MappingRow; at: number; errors: RowErrors }) {
-  const field = (name: keyof MappingRow): string => `rows.${at}.${name}`;
+function Mapping({ row, at, errors }: { row: MappingRow; at: number; errors: Errors }) {
+  const field = (name: "target" | "path" | "type") => ({
+    name: `rows.${at}.${name}`,
+    value: row[name],
+    error: errors[`rows.${at}.${name}`],
+  });
   const text = { class: "mono", autocomplete: "off", spellcheck: false };
   return (
     <li class="pair" aria-label={`Mapping ${at + 1}`}>
-      <TextField
-        name={field("target")}
-        label="Target"
-        value={row.target}
-        list="targets"
-        placeholder="attributes.region"
-        error={errors.target}
-        {...text}
-      />
-      <TextField
-        name={field("path")}
-        label="Path"
-        value={row.path}
-        placeholder="company.region"
-        error={errors.path}
-        {...text}
-      />
-      <SelectField
-        name={field("type")}
-        label="Type"
-        value={row.type}
-        options={PAYLOAD_TYPES.map((type) => [type, type] as const)}
-        error={errors.type}
-      />
+      <TextField {...field("target")} label="Target" list="targets" placeholder="attributes.region" {...text} />
+      <TextField {...field("path")} label="Path" placeholder="company.region" {...text} />
+      <SelectField {...field("type")} label="Type" options={PAYLOAD_TYPES.map((type) => [type, type] as const)} />
       <div class="row">
-        <CheckField name={field("required")} label="Required" checked={row.required || row.target === "external_id"} />
+        <CheckField
+          name={`rows.${at}.required`}
+          label="Required"
+          checked={row.required || row.target === "external_id"}
+        />
         <button
           class="small"
           id={`remove-mapping-${at}`}
@@ -251,35 +315,50 @@ function Mapping({ row, at, errors }: { row: MappingRow; at: number; errors: Row
   );
 }
 
-const ERROR_TITLE = {
-  sample: "The sample cannot be read",
-  template: "The template is not complete",
-  payload: "A call with this payload would be rejected with 422",
-} as const satisfies Record<Extract<Mapped, { kind: "errors" }>["where"], string>;
-
-function MappedRecord({ mapped }: { mapped: Mapped }) {
+/** The account that the template makes of the sample, or the reason why it makes none. */
+function MappedRecord({ typed }: { typed: TypedKey }) {
   return (
     <div id="mapped" class="stack" aria-live="polite">
-      {mapped.kind === "no_sample" && <p class="quiet">The mapped account appears here.</p>}
-      {mapped.kind === "errors" && (
-        <Notice tone={mapped.where === "template" ? "warn" : "bad"} title={ERROR_TITLE[mapped.where]}>
-          <ul>
-            {mapped.details.map((detail) => (
-              <li>{detail}</li>
-            ))}
-          </ul>
-        </Notice>
-      )}
-      {mapped.kind === "record" && (
-        <>
-          <h3>Mapped account</h3>
-          <Json label="Mapped account" value={recordOf(mapped)} characters={JSON_SAMPLE_CHARACTERS} />
-        </>
-      )}
+      {typed.sample.trim() === "" ? <p class="quiet">The mapped account appears here.</p> : mapSample(typed)}
     </div>
   );
 }
 
-function recordOf({ record: { externalId, fields, attributes } }: Extract<Mapped, { kind: "record" }>) {
-  return { external_id: externalId, ...fields, attributes };
+function mapSample({ rows, sample }: TypedKey) {
+  const payload = readSample(sample);
+  if (!payload.ok) return <Misfit tone="bad" title="The sample cannot be read" details={[payload.refusal]} />;
+  const template = checkRows(rows);
+  if (!template.ok) {
+    const { template: ofAll, ...ofRows } = template.refusal;
+    const numbered = Object.entries(ofRows).map(
+      ([field, text]) => `Mapping ${Number(field.split(".")[1]) + 1}: ${text}`,
+    );
+    const details = ofAll === undefined ? numbered : [ofAll, ...numbered];
+    return <Misfit tone="warn" title="The template is not complete" details={details} />;
+  }
+  const mapped = mapAccount(compileTemplate(template.value), payload.value);
+  if (!mapped.ok) {
+    const title = "A call with this payload would be rejected with 422";
+    return <Misfit tone="bad" title={title} details={mapped.refusal.map(toSender)} />;
+  }
+  const { externalId, fields, attributes } = mapped.value;
+  const account = { external_id: externalId, ...fields, attributes };
+  return (
+    <>
+      <h3>Mapped account</h3>
+      <Json label="Mapped account" value={account} characters={JSON_SAMPLE_CHARACTERS} />
+    </>
+  );
+}
+
+function Misfit({ tone, title, details }: { tone: "warn" | "bad"; title: string; details: readonly string[] }) {
+  return (
+    <Notice tone={tone} title={title}>
+      <ul>
+        {details.map((detail) => (
+          <li>{detail}</li>
+        ))}
+      </ul>
+    </Notice>
+  );
 }

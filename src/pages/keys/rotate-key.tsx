@@ -1,17 +1,16 @@
 /** The rotation of an API key into a successor with the same settings (design §5). */
 import { findKey, type ApiKey } from "../../control/api-keys.ts";
-import { keyStatus } from "../../domain/keys/api-key.ts";
 import { isOverlap, rotateApiKey, type Overlap } from "../../workspace/manage-keys.ts";
-import { quotaCounter } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { FormEnd, FormErrors, SelectField } from "../kit/forms.tsx";
-import { PageHead, Panel } from "../kit/parts.tsx";
+import { Form, FormErrors, SelectField } from "../kit/forms.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { Panel } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
-import { contextOf, pages } from "../pages-env.ts";
+import { contextOf, counterOf, type Ctx, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { createdPage, madeBeforePage } from "./created-key.tsx";
-import { expirationOf, formTokenOf, readLifetime, type TypedLifetime } from "./key-form.ts";
-import { keyCrumbs, type KeyContext, KEYS_PAGE, keysPath, LastUsed, LifetimeFields } from "./key-parts.tsx";
+import { formTokenOf, INCOMPLETE_FORM, isActive, LastUsed } from "./key-parts.tsx";
+import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./lifetime.tsx";
 
 const OVERLAPS = [
   ["none", "Now: calls fail until the sender has the new key"],
@@ -20,12 +19,13 @@ const OVERLAPS = [
   ["7d", "In 7 days"],
 ] as const satisfies readonly (readonly [Overlap, string])[];
 
-interface RotationForm {
+interface TypedRotation {
   formToken: string;
   overlap: Overlap;
   lifetime: TypedLifetime;
-  errors: { form?: string; overlap?: string; lifetime?: string };
 }
+
+type Errors = Partial<Record<"form" | "overlap" | "lifetime", string>>;
 
 export const rotateKeyPages = pages
   .createApp()
@@ -38,7 +38,6 @@ export const rotateKeyPages = pages
       overlap: isOverlap(asked) ? asked : "24h",
       // An expiring key is often rotated because it expires, so its successor's expiration has to be chosen.
       lifetime: { lifetime: key.expiresAt === null ? "never" : "", expires: "" },
-      errors: {},
     });
   })
   .post("/:key_id/rotate", readForm(), async (c) => {
@@ -51,81 +50,73 @@ export const rotateKeyPages = pages
     const lifetime = readLifetime(form);
     const expiration = expirationOf(lifetime, Date.now(), key.expiresAt);
     if (formToken === null || !isOverlap(overlap) || !expiration.ok) {
-      return formPage(c, key, {
+      const typed = {
         formToken: formToken ?? crypto.randomUUID(),
-        overlap: isOverlap(overlap) ? overlap : "24h",
+        overlap: isOverlap(overlap) ? overlap : ("24h" as const),
         lifetime,
-        errors: {
-          ...(formToken === null ? { form: "The form was incomplete. Check it and send it again." } : {}),
-          ...(isOverlap(overlap) ? {} : { overlap: "Choose when the old key ends." }),
-          ...(expiration.ok ? {} : { lifetime: expiration.refusal }),
-        },
+      };
+      return formPage(c, key, typed, {
+        ...(formToken === null && { form: INCOMPLETE_FORM }),
+        ...(!isOverlap(overlap) && { overlap: "Choose when the old key ends." }),
+        ...(!expiration.ok && { lifetime: expiration.refusal }),
       });
     }
-    const rotated = await rotateApiKey(contextOf(c), {
-      keyId: key.id,
-      overlap,
-      formToken,
-      expiresAt: expiration.value,
-    });
+    const rotation = { keyId: key.id, overlap, formToken, expiresAt: expiration.value };
+    const rotated = await rotateApiKey(contextOf(c), rotation);
     if (rotated.ok) return createdPage(c, rotated.value, await findKey(db, id, key.id));
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
     // `formPage` already shows that the key is inactive.
     const errors = refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] };
-    return formPage(c, (await findKey(db, id, key.id)) ?? key, { formToken, overlap, lifetime, errors });
+    return formPage(c, (await findKey(db, id, key.id)) ?? key, { formToken, overlap, lifetime }, errors);
   });
 
-async function formPage(c: KeyContext, apiKey: ApiKey, { errors, ...form }: RotationForm): Promise<Response> {
-  const lastUsed = await quotaCounter(c.env, c.get("workspace").id).lastUsed();
-  const isActive = keyStatus(apiKey, Date.now()) === "Active";
-  const messages = isActive ? errors : { form: "This key is inactive. Create a new key instead." };
-  const status = !isActive ? 409 : Object.keys(errors).length === 0 ? 200 : 422;
-  const props = { path: keysPath(c), apiKey, usedMs: lastUsed[apiKey.id], form: { ...form, errors: messages } };
-  return page(c, { ...KEYS_PAGE, title: "Rotate API key", status }, <RotateView {...props} />);
-}
-
-interface Props {
-  /** Path of the list. */
-  path: string;
-  apiKey: ApiKey;
-  usedMs: number | undefined;
-  form: RotationForm;
-}
-
-function RotateView({ path, apiKey, usedMs, form: { formToken, overlap, lifetime, errors } }: Props) {
-  return (
+async function formPage(c: Ctx, apiKey: ApiKey, typed: TypedRotation, found: Errors = {}): Promise<Response> {
+  const lastUsed = await counterOf(c).lastUsed();
+  const path = sectionPath(c, "keys");
+  const works = isActive(apiKey);
+  const errors: Errors = works ? found : { form: "This key is inactive. Create a new key instead." };
+  return page(
+    c,
+    {
+      section: "keys",
+      title: "Rotate API key",
+      heading: `Rotate ${apiKey.name}`,
+      crumbs: [[apiKey.name, `${path}/${apiKey.id}`]],
+      intro: (
+        <>
+          The new key has the same settings{apiKey.hasSecret ? " and a new secret" : ""}. The old key is{" "}
+          <code>{apiKey.maskedKey}</code>, last used: <LastUsed usedMs={lastUsed[apiKey.id]} />.
+        </>
+      ),
+      status: !works ? 409 : Object.keys(errors).length === 0 ? 200 : 422,
+    },
     <>
-      <PageHead title={`Rotate ${apiKey.name}`} crumbs={keyCrumbs(path, apiKey)}>
-        The new key has the same settings{apiKey.hasSecret ? " and a new secret" : ""}. The old key is{" "}
-        <code>{apiKey.maskedKey}</code>, last used: <LastUsed usedMs={usedMs} nowMs={Date.now()} />.
-      </PageHead>
       <FormErrors title="The key was not rotated" errors={Object.values(errors)} />
       <Panel>
-        <form method="post" action={`${path}/${apiKey.id}/rotate`} data-once class="form">
-          <input type="hidden" name="form_token" value={formToken} />
+        <Form
+          action={`${path}/${apiKey.id}/rotate`}
+          submit="Rotate key"
+          cancel={path}
+          hidden={{ form_token: typed.formToken }}
+        >
           <SelectField
             name="overlap"
             label="The old key ends"
-            hint={
-              apiKey.endsAt === null
-                ? "Until then both keys work."
-                : "Until then both keys work, unless the old key expires before."
-            }
-            value={overlap}
+            hint={`Until then both keys work${apiKey.endsAt === null ? "" : ", unless the old key expires before"}.`}
+            value={typed.overlap}
             options={OVERLAPS}
             error={errors.overlap}
           />
           <LifetimeFields
             label="The new key expires"
-            typed={lifetime}
+            typed={typed.lifetime}
             kept={apiKey.expiresAt}
             error={errors.lifetime}
           />
-          <FormEnd submit="Rotate key" cancel={path} />
-        </form>
+        </Form>
       </Panel>
-    </>
+    </>,
   );
 }

@@ -16,6 +16,15 @@ export function Menu({ label, text = "…", children }: PropsWithChildren<{ labe
   );
 }
 
+/** A link that looks like a button. @param props.look further classes, such as `primary`. */
+export function LinkButton({ href, text, look = "" }: { href: string; text: string; look?: string }) {
+  return (
+    <a class={`button ${look}`.trim()} href={href}>
+      {text}
+    </a>
+  );
+}
+
 interface Question {
   /** Text of the button that asks the question. */
   label: Child;
@@ -72,12 +81,20 @@ export function PostButton({
 }: PropsWithChildren<{ action: string; look?: string; fields?: Record<string, string>; label?: string }>) {
   return (
     <form method="post" action={action} data-once>
-      {Object.entries(fields).map(([name, value]) => (
-        <input type="hidden" name={name} value={value} />
-      ))}
+      <HiddenFields fields={fields} />
       <button class={look} aria-label={label}>
         {children}
       </button>
     </form>
+  );
+}
+
+export function HiddenFields({ fields }: { fields: Record<string, string> }) {
+  return (
+    <>
+      {Object.entries(fields).map(([name, value]) => (
+        <input type="hidden" name={name} value={value} />
+      ))}
+    </>
   );
 }

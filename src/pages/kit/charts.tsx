@@ -31,20 +31,33 @@ interface ChartProps {
   size?: Size;
 }
 
-/** Draws a chart for both widths. */
-function Drawn({ label, caption, size = "half", draw }: ChartProps & { draw: (width: number) => Child }) {
+interface DrawnProps extends ChartProps {
+  /** The lowest and the highest value. */
+  values: readonly [number, number];
+  draw: (y: ValueScale, width: number) => Child;
+}
+
+/** Draws a chart for both widths, with lines across at round values. Counts are whole numbers. */
+function Drawn({ label, caption, size = "half", values, draw }: DrawnProps) {
+  const y = scaleLinear(values, [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
+  const ticks = y.ticks(4).filter((tick) => Number.isInteger(tick));
+  const svg = (name: string, width: number) => (
+    <svg class={`chart ${name}`} viewBox={`0 0 ${width} ${HEIGHT}`} role="img" aria-label={label}>
+      {ticks.map((tick) => (
+        <g>
+          <line class="grid" x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
+          <text x={MARGIN.left - LABEL_GAP} y={y(tick) + 4} text-anchor="end">
+            {compact(tick)}
+          </text>
+        </g>
+      ))}
+      {draw(y, width)}
+    </svg>
+  );
   return (
     <figure>
-      {(
-        [
-          ["on-desk", WIDTHS[size]],
-          ["on-phone", WIDTHS.phone],
-        ] as const
-      ).map(([name, width]) => (
-        <svg class={`chart ${name}`} viewBox={`0 0 ${width} ${HEIGHT}`} role="img" aria-label={label}>
-          {draw(width)}
-        </svg>
-      ))}
+      {svg("on-desk", WIDTHS[size])}
+      {svg("on-phone", WIDTHS.phone)}
       {caption !== undefined && <figcaption>{caption}</figcaption>}
     </figure>
   );
@@ -67,48 +80,40 @@ export interface Reference {
   tone?: "bad";
 }
 
-/** Values over time, with horizontal lines to compare with. The data decide the height: a line above it is left out. */
-export function TimeChart({
-  series,
-  references = [],
-  fromMs,
-  toMs,
-  ...chart
-}: ChartProps & { series: readonly Series[]; references?: readonly Reference[]; fromMs: number; toMs: number }) {
+interface TimeChartProps extends ChartProps {
+  series: readonly Series[];
+  /** Horizontal lines to compare with. */
+  references?: readonly Reference[];
+  fromMs: number;
+  toMs: number;
+}
+
+/** Values over time. The data decide the height: a reference far above them is left out. */
+export function TimeChart({ series, references = [], fromMs, toMs, ...chart }: TimeChartProps) {
   const values = series.flatMap(({ points }) => points.map(({ value }) => value));
   const most = Math.max(1, ...values);
   const near = references.filter(({ value }) => value <= 1.5 * most);
-  const domain = [Math.min(0, ...values), Math.max(most, ...near.map(({ value }) => value))];
-  return (
-    <Drawn
-      {...chart}
-      draw={(width) => {
-        const x = scaleUtc([fromMs, toMs], [MARGIN.left, width - MARGIN.right]);
-        const y = scaleLinear(domain, [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
-        return (
-          <>
-            <ValueAxis y={y} width={width} />
-            {timeLabels(x).map(({ center, text }) => (
-              <text x={center} y={HEIGHT - 6} text-anchor="middle">
-                {text}
-              </text>
-            ))}
-            {series.map((part) => (
-              <Line {...part} x={x} y={y} />
-            ))}
-            {near.map(({ value, label, tone }) => (
-              <g class={tone}>
-                <line class="reference" x1={MARGIN.left} x2={width - MARGIN.right} y1={y(value)} y2={y(value)} />
-                <text x={width - MARGIN.right} y={y(value) - 5} text-anchor="end">
-                  {label}
-                </text>
-              </g>
-            ))}
-          </>
-        );
-      }}
-    />
-  );
+  const draw = (y: ValueScale, width: number) => {
+    const x = scaleUtc([fromMs, toMs], [MARGIN.left, width - MARGIN.right]);
+    return (
+      <>
+        <Labels labels={timeLabels(x)} />
+        {series.map((part) => (
+          <Line {...part} x={x} y={y} />
+        ))}
+        {near.map(({ value, label, tone }) => (
+          <g class={tone}>
+            <line class="reference" x1={MARGIN.left} x2={width - MARGIN.right} y1={y(value)} y2={y(value)} />
+            <text x={width - MARGIN.right} y={y(value) - 5} text-anchor="end">
+              {label}
+            </text>
+          </g>
+        ))}
+      </>
+    );
+  };
+  const range = [Math.min(0, ...values), Math.max(most, ...near.map(({ value }) => value))] as const;
+  return <Drawn {...chart} values={range} draw={draw} />;
 }
 
 function Line({ points, kind, x, y }: Series & { x: TimeScale; y: ValueScale }) {
@@ -129,76 +134,58 @@ export interface DayBar {
   atMs: number;
   accepted: number;
   held: number;
-  refused: number;
+  rejected: number;
 }
 
-const BAR_PARTS = ["accepted", "held", "refused"] as const;
-const PART_TONE = { accepted: "", held: "warn", refused: "bad" } as const;
+const BAR_PARTS = [
+  { part: "accepted", word: "accepted", tone: "" },
+  { part: "held", word: "held", tone: "warn" },
+  { part: "rejected", word: "refused", tone: "bad" },
+] as const;
 
-/** A bar for each day: accepted, held and refused on top of each other. @param props.unit such as `signal`. */
-export function DayBars({ days, ...chart }: ChartProps & { days: readonly DayBar[] }) {
-  const most = Math.max(1, ...days.map((bar) => bar.accepted + bar.held + bar.refused));
+interface DayBarsProps extends ChartProps {
+  days: readonly DayBar[];
+  /** Names of the parts in the legend. A part without a name is not in it. */
+  legend: Partial<Record<"accepted" | "held" | "rejected", string>>;
+}
+
+/** A bar for each day: accepted, held and refused on top of each other. */
+export function DayBars({ days, legend, ...chart }: DayBarsProps) {
+  const most = Math.max(1, ...days.map((bar) => bar.accepted + bar.held + bar.rejected));
+  const draw = (y: ValueScale, width: number) => {
+    const x = scaleLinear([0, days.length], [MARGIN.left, width - MARGIN.right]);
+    const barWidth = Math.min(48, (x(1) - x(0)) * 0.72);
+    const labels = days.map(({ atMs }, index) => labelAt(x(index + 0.5), shortDay(atMs)));
+    return (
+      <>
+        {days.map((bar, index) => (
+          <Bar bar={bar} left={x(index + 0.5) - barWidth / 2} width={barWidth} y={y} />
+        ))}
+        <Labels labels={fitting(x, labels)} />
+      </>
+    );
+  };
   return (
-    <Drawn
-      {...chart}
-      draw={(width) => {
-        const x = scaleLinear([0, days.length], [MARGIN.left, width - MARGIN.right]);
-        const y = scaleLinear([0, most], [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
-        const barWidth = Math.min(48, (x(1) - x(0)) * 0.72);
-        const center = (index: number): number => x(index + 0.5);
-        return (
-          <>
-            <ValueAxis y={y} width={width} />
-            {days.map((bar, index) => {
-              let below = 0;
-              return (
-                <g>
-                  <title>
-                    {`${day(bar.atMs)}: ${BAR_PARTS.map((part) => `${grouped(bar[part])} ${part}`).join(", ")}`}
-                  </title>
-                  {BAR_PARTS.map((part) => {
-                    const [from, to] = [below, below + bar[part]];
-                    below = to;
-                    const left = center(index) - barWidth / 2;
-                    return to === from ? (
-                      <></>
-                    ) : (
-                      <rect
-                        class={`bar ${PART_TONE[part]}`}
-                        x={left}
-                        y={y(to)}
-                        width={barWidth}
-                        height={Math.max(1, y(from) - y(to))}
-                      />
-                    );
-                  })}
-                </g>
-              );
-            })}
-            {spaced(
-              within(
-                x,
-                days.map(({ atMs }, index) => labelAt(center(index), shortDay(atMs))),
-              ),
-            ).map((label) => (
-              <text x={label.center} y={HEIGHT - 6} text-anchor="middle">
-                {label.text}
-              </text>
-            ))}
-          </>
-        );
-      }}
-    />
+    <>
+      <Drawn {...chart} values={[0, most]} draw={draw} />
+      <ul class="legend">
+        {BAR_PARTS.map(({ part, tone }) => legend[part] !== undefined && <li class={tone}>{legend[part]}</li>)}
+      </ul>
+    </>
   );
 }
 
-export function BarLegend({ parts }: { parts: readonly (readonly [tone: string, text: string])[] }) {
+function Bar({ bar, left, width, y }: { bar: DayBar; left: number; width: number; y: ValueScale }) {
+  let below = 0;
   return (
-    <ul class="legend">
-      {parts.map(([tone, text]) => (
-        <li class={tone}>{text}</li>
-      ))}
-    </ul>
+    <g>
+      <title>{`${day(bar.atMs)}: ${BAR_PARTS.map(({ part, word }) => `${grouped(bar[part])} ${word}`).join(", ")}`}</title>
+      {BAR_PARTS.filter(({ part }) => bar[part] > 0).map(({ part, tone }) => {
+        const [from, to] = [y(below), y(below + bar[part])];
+        below += bar[part];
+        return <rect class={`bar ${tone}`} x={left} y={to} width={width} height={Math.max(1, from - to)} />;
+      })}
+    </g>
   );
 }
 
@@ -217,25 +204,6 @@ export function Sparkline({ values, label }: { values: readonly number[]; label:
   );
 }
 
-/** Lines across at round values, with their labels. Counts are whole numbers. */
-function ValueAxis({ y, width }: { y: ValueScale; width: number }) {
-  return (
-    <>
-      {y
-        .ticks(4)
-        .filter((tick) => Number.isInteger(tick))
-        .map((tick) => (
-          <g>
-            <line class="grid" x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
-            <text x={MARGIN.left - LABEL_GAP} y={y(tick) + 4} text-anchor="end">
-              {compact(tick)}
-            </text>
-          </g>
-        ))}
-    </>
-  );
-}
-
 interface TimeLabel {
   text: string;
   /** Position of the text, in units of the view box. Its width is an estimate. */
@@ -244,30 +212,37 @@ interface TimeLabel {
   end: number;
 }
 
+function Labels({ labels }: { labels: readonly TimeLabel[] }) {
+  return (
+    <>
+      {labels.map(({ center, text }) => (
+        <text x={center} y={HEIGHT - 6} text-anchor="middle">
+          {text}
+        </text>
+      ))}
+    </>
+  );
+}
+
 /** Labels of a time axis. None touches the labels of the vertical axis, the right edge or another label. */
 export function timeLabels(x: TimeScale): TimeLabel[] {
   const [from = 0, to = 0] = x.domain().map(Number);
   const format = timeFormat(to - from);
-  return spaced(
-    within(
-      x,
-      x.ticks(6).map((tick) => labelAt(x(tick), format(tick.getTime()))),
-    )
-      // Two ticks on one day would have the same label.
-      .filter(({ text }, index, all) => text !== all[index - 1]?.text),
+  return fitting(
+    x,
+    x.ticks(6).map((tick) => labelAt(x(tick), format(tick.getTime()))),
   );
 }
 
-/** The labels that touch neither the labels of the vertical axis nor the right edge. */
-function within(x: TimeScale | ValueScale, labels: readonly TimeLabel[]): TimeLabel[] {
+/** The labels that fit: all where they have room, else every second one, or every third: even intervals are easy to read. */
+function fitting(x: TimeScale | ValueScale, labels: readonly TimeLabel[]): TimeLabel[] {
   const [left = 0, right = 0] = x.range();
-  return labels.filter(({ start, end }) => start >= left && end <= right + LABEL_GAP);
-}
-
-/** Every label where all have room, else every second one, or every third: even intervals are easy to read. */
-function spaced(labels: readonly TimeLabel[]): TimeLabel[] {
+  const within = labels
+    .filter(({ start, end }) => start >= left && end <= right + LABEL_GAP)
+    // Two ticks on one day would have the same label.
+    .filter(({ text }, index, all) => text !== all[index - 1]?.text);
   for (let step = 1; ; step++) {
-    const chosen = labels.filter((_, index) => index % step === 0);
+    const chosen = within.filter((_, index) => index % step === 0);
     if (chosen.every(({ end }, index) => end + LABEL_GAP <= (chosen[index + 1]?.start ?? Infinity))) return chosen;
   }
 }

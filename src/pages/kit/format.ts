@@ -1,4 +1,4 @@
-/** Numbers and times as the pages show them. */
+/** Numbers, times and addresses as the pages show them. */
 import { readTokenActor } from "../../domain/keys/api-token.ts";
 import { counted, grouped } from "../../domain/text.ts";
 
@@ -53,6 +53,11 @@ export function compact(value: number): string {
   return COMPACT.format(value);
 }
 
+/** The message of a schema as a sentence. */
+export function sentence(message: string): string {
+  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+}
+
 /** Points with their sign, such as `+20` or `-5`. */
 export function signed(points: number): string {
   return points > 0 ? `+${grouped(points)}` : grouped(points);
@@ -63,6 +68,12 @@ export function authorName(actor: string): string {
   const token = readTokenActor(actor);
   if (token !== null) return `the API token “${token.name}”`;
   return actor === "operator" ? "the operator" : actor;
+}
+
+/** A path with these parameters. */
+export function withQuery(path: string, parameters: Record<string, string> | Iterable<[string, string]>): string {
+  const query = new URLSearchParams(parameters);
+  return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
 /** JSON text with line breaks, for people; a text that is no JSON stays as it is. */

@@ -1,6 +1,6 @@
 /** Form fields with their label, hint and error, tied together for screen readers. */
 import type { Child, JSX } from "hono/jsx";
-import type { DayRange } from "./list-address.ts";
+import { HiddenFields, LinkButton } from "./actions.tsx";
 
 interface Labelled {
   /** The control's name, and its id. */
@@ -53,37 +53,33 @@ export function TextField({ name, label, hint, error, ...input }: Labelled & Inp
   );
 }
 
-/** A field for a name: known ones are offered, and others can be typed. */
-export function NameField({
-  name,
-  label,
-  value,
-  known,
-}: {
+interface NameFieldProps {
   name: string;
   label: string;
   value: string;
   known: readonly string[];
-}) {
+}
+
+/** A field for a name: known ones are offered, and others can be typed. */
+export function NameField({ known, ...field }: NameFieldProps) {
+  if (known.length === 0) return <TextField {...field} autocomplete="off" />;
+  const id = `known-${field.name}`;
   return (
     <>
-      <TextField name={name} label={label} value={value} list={`known-${name}`} autocomplete="off" />
-      <datalist id={`known-${name}`}>
-        {known.map((option) => (
-          <option value={option} />
-        ))}
-      </datalist>
+      <TextField {...field} list={id} autocomplete="off" />
+      <DataList id={id} values={known} />
     </>
   );
 }
 
-/** Fields for a range of days in UTC, both ends included. */
-export function DayFields({ days: { from, to }, label = "From" }: { days: DayRange; label?: string }) {
+/** The values that a text field offers. */
+export function DataList({ id, values }: { id: string; values: readonly string[] }) {
   return (
-    <>
-      <TextField name="from" label={label} type="date" value={from} />
-      <TextField name="to" label="To (UTC)" type="date" value={to} />
-    </>
+    <datalist id={id}>
+      {values.map((value) => (
+        <option value={value} />
+      ))}
+    </datalist>
   );
 }
 
@@ -143,23 +139,32 @@ export function CheckField({ name, label, hint, checked }: Labelled & { checked:
   );
 }
 
-/** The end of a form: the button that sends it, and a link that leaves it. @param props.cancel address of the link. */
-export function FormEnd({
-  submit,
-  tone = "primary",
-  cancel,
-}: {
+type FormAttributes = Omit<JSX.IntrinsicElements["form"], "action" | "method" | "children">;
+
+interface FormProps extends FormAttributes {
+  action: string;
+  /** Text of the button that sends the form: a verb. */
   submit: string;
-  tone?: "primary" | "danger";
-  cancel: string;
-}) {
+  /** The button's class. */
+  look?: string;
+  /** Address of the link that leaves the form. */
+  cancel?: string;
+  /** Hidden fields. */
+  hidden?: Record<string, string>;
+  children: Child;
+}
+
+/** A form that is sent once, with the button that sends it. */
+export function Form({ action, submit, look = "primary", cancel, hidden = {}, children, ...attributes }: FormProps) {
   return (
-    <div class="row">
-      <button class={tone}>{submit}</button>
-      <a class="button" href={cancel}>
-        Cancel
-      </a>
-    </div>
+    <form method="post" action={action} class="form" data-once {...attributes}>
+      <HiddenFields fields={hidden} />
+      {children}
+      <div class="row">
+        <button class={look}>{submit}</button>
+        {cancel !== undefined && <LinkButton href={cancel} text="Cancel" />}
+      </div>
+    </form>
   );
 }
 

@@ -3,34 +3,38 @@ import type { Child } from "hono/jsx";
 import { canManage, canManageKeys, type Role } from "../../domain/keys/role.ts";
 import { SCRIPT_PATH, STYLE_PATH } from "../assets.ts";
 import { ROLE_LABEL } from "../copy.ts";
-import { Icon, type IconName } from "./icons.tsx";
+import { workspacePath, type Ctx } from "../pages-env.ts";
 
-interface Document {
-  title: string;
-  /** Nonce of the content security policy. */
-  nonce: string;
-  children: Child;
-}
-
-interface Frame {
-  email: string;
-  role: Role;
-  workspace: { slug: string; name: string };
-  /** All workspaces of the person, this one included. */
-  workspaces: readonly { slug: string; name: string }[];
-  /** Text of the search field. */
-  search?: string;
-}
+/** The sidebar's icons: 16 units square, drawn with one stroke. */
+const ICONS = {
+  home: "M2 7.5 8 2l6 5.5M3.5 6.5V14h9V6.5M6.5 14v-4h3v4",
+  queue: "M2 4h12M2 8h12M2 12h8",
+  live: "M1 8h3l2-5 4 10 2-5h3",
+  stop: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13ZM3.5 3.5l9 9",
+  rule: "M2 4h5M2 12h5M10 2.5 14 8l-4 5.5M7 4v8",
+  people: "M8 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM2.5 14c.5-3 2.7-4 5.5-4s5 1 5.5 4",
+  account: "M3 14V3h6v11M9 7h4v7M1.5 14h13M5.5 6h1M5.5 9h1",
+  key: "M5.5 13.5a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM7.7 8.3 14 2M11.5 4.5l2 2",
+  program: "M1.5 3h13v10h-13ZM4.5 6l2 2-2 2M8.5 10h3",
+  plug: "M5 1.5v4M11 1.5v4M3.5 5.5h9v2a4.5 4.5 0 0 1-9 0v-2ZM8 12v2.5",
+  chart: "M2 2v12h12M5 11V8M8 11V4M11 11V6.5",
+  members: "M6 7.5a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5ZM1.5 13.5c.4-2.6 2-3.5 4.5-3.5s4.1.9 4.5 3.5M12.5 5v5M10 7.5h5",
+  bell: "M8 2a4 4 0 0 0-4 4c0 4-1.5 5-1.5 5h11S12 10 12 6a4 4 0 0 0-4-4ZM6.5 13.5a1.6 1.6 0 0 0 3 0",
+  clock: "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13ZM8 4v4l3 2",
+} as const;
 
 interface Entry {
   path: string;
   text: string;
-  icon: IconName;
+  icon: keyof typeof ICONS;
   isShown?: (role: Role) => boolean;
 }
 
-/** The sections of the pages, by name. Only owners and admins see API keys (spec §1), API tokens and notifications. */
-const SECTIONS = {
+/**
+ * The sections of the pages. `path` is below the workspace's path, and empty for the overview. Only owners and admins see API
+ * keys (spec §1), API tokens and notifications.
+ */
+export const SECTIONS = {
   overview: { path: "", text: "Overview", icon: "home" },
   signals: { path: "signals", text: "Signal queue", icon: "queue" },
   live: { path: "live", text: "Live", icon: "live" },
@@ -56,15 +60,20 @@ const NAVIGATION: readonly { heading: string | null; sections: readonly Section[
   { heading: "Settings", sections: ["keys", "connect", "tokens", "usage", "members", "notifications", "activity"] },
 ];
 
-/** Path of a section's page below the workspace's path; empty for the overview. */
-export function pathOf(section: Section): string {
-  return SECTIONS[section].path;
+export function sectionPath(c: Ctx, section: Section): string {
+  return `${workspacePath(c)}/${SECTIONS[section].path}`;
+}
+
+interface Document {
+  c: Ctx;
+  title: string;
+  children: Child;
 }
 
 /** A page without a workspace around it: sign-in, the choice of a workspace, errors. */
-export function PlainPage({ title, nonce, children }: Document) {
+export function PlainPage({ c, title, children }: Document) {
   return (
-    <Html title={title} nonce={nonce}>
+    <Html c={c} title={title}>
       <main class="alone" id="main">
         {children}
       </main>
@@ -72,16 +81,16 @@ export function PlainPage({ title, nonce, children }: Document) {
   );
 }
 
-export function WorkspacePage({
-  title,
-  nonce,
-  frame,
-  section,
-  children,
-}: Document & { frame: Frame; section: Section | null }) {
-  const home = `/w/${frame.workspace.slug}`;
+interface WorkspaceDocument extends Document {
+  section: Section | null;
+  /** Text of the search field. */
+  search: string;
+}
+
+export function WorkspacePage({ c, title, section, search, children }: WorkspaceDocument) {
+  const [{ name }, { email }] = [c.get("workspace"), c.get("user")];
   return (
-    <Html title={`${title} · ${frame.workspace.name}`} nonce={nonce}>
+    <Html c={c} title={`${title} · ${name}`}>
       <a class="skip" href="#main">
         Skip to content
       </a>
@@ -89,15 +98,15 @@ export function WorkspacePage({
         <header class="sidebar">
           <input type="checkbox" id="menu" class="menu-toggle visually-hidden" aria-label="Show the menu" />
           <label for="menu" class="menu-button">
-            {frame.workspace.name}
+            {name}
           </label>
           <div class="menu">
-            <Switcher frame={frame} />
-            <form class="search" action={`${home}/search`} role="search" autocomplete="off">
+            <Switcher c={c} />
+            <form class="search" action={`${workspacePath(c)}/search`} role="search" autocomplete="off">
               <input
                 type="search"
                 name="q"
-                value={frame.search ?? ""}
+                value={search}
                 placeholder="Search"
                 aria-label="Search people, events, signals and accounts"
                 aria-keyshortcuts="/"
@@ -107,10 +116,10 @@ export function WorkspacePage({
                 /
               </kbd>
             </form>
-            <Navigation frame={frame} section={section} />
+            <Navigation c={c} current={section} />
             <div class="who">
-              <span title={frame.email}>{frame.email}</span>
-              <span class="quiet">{ROLE_LABEL[frame.role]}</span>
+              <span title={email}>{email}</span>
+              <span class="quiet">{ROLE_LABEL[c.get("role")]}</span>
               <a href="/docs">API documentation</a>
               <form method="post" action="/sign-out">
                 <button class="link">Sign out</button>
@@ -124,16 +133,17 @@ export function WorkspacePage({
   );
 }
 
-function Switcher({ frame: { workspace, workspaces } }: { frame: Frame }) {
-  const otherWorkspaces = workspaces.filter(({ slug }) => slug !== workspace.slug);
-  if (otherWorkspaces.length === 0) return <div class="workspace-name">{workspace.name}</div>;
+function Switcher({ c }: { c: Ctx }) {
+  const { slug: here, name } = c.get("workspace");
+  const otherWorkspaces = c.get("workspaces").filter(({ slug }) => slug !== here);
+  if (otherWorkspaces.length === 0) return <div class="workspace-name">{name}</div>;
   return (
     <details class="switcher">
-      <summary>{workspace.name}</summary>
+      <summary>{name}</summary>
       <ul aria-label="Other workspaces">
-        {otherWorkspaces.map(({ slug, name }) => (
+        {otherWorkspaces.map((workspace) => (
           <li>
-            <a href={`/w/${slug}/`}>{name}</a>
+            <a href={`/w/${workspace.slug}/`}>{workspace.name}</a>
           </li>
         ))}
       </ul>
@@ -141,36 +151,49 @@ function Switcher({ frame: { workspace, workspaces } }: { frame: Frame }) {
   );
 }
 
-function Navigation({ frame: { role, workspace }, section: current }: { frame: Frame; section: Section | null }) {
+function Navigation({ c, current }: { c: Ctx; current: Section | null }) {
+  const entryOf = (section: Section) => {
+    const { text, icon, isShown }: Entry = SECTIONS[section];
+    if (isShown?.(c.get("role")) === false) return <></>;
+    return (
+      <li>
+        <a href={sectionPath(c, section)} aria-current={section === current ? "page" : undefined}>
+          <Icon name={icon} />
+          {text}
+        </a>
+      </li>
+    );
+  };
   return (
     <nav aria-label="Workspace">
       {NAVIGATION.map(({ heading, sections }) => (
         <div>
           {heading !== null && <h2>{heading}</h2>}
-          <ul>
-            {sections.map((section) => {
-              const entry: Entry = SECTIONS[section];
-              if (entry.isShown?.(role) === false) return <></>;
-              return (
-                <li>
-                  <a
-                    href={`/w/${workspace.slug}/${entry.path}`}
-                    aria-current={section === current ? "page" : undefined}
-                  >
-                    <Icon name={entry.icon} />
-                    {entry.text}
-                  </a>
-                </li>
-              );
-            })}
-          </ul>
+          <ul>{sections.map(entryOf)}</ul>
         </div>
       ))}
     </nav>
   );
 }
 
-function Html({ title, nonce, children }: Document) {
+function Icon({ name }: { name: keyof typeof ICONS }) {
+  return (
+    <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
+      <path
+        d={ICONS[name]}
+        fill="none"
+        stroke="currentColor"
+        stroke-width="1.4"
+        stroke-linecap="round"
+        stroke-linejoin="round"
+      />
+    </svg>
+  );
+}
+
+function Html({ c, title, children }: Document) {
+  // The content security policy names it.
+  const nonce = c.get("secureHeadersNonce") ?? "";
   return (
     <html lang="en">
       <head>

@@ -30,39 +30,6 @@ export function StatusBadge({ status }: { status: keyof typeof STATUS_COPY }) {
   );
 }
 
-/**
- * Heading of a page.
- *
- * @param props.crumbs links to the pages above, the nearest last.
- * @param props.actions buttons; the primary one last.
- */
-export function PageHead({
-  title,
-  crumbs = [],
-  children,
-  actions,
-}: PropsWithChildren<{ title: Child; crumbs?: readonly Child[]; actions?: Child }>) {
-  return (
-    <header class="head">
-      <div>
-        {crumbs.length > 0 && (
-          <nav class="crumbs" aria-label="Breadcrumbs">
-            {crumbs.map((crumb, index) => (
-              <>
-                {index > 0 && " / "}
-                {crumb}
-              </>
-            ))}
-          </nav>
-        )}
-        <h1>{title}</h1>
-        {children !== undefined && <p class="quiet">{children}</p>}
-      </div>
-      {actions !== undefined && <div class="row">{actions}</div>}
-    </header>
-  );
-}
-
 /** @param props.list the content is a table or a list: its rows are lines already, so it has no box. */
 export function Panel({
   title,
@@ -128,16 +95,21 @@ export function Meter({ share, label, tone }: { share: number; label: string; to
   );
 }
 
-export function FactList({ children }: PropsWithChildren) {
-  return <dl class="facts">{children}</dl>;
-}
-
-export function Fact({ name, children }: PropsWithChildren<{ name: Child }>) {
+/** Facts by name, in a list of two columns. A fact that is false or null is left out. */
+export function Facts({ of }: { of: readonly (readonly [name: Child, value: Child] | false | null)[] }) {
   return (
-    <>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </>
+    <dl class="facts">
+      {of.map((fact) => {
+        if (fact === false || fact === null) return <></>;
+        const [name, value] = fact;
+        return (
+          <>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </>
+        );
+      })}
+    </dl>
   );
 }
 
@@ -159,20 +131,28 @@ export function ShortId({ id }: { id: string }) {
   );
 }
 
-/** An empty state: its title names the missing content, and its text the first step. */
-export function Empty({ title, children }: PropsWithChildren<{ title: string }>) {
+/** An empty state: its title names the missing content, its text the first step, its children the button to take it. */
+export function Empty({ title, text, children }: PropsWithChildren<{ title: string; text?: Child }>) {
   return (
     <div class="empty">
       <h2>{title}</h2>
+      {text !== undefined && <p>{text}</p>}
       {children}
     </div>
   );
 }
 
-export function Notice({ tone = "info", title, children }: PropsWithChildren<{ tone?: Tone; title?: Child }>) {
+interface NoticeProps {
+  tone?: Tone;
+  title?: Child;
+  text?: Child;
+}
+
+export function Notice({ tone = "info", title, text, children }: PropsWithChildren<NoticeProps>) {
   return (
     <div class={`notice ${tone}`} role={tone === "bad" ? "alert" : "status"}>
       {title !== undefined && <strong>{title}</strong>}
+      {text !== undefined && <p>{text}</p>}
       {children}
     </div>
   );

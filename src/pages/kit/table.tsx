@@ -1,7 +1,6 @@
-/** Tables and the links between their slices. */
+/** Tables. */
 import type { Child } from "hono/jsx";
 import { grouped } from "./format.ts";
-import type { ListAddress } from "./list-address.ts";
 
 export interface Column<Row> {
   /** The heading. Empty: the column has actions, and its heading is for screen readers only. */
@@ -86,64 +85,4 @@ function classOf<Row>({ kind, drop }: Column<Row>): string | undefined {
 /** A count in a table, faint where it is 0. */
 export function Count({ value }: { value: number }) {
   return value === 0 ? <span class="quiet">0</span> : <>{grouped(value)}</>;
-}
-
-/** Maximum length of the earlier cursors in an address. Beyond this length the oldest are dropped. */
-const BACK_MAX_CHARACTERS = 1_500;
-
-/**
- * Previous and Next of a list. The address keeps the cursors of the slices before (`back`), because cursors lead forwards
- * only.
- *
- * @param list the address of the slice that is shown.
- * @param next cursor of the next slice; null: this is the last one.
- * @param complete false: the search stopped early, and the next slice continues it.
- */
-export function Pager({
-  list: { path, query },
-  next,
-  complete = true,
-}: {
-  list: Pick<ListAddress, "path" | "query">;
-  next: string | null;
-  complete?: boolean;
-}) {
-  const { cursor, back = "", ...rest } = query;
-  if (cursor === undefined && next === null) return <></>;
-  const before = back === "" ? [] : back.split(" ");
-  const link = (more: Record<string, string>): string => {
-    const params = new URLSearchParams({ ...rest, ...more });
-    return params.size === 0 ? path : `${path}?${params.toString()}`;
-  };
-  const previous = before.at(-1);
-  const kept = (cursors: string[]): Record<string, string> =>
-    cursors.length === 0 ? {} : { back: shortened(cursors) };
-  return (
-    <nav class="pager" aria-label="Pages">
-      {cursor !== undefined && (
-        <a
-          class="button small"
-          href={previous === undefined ? link({}) : link({ cursor: previous, ...kept(before.slice(0, -1)) })}
-          rel="prev"
-        >
-          Previous
-        </a>
-      )}
-      {next !== null && (
-        <a
-          class="button small"
-          href={link({ cursor: next, ...kept(cursor === undefined ? before : [...before, cursor]) })}
-          rel="next"
-        >
-          {complete ? "Next" : "Search further back"}
-        </a>
-      )}
-    </nav>
-  );
-}
-
-function shortened(cursors: string[]): string {
-  let text = cursors.join(" ");
-  while (text.length > BACK_MAX_CHARACTERS) text = text.slice(text.indexOf(" ") + 1 || text.length);
-  return text;
 }

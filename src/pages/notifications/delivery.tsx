@@ -1,22 +1,16 @@
 /** A delivery: its body, and each attempt with its answer. */
-import type { Context } from "hono";
 import type { AttemptResult } from "../../domain/events/attempts.ts";
 import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
-import type { Delivery, DeliveryDetail } from "../../notifications/destination-calls.ts";
+import type { Delivery } from "../../notifications/destination-calls.ts";
 import { deliverAgain, findDelivery } from "../../workspace/manage-destinations.ts";
 import { PostButton } from "../kit/actions.tsx";
 import { grouped, indented } from "../kit/format.ts";
-import { Badge, Clamped, Fact, FactList, Json, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { Badge, Clamped, Facts, Json, Notice, Panel, Time } from "../kit/parts.tsx";
 import { Table } from "../kit/table.tsx";
 import { notFoundPage, page } from "../page.tsx";
-import { pages, type PagesEnv } from "../pages-env.ts";
-import {
-  DeliveryStatus,
-  destinationsCall,
-  isInProgress,
-  notificationsPath,
-  problemText,
-} from "./notification-parts.tsx";
+import { type Ctx, pages } from "../pages-env.ts";
+import { DeliveryStatus, destinationsCall, isInProgress, problemText } from "./notification-parts.tsx";
 
 /** Longest wait for the first answer, so that the page shows it without a script. */
 const FIRST_ANSWER_MS = 3_000;
@@ -33,13 +27,13 @@ export const deliveryPages = pages
     return again.ok ? toDelivery(c, again.value, attempts.length) : deliveryPage(c, problemText(again.refusal));
   });
 
-function find(c: Context<PagesEnv>) {
+function find(c: Ctx) {
   const { id = "", delivery_id: deliveryId = "" } = c.req.param() as Record<string, string>;
   return findDelivery(c.env, c.get("workspace").id, id, deliveryId);
 }
 
 /** Redirects to the delivery's page, after the next attempt if that is soon. */
-export async function toDelivery(c: Context<PagesEnv>, { id, destinationId }: Delivery, attemptsBefore: number) {
+export async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemptsBefore: number) {
   const untilMs = Date.now() + FIRST_ANSWER_MS;
   const hasEnded = async () => {
     const detail = await findDelivery(c.env, c.get("workspace").id, destinationId, id);
@@ -47,75 +41,54 @@ export async function toDelivery(c: Context<PagesEnv>, { id, destinationId }: De
   };
   // oxlint-disable-next-line no-await-in-loop -- each look waits for the previous one
   while (Date.now() < untilMs && !(await hasEnded())) await scheduler.wait(POLL_MS);
-  return c.redirect(`${notificationsPath(c)}/${destinationId}/deliveries/${id}`, 303);
+  return c.redirect(`${sectionPath(c, "notifications")}/${destinationId}/deliveries/${id}`, 303);
 }
 
 /** @param refused why the delivery was not repeated. */
-async function deliveryPage(c: Context<PagesEnv>, refused?: string) {
-  const detail = await find(c);
-  if (detail === null) return notFoundPage(c, "delivery");
-  const view = { path: notificationsPath(c), ...detail, refused, nowMs: Date.now() };
-  const status = refused === undefined ? 200 : 409;
-  return page(c, { title: "Delivery", section: "notifications", status }, <DeliveryView {...view} />);
-}
-
-interface Props extends Pick<DeliveryDetail, "delivery" | "destination"> {
-  path: string;
-  /** The body as sent; null: it was about a deleted person. */
-  body: string | null;
-  refused: string | undefined;
-  nowMs: number;
-}
-
-function DeliveryView({ path, delivery, destination, body, refused, nowMs }: Props) {
+async function deliveryPage(c: Ctx, refused?: string) {
+  const found = await find(c);
+  if (found === null) return notFoundPage(c, "delivery");
+  const { delivery, destination, body } = found;
   const { id, type, state, eventId, createdAtMs, attempts } = delivery;
-  const destinationPath = `${path}/${destination.id}`;
-  const inProgress = isInProgress({ delivery, destination, nowMs });
-  return (
+  const destinationPath = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const inProgress = isInProgress(delivery, destination);
+  const isWebhook = destination.type === "webhook";
+  const again = (
+    <PostButton action={`${destinationPath}/deliveries/${id}/again`} look={state === "failed" ? "primary" : ""}>
+      Deliver again
+    </PostButton>
+  );
+  return page(
+    c,
+    {
+      section: "notifications",
+      title: "Delivery",
+      heading: EVENT_CATALOGUE[type].label,
+      crumbs: [[destination.name, destinationPath]],
+      actions: body !== null && again,
+      status: refused === undefined ? 200 : 409,
+    },
     <>
-      <PageHead
-        title={EVENT_CATALOGUE[type].label}
-        crumbs={[<a href={path}>Notifications</a>, <a href={destinationPath}>{destination.name}</a>]}
-        actions={
-          body !== null && (
-            <PostButton action={`${destinationPath}/deliveries/${id}/again`} look={state === "failed" ? "primary" : ""}>
-              Deliver again
-            </PostButton>
-          )
-        }
-      />
-      {refused !== undefined && (
-        <Notice tone="bad" title="Nothing was sent">
-          <p>{refused}</p>
-        </Notice>
-      )}
+      {refused !== undefined && <Notice tone="bad" title="Nothing was sent" text={refused} />}
       <div id="delivery" class="stack" {...(inProgress ? { "data-refresh": "1000" } : {})}>
         <Outcome delivery={delivery} inProgress={inProgress} />
         <Panel title="Details">
-          <FactList>
-            <Fact name="Status">
-              <DeliveryStatus delivery={delivery} destination={destination} nowMs={nowMs} />
-            </Fact>
-            <Fact name="Event">
-              <code>{type}</code>
-            </Fact>
-            <Fact name={destination.type === "webhook" ? "webhook-id" : "Event id"}>
-              <code>{eventId}</code>
-            </Fact>
-            <Fact name="Sent to">
-              <code>{destination.maskedTarget}</code>
-            </Fact>
-            <Fact name="Created">
-              <Time ms={createdAtMs} nowMs={nowMs} />
-            </Fact>
-          </FactList>
-          {destination.type === "webhook" && (
+          <Facts
+            of={[
+              ["Status", <DeliveryStatus delivery={delivery} destination={destination} />],
+              ["Event", <code>{type}</code>],
+              [isWebhook ? "webhook-id" : "Event id", <code>{eventId}</code>],
+              ["Sent to", <code>{destination.maskedTarget}</code>],
+              ["Created", <Time ms={createdAtMs} />],
+            ]}
+          />
+          {isWebhook && (
             <p class="quiet small">
               Each attempt has the same <code>webhook-id</code>, so that the receiver can drop duplicates.
             </p>
           )}
         </Panel>
-        {attempts.length > 0 && <Attempts attempts={attempts} nowMs={nowMs} />}
+        {attempts.length > 0 && <Attempts attempts={attempts} />}
       </div>
       <Panel title="Body">
         {body === null ? (
@@ -124,7 +97,7 @@ function DeliveryView({ path, delivery, destination, body, refused, nowMs }: Pro
           <Json value={indented(body)} label="Body" />
         )}
       </Panel>
-    </>
+    </>,
   );
 }
 
@@ -144,21 +117,17 @@ function Outcome({ delivery: { type, state, attempts }, inProgress }: { delivery
     const accepted = status === null ? "accepted" : `accepted with ${status}`;
     return <Notice tone="good" title={`${name} delivered: ${accepted} in ${grouped(tookMs)} ms`} />;
   }
-  return (
-    <Notice tone="bad" title={state === "failed" ? `${name} failed` : "Last attempt failed"}>
-      <p>{error}</p>
-    </Notice>
-  );
+  return <Notice tone="bad" title={state === "failed" ? `${name} failed` : "Last attempt failed"} text={error} />;
 }
 
-function Attempts({ attempts, nowMs }: { attempts: readonly AttemptResult[]; nowMs: number }) {
+function Attempts({ attempts }: { attempts: readonly AttemptResult[] }) {
   return (
     <Panel title="Attempts" list>
       <Table
         caption="Attempts, latest first"
         rows={attempts.toReversed()}
         columns={[
-          { head: "Time", cell: ({ atMs }) => <Time ms={atMs} nowMs={nowMs} /> },
+          { head: "Time", cell: ({ atMs }) => <Time ms={atMs} /> },
           {
             head: "Status",
             cell: ({ status, error }) => (

@@ -1,5 +1,4 @@
 /** The form of a destination, new or edited. */
-import type { Context } from "hono";
 import type * as z from "zod";
 import type { CustomHeader, WantedHeader } from "../../domain/events/custom-header.ts";
 import { DESTINATION_TYPES, type Destination, type DestinationType } from "../../domain/events/destination.ts";
@@ -10,16 +9,17 @@ import { headerName, headerValue, name as nameSchema } from "../../http/fields.t
 import { DESTINATION_HEADERS_MAX } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
-import { Choice, FormEnd, FormErrors, TextField } from "../kit/forms.tsx";
-import { Json, PageHead, Panel } from "../kit/parts.tsx";
+import { sentence } from "../kit/format.ts";
+import { Choice, Form, FormErrors, TextField } from "../kit/forms.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { Json, Panel } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
-import { formText, pages, type PagesEnv } from "../pages-env.ts";
+import { type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import {
   destinationsCall,
   HIDDEN_VALUE,
   fieldOfProblem,
-  notificationsPath,
   problemText,
   TYPE_TEXT,
   withDestination,
@@ -144,52 +144,57 @@ function headerErrors(headers: readonly CustomHeader[], storedNames: readonly st
 
 /** The first issue as a sentence. */
 export function issueText(error: z.ZodError): string {
-  const message = error.issues[0]?.message ?? "";
-  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+  return sentence(error.issues[0]?.message ?? "");
 }
 
 function toErrors(problem: destinations.DestinationProblem): Errors {
   return { [fieldOfProblem(problem)]: problemText(problem) };
 }
 
-function formPage(c: Context<PagesEnv>, typed: TypedDestination, errors: Errors, stored?: Destination) {
-  const path = notificationsPath(c);
-  const title = stored === undefined ? "Create destination" : `Edit ${stored.name}`;
+function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Destination) {
+  const path = sectionPath(c, "notifications");
   const [action, back] = stored === undefined ? ["new", ""] : [`${stored.id}/change`, `/${stored.id}`];
-  const status = Object.keys(errors).length === 0 ? 200 : 422;
-  const crumbs = [<a href={path}>Notifications</a>];
+  const messages = Object.values(errors).filter((error) => error !== undefined);
+  const isRefused = messages.length > 0;
   return page(
     c,
-    { title, section: "notifications", status },
-    <>
-      <PageHead title={title} crumbs={crumbs} />
-      <form method="post" action={`${path}/${action}`} class="stack" data-once novalidate>
-        <input type="hidden" name="id" value={typed.id} />
-        <FormErrors errors={Object.values(errors).filter((error) => error !== undefined)} />
-        <Panel>
-          <div class="form">
-            <TextField
-              name="name"
-              label="Name"
-              hint="Such as the system or the channel."
-              value={typed.name}
-              error={errors.name}
-              autocomplete="off"
-              autofocus={typed.name === "" && status === 200}
-              required
-            />
-            <Target typed={typed} error={errors.target} stored={stored} offered={destinations.offeredTypes(c.env)} />
-            {(stored === undefined || stored.type === "webhook") && (
-              <Headers typed={typed} errors={errors} stored={stored} />
-            )}
-          </div>
-        </Panel>
-        <Panel title="Events" id="events">
-          <Events typed={typed} error={errors.events} workspaceId={c.get("workspace").id} />
-        </Panel>
-        <FormEnd submit={stored === undefined ? "Create destination" : "Save"} cancel={path + back} />
-      </form>
-    </>,
+    {
+      section: "notifications",
+      title: stored === undefined ? "Create destination" : `Edit ${stored.name}`,
+      crumbs: [],
+      status: isRefused ? 422 : 200,
+    },
+    <Form
+      action={`${path}/${action}`}
+      submit={stored === undefined ? "Create destination" : "Save"}
+      cancel={path + back}
+      hidden={{ id: typed.id }}
+      class="stack"
+      novalidate
+    >
+      <FormErrors errors={messages} />
+      <Panel>
+        <div class="form">
+          <TextField
+            name="name"
+            label="Name"
+            hint="Such as the system or the channel."
+            value={typed.name}
+            error={errors.name}
+            autocomplete="off"
+            autofocus={typed.name === "" && !isRefused}
+            required
+          />
+          <Target typed={typed} error={errors.target} stored={stored} offered={destinations.offeredTypes(c.env)} />
+          {(stored === undefined || stored.type === "webhook") && (
+            <Headers typed={typed} errors={errors} stored={stored} />
+          )}
+        </div>
+      </Panel>
+      <Panel title="Events" id="events">
+        <Events typed={typed} error={errors.events} workspaceId={c.get("workspace").id} />
+      </Panel>
+    </Form>,
   );
 }
 

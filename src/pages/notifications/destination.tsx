@@ -1,5 +1,4 @@
 /** A destination: its status, events and latest deliveries, and the actions on it. */
-import type { Context } from "hono";
 import type { Destination } from "../../domain/events/destination.ts";
 import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PAGE_ROWS } from "../../limits.ts";
@@ -12,11 +11,12 @@ import type { Done, Tone } from "../copy.ts";
 import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
 import { counted, grouped } from "../kit/format.ts";
 import { SelectField } from "../kit/forms.tsx";
-import { ListAddress } from "../kit/list-address.ts";
-import { Badge, Empty, Fact, FactList, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
-import { Pager, Table } from "../kit/table.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { ListAddress, ListPanel } from "../kit/list.tsx";
+import { Badge, Empty, Facts, Notice, Panel, Time } from "../kit/parts.tsx";
+import { Table } from "../kit/table.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { formText, pages, type PagesEnv } from "../pages-env.ts";
+import { type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { toDelivery } from "./delivery.tsx";
 import {
@@ -25,7 +25,6 @@ import {
   HIDDEN_VALUE,
   isInProgress,
   lastTestFailed,
-  notificationsPath,
   problemText,
   statusOf,
   TYPE_TEXT,
@@ -78,67 +77,39 @@ export const destinationPages = pages
     }),
   );
 
-function afterChange(c: Context<PagesEnv>, isChanged: boolean, text: Done) {
+function afterChange(c: Ctx, isChanged: boolean, text: Done) {
   if (!isChanged) return notFoundPage(c, "destination");
   return done(c, `settings/notifications/${c.req.param("id")}`, text);
-}
-
-/** @param refused why the last action was not done. */
-async function destinationPage(c: Context<PagesEnv>, destination: Destination, refused?: string, status?: 409 | 422) {
-  const base = notificationsPath(c);
-  const path = `${base}/${destination.id}`;
-  const list = new ListAddress(path, c.req.query());
-  const object = destinationsOf(c.env, c.get("workspace").id);
-  const deliveries = await object.listDeliveries(destination.id, list.slice(PAGE_ROWS));
-  if (deliveries === null) return notFoundPage(c, "destination");
-  const testFailed = await lastTestFailed(c, destination);
-  const view = { base, path, destination, list, deliveries, testFailed, refused, nowMs: Date.now() };
-  return page(
-    c,
-    { title: destination.name, section: "notifications", status: status ?? (refused === undefined ? 200 : 409) },
-    <DestinationView {...view} />,
-  );
-}
-
-interface Props {
-  /** Paths of the destinations, and of this one. */
-  base: string;
-  path: string;
-  destination: Destination;
-  list: ListAddress;
-  deliveries: PageOf<Delivery>;
-  testFailed: boolean;
-  refused: string | undefined;
-  nowMs: number;
 }
 
 /** Tones of a status that needs somebody: a notice says what to do. */
 const NOTICED: readonly Tone[] = ["warn", "bad"];
 
-function DestinationView(props: Props) {
-  const { base, path, destination, testFailed, refused } = props;
+/** @param refused why the last action was not done. */
+async function destinationPage(c: Ctx, destination: Destination, refused?: string, status: 409 | 422 = 409) {
+  const path = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const list = new ListAddress(path, c.req.query());
+  const object = destinationsOf(c.env, c.get("workspace").id);
+  const deliveries = await object.listDeliveries(destination.id, list.slice(PAGE_ROWS));
+  if (deliveries === null) return notFoundPage(c, "destination");
+  const testFailed = await lastTestFailed(c, destination);
   const { tone, label, text } = statusOf(destination, testFailed);
-  return (
+  return page(
+    c,
+    {
+      section: "notifications",
+      title: destination.name,
+      crumbs: [],
+      actions: <DestinationActions path={path} destination={destination} />,
+      status: refused === undefined ? 200 : status,
+    },
     <>
-      <PageHead
-        title={destination.name}
-        crumbs={[<a href={base}>Notifications</a>]}
-        actions={<DestinationActions path={path} destination={destination} />}
-      />
-      {refused !== undefined && (
-        <Notice tone="bad" title="Nothing changed">
-          <p>{refused}</p>
-        </Notice>
-      )}
-      {NOTICED.includes(tone) && (
-        <Notice tone={tone} title={label}>
-          <p>{text}</p>
-        </Notice>
-      )}
-      <Details {...props} />
-      <Deliveries {...props} />
+      {refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />}
+      {NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />}
+      <Details destination={destination} testFailed={testFailed} />
+      <Deliveries destination={destination} list={list} deliveries={deliveries} />
       {destination.type === "webhook" && <VerifyPanel />}
-    </>
+    </>,
   );
 }
 
@@ -185,111 +156,98 @@ function DestinationActions({ path, destination }: { path: string; destination: 
   );
 }
 
-function Details({ destination, testFailed, nowMs }: Props) {
+function Details({ destination, testFailed }: { destination: Destination; testFailed: boolean }) {
   const { type, maskedTarget, events, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } = destination;
   const { headerNames, oldSecretEndsAtMs } = destination;
   const { tone, label, text } = statusOf(destination, testFailed);
+  const status = (
+    <>
+      <Badge tone={tone}>{label}</Badge> <span class="quiet">{!NOTICED.includes(tone) && text}</span>
+    </>
+  );
   return (
     <Panel title="Details">
-      <FactList>
-        <Fact name="Status">
-          <Badge tone={tone}>{label}</Badge> <span class="quiet">{!NOTICED.includes(tone) && text}</span>
-        </Fact>
-        {failingSinceMs !== null && (
-          <Fact name="Failing since">
-            <Time ms={failingSinceMs} nowMs={nowMs} />
-          </Fact>
-        )}
-        <Fact name="Type">{TYPE_TEXT[type].label}</Fact>
-        <Fact name={TYPE_TEXT[type].target}>
-          <code>{maskedTarget}</code>
-        </Fact>
-        {headerNames.length > 0 && (
-          <Fact name="Headers">
-            {headerNames.map((name, index) => (
-              <>
-                {index > 0 && ", "}
-                <code>
-                  {name}: {HIDDEN_VALUE}
-                </code>
-              </>
-            ))}
-          </Fact>
-        )}
-        <Fact name="Events">{events.map((event) => EVENT_CATALOGUE[event].label).join(", ")}</Fact>
-        <Fact name="Created">
-          <Time ms={createdAtMs} nowMs={nowMs} />
-        </Fact>
-        <Fact name="Last delivered">
-          {lastDeliveredAtMs === null ? "Never" : <Time ms={lastDeliveredAtMs} nowMs={nowMs} />}
-        </Fact>
-        <Fact name="Waiting">{counted(waiting, "delivery", "deliveries")}</Fact>
-        {dropped > 0 && <Fact name="Dropped">{counted(dropped, "event")}: too many were waiting</Fact>}
-        {oldSecretEndsAtMs !== null && (
-          <Fact name="Old secret">
-            Also signs, ends <Time ms={oldSecretEndsAtMs} nowMs={nowMs} />
-          </Fact>
-        )}
-      </FactList>
+      <Facts
+        of={[
+          ["Status", status],
+          failingSinceMs !== null && ["Failing since", <Time ms={failingSinceMs} />],
+          ["Type", TYPE_TEXT[type].label],
+          [TYPE_TEXT[type].target, <code>{maskedTarget}</code>],
+          headerNames.length > 0 && ["Headers", <HeaderNames names={headerNames} />],
+          ["Events", events.map((event) => EVENT_CATALOGUE[event].label).join(", ")],
+          ["Created", <Time ms={createdAtMs} />],
+          ["Last delivered", lastDeliveredAtMs === null ? "Never" : <Time ms={lastDeliveredAtMs} />],
+          ["Waiting", counted(waiting, "delivery", "deliveries")],
+          dropped > 0 && ["Dropped", `${counted(dropped, "event")}: too many were waiting`],
+          oldSecretEndsAtMs !== null && ["Old secret", ["Also signs, ends ", <Time ms={oldSecretEndsAtMs} />]],
+        ]}
+      />
     </Panel>
   );
 }
 
-function Deliveries({ path, destination, list, deliveries, nowMs }: Props) {
-  const { items, next } = deliveries;
-  const refreshes = items.some((delivery) => isInProgress({ delivery, destination, nowMs }));
+function HeaderNames({ names }: { names: readonly string[] }) {
+  return (
+    <>
+      {names.map((name, index) => (
+        <>
+          {index > 0 && ", "}
+          <code>
+            {name}: {HIDDEN_VALUE}
+          </code>
+        </>
+      ))}
+    </>
+  );
+}
+
+interface DeliveriesProps {
+  destination: Destination;
+  list: ListAddress;
+  deliveries: PageOf<Delivery>;
+}
+
+function Deliveries({ destination, list, deliveries }: DeliveriesProps) {
+  const refreshes = deliveries.items.some((delivery) => isInProgress(delivery, destination));
+  const again = ({ id, type }: Delivery) => (
+    <PostButton
+      action={`${list.path}/deliveries/${id}/again`}
+      look="small"
+      label={`Deliver ${EVENT_CATALOGUE[type].label} again`}
+    >
+      Deliver again
+    </PostButton>
+  );
   return (
     <div id="deliveries" {...(refreshes ? { "data-refresh": "2000" } : {})}>
-      <Panel title="Deliveries" list>
-        {items.length === 0 ? (
-          <Empty title="No deliveries yet">
-            <p>Send a test to check the connection.</p>
-          </Empty>
-        ) : (
-          <>
-            <Table
-              caption="Deliveries, latest first"
-              rows={items}
-              href={({ id }) => `${path}/deliveries/${id}`}
-              columns={[
-                { head: "Event", cell: ({ type }) => EVENT_CATALOGUE[type].label },
-                { head: "Created", cell: ({ createdAtMs }) => <Time ms={createdAtMs} nowMs={nowMs} /> },
-                {
-                  head: "Status",
-                  cell: (delivery) => <DeliveryStatus delivery={delivery} destination={destination} nowMs={nowMs} />,
-                },
-                { head: "Attempts", kind: "number", drop: "narrow", cell: ({ attempts }) => grouped(attempts.length) },
-                {
-                  head: "Last answer",
-                  kind: "text",
-                  cell({ attempts }) {
-                    const last = attempts.at(-1);
-                    return last !== undefined && (last.error ?? last.status ?? "Sent");
-                  },
-                },
-                {
-                  head: "Actions",
-                  kind: "actions",
-                  cell: ({ id, type, state }) =>
-                    state === "failed" && (
-                      <PostButton
-                        action={`${path}/deliveries/${id}/again`}
-                        look="small"
-                        label={`Deliver ${EVENT_CATALOGUE[type].label} again`}
-                      >
-                        Deliver again
-                      </PostButton>
-                    ),
-                },
-              ]}
-            />
-            <p class="quiet small">
-              The latest {DELIVERIES_KEPT} deliveries of {DELIVERY_KEPT_DAYS} days are kept.
-            </p>
-          </>
-        )}
-        <Pager list={list} next={next} />
-      </Panel>
+      <ListPanel
+        title="Deliveries"
+        list={list}
+        found={deliveries}
+        empty={<Empty title="No deliveries yet" text="Send a test to check the connection." />}
+      >
+        <Table
+          caption="Deliveries, latest first"
+          rows={deliveries.items}
+          href={({ id }) => `${list.path}/deliveries/${id}`}
+          columns={[
+            { head: "Event", cell: ({ type }) => EVENT_CATALOGUE[type].label },
+            { head: "Created", cell: ({ createdAtMs }) => <Time ms={createdAtMs} /> },
+            { head: "Status", cell: (delivery) => <DeliveryStatus delivery={delivery} destination={destination} /> },
+            { head: "Attempts", kind: "number", drop: "narrow", cell: ({ attempts }) => grouped(attempts.length) },
+            { head: "Last answer", kind: "text", cell: ({ attempts }) => lastAnswer(attempts) },
+            { head: "Actions", kind: "actions", cell: (delivery) => delivery.state === "failed" && again(delivery) },
+          ]}
+        />
+        <p class="quiet small">
+          The latest {DELIVERIES_KEPT} deliveries of {DELIVERY_KEPT_DAYS} days are kept.
+        </p>
+      </ListPanel>
     </div>
   );
+}
+
+function lastAnswer(attempts: Delivery["attempts"]) {
+  const last = attempts.at(-1);
+  return last !== undefined && (last.error ?? last.status ?? "Sent");
 }

@@ -1,5 +1,4 @@
 /** Shared by the pages of notifications: calls, problems in words, and the status of destinations and deliveries. */
-import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import type { HeaderRefusal } from "../../domain/events/custom-header.ts";
 import type { Destination, DestinationType, DisabledReason } from "../../domain/events/destination.ts";
@@ -10,20 +9,15 @@ import { destinationsOf } from "../../workspace/objects.ts";
 import type { Tone } from "../copy.ts";
 import { Badge, Time } from "../kit/parts.tsx";
 import { notFoundPage } from "../page.tsx";
-import { contextOf, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { contextOf, type Ctx } from "../pages-env.ts";
 
-export function destinationsCall(c: Context<PagesEnv>): destinations.DestinationsContext {
+export function destinationsCall(c: Ctx): destinations.DestinationsContext {
   return { ...contextOf(c), slug: c.get("workspace").slug, origin: new URL(c.req.url).origin };
 }
 
-/** `/w/{slug}/settings/notifications`. */
-export function notificationsPath(c: Context<PagesEnv>): string {
-  return `${workspacePath(c)}/settings/notifications`;
-}
-
 /** A handler with the destination of the path; 404 if it does not exist. */
-export function withDestination(handle: (c: Context<PagesEnv>, destination: Destination) => Promise<Response>) {
-  return async (c: Context<PagesEnv>): Promise<Response> => {
+export function withDestination(handle: (c: Ctx, destination: Destination) => Promise<Response>) {
+  return async (c: Ctx): Promise<Response> => {
     const destination = await destinationsOf(c.env, c.get("workspace").id).find(c.req.param("id") ?? "");
     return destination === null ? notFoundPage(c, "destination") : handle(c, destination);
   };
@@ -115,28 +109,25 @@ export function statusOf(destination: Destination, testFailed: boolean): Destina
 }
 
 /** Tests change no state of the destination, so their result is read from the deliveries. */
-export async function lastTestFailed(c: Context<PagesEnv>, { id }: Destination): Promise<boolean> {
+export async function lastTestFailed(c: Ctx, { id }: Destination): Promise<boolean> {
   const found = await destinationsOf(c.env, c.get("workspace").id).listDeliveries(id, { cursor: null, limit: 1 });
   const [latest] = found?.items ?? [];
   return latest?.type === "destination.test" && latest.state === "failed";
 }
 
-interface DeliveryOf {
-  delivery: Delivery;
-  destination: Pick<Destination, "state" | "failingSinceMs">;
-  nowMs: number;
-}
+type DestinationState = Pick<Destination, "state" | "failingSinceMs">;
 
 /** An attempt that is due so soon is worth waiting for. */
 const SOON_MS = 60_000;
 
 /** Whether an attempt is in progress or starts soon, so that the page refreshes. */
-export function isInProgress({ delivery, destination, nowMs }: DeliveryOf): boolean {
+export function isInProgress(delivery: Delivery, destination: DestinationState): boolean {
   const { type, state, attempts, dueAtMs } = delivery;
   if (state !== "waiting" || dueAtMs === null) return false;
   if (type === "destination.test") return true;
-  if (destination.state !== "active" || dueAtMs - nowMs >= SOON_MS) return false;
-  return attempts.length === 0 ? destination.failingSinceMs === null : dueAtMs > nowMs;
+  const leftMs = dueAtMs - Date.now();
+  if (destination.state !== "active" || leftMs >= SOON_MS) return false;
+  return attempts.length === 0 ? destination.failingSinceMs === null : leftMs > 0;
 }
 
 const DELIVERY_END = {
@@ -147,8 +138,8 @@ const DELIVERY_END = {
 } as const satisfies Record<DeliveryEnd, string>;
 
 /** The status of a delivery, and its reason or next attempt. */
-export function DeliveryStatus(props: DeliveryOf) {
-  const { tone, label, note } = deliveryStatus(props);
+export function DeliveryStatus({ delivery, destination }: { delivery: Delivery; destination: DestinationState }) {
+  const { tone, label, note } = deliveryStatus(delivery, destination);
   return (
     <>
       <Badge tone={tone}>{label}</Badge> {note !== undefined && <small>{note}</small>}
@@ -156,7 +147,10 @@ export function DeliveryStatus(props: DeliveryOf) {
   );
 }
 
-function deliveryStatus({ delivery, destination, nowMs }: DeliveryOf): { tone: Tone; label: string; note?: Child } {
+function deliveryStatus(
+  delivery: Delivery,
+  destination: DestinationState,
+): { tone: Tone; label: string; note?: Child } {
   const { type, state, endReason, attempts, dueAtMs } = delivery;
   const isTest = type === "destination.test";
   if (state === "delivered") return { tone: "good", label: "Delivered" };
@@ -164,14 +158,12 @@ function deliveryStatus({ delivery, destination, nowMs }: DeliveryOf): { tone: T
     const failed = { tone: "bad", label: "Failed" } as const;
     return endReason === null || isTest ? failed : { ...failed, note: DELIVERY_END[endReason] };
   }
-  if (isInProgress({ delivery, destination, nowMs }) && attempts.length === 0) {
-    return { tone: "info", label: "In progress" };
-  }
+  if (isInProgress(delivery, destination) && attempts.length === 0) return { tone: "info", label: "In progress" };
   if (destination.state !== "active" && !isTest) {
     return { tone: "quiet", label: "Waiting", note: "Until the destination is resumed" };
   }
-  if (dueAtMs === null || dueAtMs <= nowMs) {
+  if (dueAtMs === null || dueAtMs <= Date.now()) {
     return { tone: "quiet", label: "Waiting", note: "Until the destination answers" };
   }
-  return { tone: "warn", label: "Retrying", note: <Time ms={dueAtMs} nowMs={nowMs} /> };
+  return { tone: "warn", label: "Retrying", note: <Time ms={dueAtMs} /> };
 }

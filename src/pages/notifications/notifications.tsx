@@ -1,21 +1,22 @@
 /** Notifications: the destinations, and the scores that raise a notification. For owners and admins only. */
-import type { Context } from "hono";
 import type { Destination } from "../../domain/events/destination.ts";
 import { eventTypes, thresholdsOf, type ScoreThresholds } from "../../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
 import { changeThresholds, thresholds as thresholdsSchema } from "../../workspace/manage-destinations.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
-import { TextField } from "../kit/forms.tsx";
-import { Badge, Empty, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
+import { LinkButton } from "../kit/actions.tsx";
+import { Form, TextField } from "../kit/forms.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { Badge, Empty, Notice, Panel, Time } from "../kit/parts.tsx";
 import { Count, Table } from "../kit/table.tsx";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
-import { formText, pages, type PagesEnv } from "../pages-env.ts";
+import { type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
-import { destinationsCall, lastTestFailed, notificationsPath, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
+import { destinationsCall, lastTestFailed, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
 
 const requireNotificationManager = pages.createMiddleware(async (c, next) => {
   if (!mayManage(c)) return managersOnlyPage(c, null, "Notifications", "see or manage notifications");
@@ -55,70 +56,58 @@ export function readThresholds(typed: string): Result<number[], string> {
 /** A text for the thresholds of people and one for those of accounts. */
 type ThresholdTexts = Record<keyof ScoreThresholds, string>;
 
-/** @param typed the thresholds as typed; undefined: the stored ones. */
-async function listPage(c: Context<PagesEnv>, typed?: ThresholdTexts, errors: Partial<ThresholdTexts> = {}) {
-  const object = destinationsOf(c.env, c.get("workspace").id);
-  const [stored, thresholds] = await Promise.all([object.list(), object.thresholds()]);
-  const rows = await Promise.all(
-    stored.map(async (destination) => ({ destination, testFailed: await lastTestFailed(c, destination) })),
-  );
-  const texts = typed ?? { people: thresholds.people.join(", "), accounts: thresholds.accounts.join(", ") };
-  const view = { path: notificationsPath(c), rows, thresholds, texts, errors, nowMs: Date.now() };
-  const status = Object.keys(errors).length === 0 ? 200 : 422;
-  return page(c, { title: "Notifications", section: "notifications", status }, <ListView {...view} />);
-}
-
 interface Row {
   destination: Destination;
   testFailed: boolean;
 }
 
-interface Props {
-  path: string;
-  rows: readonly Row[];
-  /** As stored. */
-  thresholds: ScoreThresholds;
-  /** The thresholds as typed. */
-  texts: ThresholdTexts;
-  errors: Partial<ThresholdTexts>;
-  nowMs: number;
-}
-
-function ListView({ path, rows, thresholds, texts, errors, nowMs }: Props) {
-  const create = (
-    <a class="button primary" href={`${path}/new`}>
-      Create destination
-    </a>
+/** @param typed the thresholds as typed; undefined: the stored ones. */
+async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<ThresholdTexts> = {}) {
+  const path = sectionPath(c, "notifications");
+  const object = destinationsOf(c.env, c.get("workspace").id);
+  const [stored, { people, accounts }] = await Promise.all([object.list(), object.thresholds()]);
+  const rows = await Promise.all(
+    stored.map(async (destination): Promise<Row> => ({
+      destination,
+      testFailed: await lastTestFailed(c, destination),
+    })),
   );
-  return (
+  const texts = typed ?? { people: people.join(", "), accounts: accounts.join(", ") };
+  const create = <LinkButton href={`${path}/new`} text="Create destination" look="primary" />;
+  const hint = "A destination is notified when a score crosses a threshold, a key expires or signals are refused.";
+  return page(
+    c,
+    {
+      section: "notifications",
+      title: "Notifications",
+      intro: "Send events of this workspace to a webhook, a channel or an inbox.",
+      actions: rows.length > 0 && create,
+      status: Object.keys(errors).length === 0 ? 200 : 422,
+    },
     <>
-      <PageHead title="Notifications" actions={rows.length > 0 && create}>
-        Send events of this workspace to a webhook, a channel or an inbox.
-      </PageHead>
       <MissingThreshold
         title="No score threshold yet"
-        destinations={thresholds.people.length === 0 ? subscribedTo(rows, "people") : []}
+        destinations={people.length === 0 ? subscribedTo(stored, "people") : []}
         scores="scores"
         field="thresholds"
       />
       <MissingThreshold
         title="No score threshold for accounts yet"
-        destinations={thresholds.accounts.length === 0 ? subscribedTo(rows, "accounts") : []}
+        destinations={accounts.length === 0 ? subscribedTo(stored, "accounts") : []}
         scores="accounts' scores"
         field="account_thresholds"
       />
       <Panel list>
         {rows.length === 0 ? (
-          <Empty title="No destinations yet">
-            <p>A destination is notified when a score crosses a threshold, a key expires or signals are refused.</p>
+          <Empty title="No destinations yet" text={hint}>
             {create}
           </Empty>
         ) : (
-          <DestinationsTable path={path} rows={rows} nowMs={nowMs} />
+          <DestinationsTable path={path} rows={rows} />
         )}
       </Panel>
       <Panel title="Score thresholds">
-        <form method="post" action={`${path}/thresholds`} data-once class="form">
+        <Form action={`${path}/thresholds`} submit="Save thresholds" look="">
           <TextField
             name="thresholds"
             label="Notify when a person's score reaches or falls below"
@@ -135,19 +124,15 @@ function ListView({ path, rows, thresholds, texts, errors, nowMs }: Props) {
             error={errors.accounts}
             autocomplete="off"
           />
-          <div class="row">
-            <button>Save thresholds</button>
-          </div>
-        </form>
+        </Form>
       </Panel>
-    </>
+    </>,
   );
 }
 
 /** Destinations that are notified of scores of people, or of accounts. */
-function subscribedTo(rows: readonly Row[], kind: keyof ScoreThresholds): Destination[] {
-  const all = rows.map(({ destination }) => destination);
-  return all.filter(({ events }) => events.some((type) => thresholdsOf(type) === kind));
+function subscribedTo(stored: readonly Destination[], kind: keyof ScoreThresholds): Destination[] {
+  return stored.filter(({ events }) => events.some((type) => thresholdsOf(type) === kind));
 }
 
 interface MissingThresholdProps {
@@ -169,7 +154,7 @@ function MissingThreshold({ title, destinations, scores, field }: MissingThresho
   );
 }
 
-function DestinationsTable({ path, rows, nowMs }: Pick<Props, "path" | "rows" | "nowMs">) {
+function DestinationsTable({ path, rows }: { path: string; rows: readonly Row[] }) {
   return (
     <Table
       caption="Destinations"
@@ -195,7 +180,7 @@ function DestinationsTable({ path, rows, nowMs }: Pick<Props, "path" | "rows" | 
           head: "Last delivered",
           drop: "phone",
           cell: ({ destination: { lastDeliveredAtMs: ms } }) =>
-            ms === null ? <span class="quiet">Never</span> : <Time ms={ms} nowMs={nowMs} />,
+            ms === null ? <span class="quiet">Never</span> : <Time ms={ms} />,
         },
         {
           head: "Waiting",

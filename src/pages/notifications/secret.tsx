@@ -1,19 +1,16 @@
 /** The only page that shows a destination's signing secret, and how a receiver verifies deliveries. */
-import type { Context } from "hono";
 import type { CreatedDestination } from "../../notifications/destination-calls.ts";
-import { PostButton } from "../kit/actions.tsx";
-import { CopyText, Notice, PageHead, Panel, Time } from "../kit/parts.tsx";
+import { LinkButton, PostButton } from "../kit/actions.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { CopyText, Notice, Panel, Time } from "../kit/parts.tsx";
 import { page } from "../page.tsx";
-import type { PagesEnv } from "../pages-env.ts";
-import { notificationsPath } from "./notification-parts.tsx";
+import type { Ctx } from "../pages-env.ts";
 import { VERIFY_CODE } from "./verify-code.ts";
 
 /** The answer to a form that created a destination or rotated its secret; 409 if the form was sent before. */
-export function secretPage(c: Context<PagesEnv>, created: CreatedDestination, change: "created" | "rotated") {
+export function secretPage(c: Ctx, created: CreatedDestination, change: "created" | "rotated") {
   const { destination, secret, isNew } = created;
-  const path = `${notificationsPath(c)}/${destination.id}`;
-  const isWebhook = destination.type === "webhook";
-  const title = isNew ? (change === "created" ? "Destination created" : "Secret rotated") : "Already created";
+  const path = `${sectionPath(c, "notifications")}/${destination.id}`;
   const test = (
     <PostButton action={`${path}/test`} look="primary">
       Send test
@@ -21,26 +18,21 @@ export function secretPage(c: Context<PagesEnv>, created: CreatedDestination, ch
   );
   return page(
     c,
-    { title, section: "notifications", status: isNew ? 200 : 409 },
+    {
+      section: "notifications",
+      title: isNew ? (change === "created" ? "Destination created" : "Secret rotated") : "Already created",
+      crumbs: [[destination.name, path]],
+      intro: isNew ? destination.name : "This form was sent before. No second destination was created.",
+      actions: [<LinkButton href={path} text="View destination" />, isNew && test],
+      status: isNew ? 200 : 409,
+    },
     <>
-      <PageHead
-        title={title}
-        crumbs={[<a href={notificationsPath(c)}>Notifications</a>, <a href={path}>{destination.name}</a>]}
-        actions={
-          <>
-            <a class="button" href={path}>
-              View destination
-            </a>
-            {isNew && test}
-          </>
-        }
-      >
-        {isNew ? destination.name : "This form was sent before. No second destination was created."}
-      </PageHead>
-      {!isNew && isWebhook && (
-        <Notice tone="warn" title="The secret was shown once, in the first answer">
-          <p>If you did not copy it, rotate it on the destination's page.</p>
-        </Notice>
+      {!isNew && destination.type === "webhook" && (
+        <Notice
+          tone="warn"
+          title="The secret was shown once, in the first answer"
+          text="If you did not copy it, rotate it on the destination's page."
+        />
       )}
       {secret !== null && <Secret secret={secret} oldEndsAtMs={destination.oldSecretEndsAtMs} />}
       {secret !== null && <VerifyPanel />}
@@ -51,9 +43,11 @@ export function secretPage(c: Context<PagesEnv>, created: CreatedDestination, ch
 function Secret({ secret, oldEndsAtMs }: { secret: string; oldEndsAtMs: number | null }) {
   return (
     <Panel title="Signing secret">
-      <Notice tone="warn" title="Copy the secret now: it is not shown again">
-        <p>The receiver needs it to verify deliveries. If you lose it, rotate it.</p>
-      </Notice>
+      <Notice
+        tone="warn"
+        title="Copy the secret now: it is not shown again"
+        text="The receiver needs it to verify deliveries. If you lose it, rotate it."
+      />
       <CopyText id="new-secret" label="signing secret" text={secret} />
       {oldEndsAtMs !== null && (
         <p>

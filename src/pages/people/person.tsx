@@ -1,5 +1,4 @@
 /** A person's page: their score with its breakdown by rule, their timeline, and the ids that they are known by. */
-import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import { ruleNames } from "../../control/stored-rules.ts";
 import { TRAIT_NAMES, traitLabel } from "../../domain/signal/traits.ts";
@@ -8,21 +7,19 @@ import type {
   Identity,
   PersonPage,
   PersonTimeline,
-  RuleShare,
   ScoreCurve,
   ScoringSignal,
   TimelineEntry,
   TimelineSignal,
 } from "../../store/protocol/people-and-accounts.ts";
-import { signalStore } from "../../workspace/objects.ts";
-import { Menu } from "../kit/actions.tsx";
+import { LinkButton, Menu } from "../kit/actions.tsx";
 import { TimeChart } from "../kit/charts.tsx";
 import { counted, day, exactTime, grouped, signed } from "../kit/format.ts";
-import { ListAddress } from "../kit/list-address.ts";
-import { Empty, Fact, FactList, PageHead, Panel, Stat, Stats, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
-import { Pager, Table } from "../kit/table.tsx";
+import { ListAddress, ListPanel } from "../kit/list.tsx";
+import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
+import { Table } from "../kit/table.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 
 /** Path of a person's page. An email may contain slashes and percent signs. */
 export function personPath(base: string, email: string): string {
@@ -30,87 +27,69 @@ export function personPath(base: string, email: string): string {
 }
 
 /** The email of the path, as the store has it. */
-export function emailOf(c: Context<PagesEnv>): string {
+export function emailOf(c: Ctx): string {
   return (c.req.param("email") ?? "").trim().toLowerCase();
 }
 
+const TIMELINES = { all: "All signals", scores: "Scoring signals" } as const satisfies Record<PersonTimeline, string>;
+
 export const personPages = pages.createApp().get("/:email", async (c) => {
   const email = emailOf(c);
-  const path = personPath(workspacePath(c), email);
+  const base = workspacePath(c);
+  const path = personPath(base, email);
   const list = new ListAddress(path, c.req.query());
-  const shown = list.choice<PersonTimeline>("show", null, { all: "All signals", scores: "Scoring signals" }, "all");
-  const store = signalStore(c.env, c.get("workspace").id);
-  const found = await store.personPage(email, shown, list.slice(PAGE_ROWS));
+  const shown = list.option<PersonTimeline>("show", TIMELINES, "all");
+  const found = await storeOf(c).personPage(email, shown, list.slice(PAGE_ROWS));
   if (found === null) {
-    const isDeleted = (await store.deletion(email)) !== null;
+    const isDeleted = (await storeOf(c).deletion(email)) !== null;
     return isDeleted ? c.redirect(`${path}/deletion`, 303) : notFoundPage(c, "person");
   }
-  const scoring = found.timeline.items.flatMap(({ scores }) => scores);
-  const ruleIds = [...scoring, ...found.curve.byRule].map(({ ruleId }) => ruleId);
-  const rules = await ruleNames(c.get("db"), c.get("workspace").id, [...new Set(ruleIds)]);
-  const view = { base: workspacePath(c), path, found, shown, list, rules, mayDelete: mayManage(c), nowMs: Date.now() };
-  return page(c, { title: email, section: "people" }, <PersonView {...view} />);
-});
-
-type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
-
-interface Props {
-  /** The workspace's path. */
-  base: string;
-  /** Path of this page. */
-  path: string;
-  found: PersonPage;
-  shown: PersonTimeline;
-  list: ListAddress;
-  rules: RuleNames;
-  mayDelete: boolean;
-  nowMs: number;
-}
-
-function PersonView(props: Props) {
-  const { base, path, found, mayDelete, nowMs } = props;
   const { person, curve } = found;
-  return (
+  const scoring = found.timeline.items.flatMap(({ scores }) => scores);
+  const ruleIds = [...scoring, ...curve.byRule].map(({ ruleId }) => ruleId);
+  const rules = await ruleNames(c.get("db"), c.get("workspace").id, [...new Set(ruleIds)]);
+  const actions = (
+    <Menu label="Actions for this person">
+      <a class="danger" href={`${path}/delete`}>
+        Delete person
+      </a>
+    </Menu>
+  );
+  return page(
+    c,
+    {
+      section: "people",
+      title: email,
+      heading: person.name ?? email,
+      crumbs: [],
+      intro: person.name !== null && email,
+      actions: mayManage(c) && actions,
+    },
     <>
-      <PageHead
-        title={person.name ?? person.email}
-        crumbs={[<a href={`${base}/people`}>People</a>]}
-        actions={
-          mayDelete && (
-            <Menu label="Actions for this person">
-              <a class="danger" href={`${path}/delete`}>
-                Delete person
-              </a>
-            </Menu>
-          )
-        }
-      >
-        {person.name !== null && person.email}
-      </PageHead>
       <Stats>
         <Stat label="Score" value={person.score} note={scoreNote(curve)} />
-        <Stat label="Last seen" value={<Time ms={person.lastSeenMs} nowMs={nowMs} />} />
-        <Stat label="First seen" value={<Time ms={person.firstSeenMs} nowMs={nowMs} />} />
+        <Stat label="Last seen" value={<Time ms={person.lastSeenMs} />} />
+        <Stat label="First seen" value={<Time ms={person.firstSeenMs} />} />
       </Stats>
       <div class="columns main-first">
         <Panel title="Score over time">
-          <Curve curve={curve} score={person.score} nowMs={nowMs} />
+          <Curve curve={curve} score={person.score} />
         </Panel>
         <Panel title="Profile">
-          <FactList>
-            {TRAIT_NAMES.map((trait) => (
-              <Fact name={traitLabel(trait)}>{person[trait] ?? <span class="quiet">Unknown</span>}</Fact>
-            ))}
-          </FactList>
+          <Facts
+            of={TRAIT_NAMES.map((trait) => [traitLabel(trait), person[trait] ?? <span class="quiet">Unknown</span>])}
+          />
           <p class="quiet small">From traits and properties of signals. The latest value of each field wins.</p>
         </Panel>
       </div>
-      {curve.byRule.length > 0 && <Breakdown {...props} />}
-      <TimelinePanel {...props} />
-      <IdentitiesPanel {...props} />
-    </>
+      {curve.byRule.length > 0 && <Breakdown base={base} curve={curve} rules={rules} />}
+      <TimelinePanel base={base} found={found} shown={shown} list={list} rules={rules} />
+      <IdentitiesPanel base={base} found={found} />
+    </>,
   );
-}
+});
+
+type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
 /** The shortest time that the curve spans, so that a score of just now is not drawn as if it had taken all day. */
 const CURVE_MIN_MS = 3_600_000;
@@ -121,9 +100,10 @@ function scoreNote({ signals, complete }: ScoreCurve): string {
 }
 
 /** The score over time, in steps: it stays the same until the next signal. */
-function Curve({ curve, score, nowMs }: { curve: ScoreCurve; score: number; nowMs: number }) {
+function Curve({ curve, score }: { curve: ScoreCurve; score: number }) {
   const [first] = curve.points;
   if (first === undefined) return <p class="quiet">No mapping rule has matched a signal of this person yet.</p>;
+  const nowMs = Date.now();
   const points = curve.points.flatMap((point, index) => [
     { atMs: point.atMs, value: curve.points[index - 1]?.score ?? curve.fromScore },
     { atMs: point.atMs, value: point.score },
@@ -139,7 +119,7 @@ function Curve({ curve, score, nowMs }: { curve: ScoreCurve; score: number; nowM
   );
 }
 
-function Breakdown({ base, found: { curve }, rules, nowMs }: Props) {
+function Breakdown({ base, curve, rules }: { base: string; curve: ScoreCurve; rules: RuleNames }) {
   return (
     <Panel title="Where the score comes from" list>
       {!curve.complete && (
@@ -148,60 +128,68 @@ function Breakdown({ base, found: { curve }, rules, nowMs }: Props) {
       <Table
         caption="Score by rule"
         rows={curve.byRule}
-        href={({ ruleId }: RuleShare) => `${base}/rules/${encodeURIComponent(ruleId)}`}
+        href={({ ruleId }) => `${base}/rules/${encodeURIComponent(ruleId)}`}
         columns={[
           { head: "Rule", cell: ({ ruleId }) => rules.get(ruleId)?.name ?? "Deleted rule" },
           { head: "Points", kind: "number", cell: ({ points }) => <Points points={points} /> },
           { head: "Times", kind: "number", cell: ({ times }) => grouped(times) },
-          { head: "Last", cell: ({ latestMs }) => <Time ms={latestMs} nowMs={nowMs} /> },
+          { head: "Last", cell: ({ latestMs }) => <Time ms={latestMs} /> },
         ]}
       />
     </Panel>
   );
 }
 
-export function Points({ points }: { points: number }) {
+function Points({ points }: { points: number }) {
   return <span class={points < 0 ? "points bad" : "points good"}>{signed(points)}</span>;
 }
 
-function TimelinePanel({ base, path, found, shown, list, rules, nowMs }: Props) {
-  const { timeline, deletedUntilMs } = found;
-  const isLast = timeline.next === null;
+interface TimelineProps {
+  base: string;
+  found: PersonPage;
+  shown: PersonTimeline;
+  list: ListAddress;
+  rules: RuleNames;
+}
+
+function TimelinePanel({ base, found: { timeline, deletedUntilMs }, shown, list, rules }: TimelineProps) {
+  const tabs = [
+    { href: `${list.path}#timeline`, text: TIMELINES.all, current: shown === "all" },
+    { href: `${list.path}?show=scores#timeline`, text: TIMELINES.scores, current: shown === "scores" },
+  ];
   return (
-    <Panel title="Timeline" list id="timeline">
-      <Tabs
-        label="Timeline"
-        tabs={[
-          { href: `${path}#timeline`, text: "All signals", current: shown === "all" },
-          { href: `${path}?show=scores#timeline`, text: "Scoring signals", current: shown === "scores" },
-        ]}
-      />
-      {timeline.items.length === 0 ? (
-        <NoEntries shown={shown} base={base} />
-      ) : (
-        <ol class="entries">
-          {timeline.items.map((entry) => (
-            <Entry entry={entry} base={base} rules={rules} nowMs={nowMs} />
-          ))}
-        </ol>
-      )}
-      {shown === "all" && isLast && deletedUntilMs > 0 && (
-        <p class="quiet small">
-          Your plan keeps signals for a limited time. Signals until {day(deletedUntilMs)} are deleted. Their points are
-          kept under “Scoring signals”.
-        </p>
-      )}
-      <Pager list={list} next={timeline.next} />
-    </Panel>
+    <ListPanel
+      id="timeline"
+      title="Timeline"
+      list={list}
+      found={timeline}
+      head={<Tabs label="Timeline" tabs={tabs} />}
+      empty={<NoEntries shown={shown} base={base} />}
+      end={
+        shown === "all" &&
+        timeline.next === null &&
+        deletedUntilMs > 0 && (
+          <p class="quiet small">
+            Your plan keeps signals for a limited time. Signals until {day(deletedUntilMs)} are deleted. Their points
+            are kept under “Scoring signals”.
+          </p>
+        )
+      }
+    >
+      <ol class="entries">
+        {timeline.items.map((entry) => (
+          <Entry entry={entry} base={base} rules={rules} />
+        ))}
+      </ol>
+    </ListPanel>
   );
 }
 
-function Entry({ entry, base, rules, nowMs }: { entry: TimelineEntry; base: string; rules: RuleNames; nowMs: number }) {
-  const { signal, scores } = entry;
+function Entry({ entry: { signal, scores }, base, rules }: { entry: TimelineEntry; base: string; rules: RuleNames }) {
   const atMs = signal?.occurredAtMs ?? scores[0]?.occurredAtMs;
   return (
     <li>
-      <span class="quiet">{atMs !== undefined && <Time ms={atMs} nowMs={nowMs} />}</span>
+      <span class="quiet">{atMs !== undefined && <Time ms={atMs} />}</span>
       <div>
         {signal === null ? (
           <span class="quiet">Signal deleted after the retention time</span>
@@ -240,7 +228,7 @@ function Score({ score, base, rules }: { score: ScoringSignal; base: string; rul
   );
 }
 
-export function titleOf({ kind, event }: Pick<TimelineSignal, "kind" | "event">): string {
+function titleOf({ kind, event }: Pick<TimelineSignal, "kind" | "event">): string {
   return kind === "identify" ? "Identify call" : (event ?? "Signal without an event");
 }
 
@@ -272,16 +260,12 @@ function reasonOf({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): 
 }
 
 function NoEntries({ shown, base }: { shown: PersonTimeline; base: string }) {
-  return shown === "all" ? (
-    <Empty title="No signals kept">
-      <p>All signals of this person are older than your plan keeps them.</p>
-    </Empty>
-  ) : (
-    <Empty title="No scoring signals yet">
-      <p>Mapping rules turn signals into points.</p>
-      <a class="button" href={`${base}/rules`}>
-        View mapping rules
-      </a>
+  if (shown === "all") {
+    return <Empty title="No signals kept" text="All signals of this person are older than your plan keeps them." />;
+  }
+  return (
+    <Empty title="No scoring signals yet" text="Mapping rules turn signals into points.">
+      <LinkButton href={`${base}/rules`} text="View mapping rules" />
     </Empty>
   );
 }
@@ -291,7 +275,7 @@ const ID_LABEL = { anonymous_id: "Anonymous id", user_id: "User id" } as const s
   string
 >;
 
-function IdentitiesPanel({ base, found, nowMs }: Props) {
+function IdentitiesPanel({ base, found }: { base: string; found: PersonPage }) {
   const { identities, moreIdentities, sharedIds, person } = found;
   return (
     <Panel title="Identities" list id="identities">
@@ -309,7 +293,7 @@ function IdentitiesPanel({ base, found, nowMs }: Props) {
           columns={[
             { head: "Id", cell: ({ value }) => <code>{value}</code> },
             { head: "Kind", cell: ({ kind }) => ID_LABEL[kind] },
-            { head: "Linked", cell: ({ linkedAtMs }) => <Time ms={linkedAtMs} nowMs={nowMs} /> },
+            { head: "Linked", cell: ({ linkedAtMs }) => <Time ms={linkedAtMs} /> },
           ]}
         />
       )}
@@ -328,7 +312,7 @@ function IdentitiesPanel({ base, found, nowMs }: Props) {
             {sharedIds.map(({ kind, value, email, sinceMs }) => (
               <li>
                 {ID_LABEL[kind]} <code>{value}</code>: <a href={personPath(base, email)}>{email}</a>, since{" "}
-                <Time ms={sinceMs} nowMs={nowMs} />
+                <Time ms={sinceMs} />
               </li>
             ))}
           </ul>

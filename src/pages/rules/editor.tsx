@@ -2,20 +2,18 @@
  * The form of a mapping rule. The server adds and removes conditions, so the form works without a script. With a script, only
  * the conditions are replaced, and the preview follows the typed text.
  */
-import type { Context } from "hono";
 import { findRule, type StoredRule } from "../../control/stored-rules.ts";
 import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-condition.ts";
 import { POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
-import { signalStore } from "../../workspace/objects.ts";
 import { previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
 import { countText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
-import { formText } from "../pages-env.ts";
 import { counted, grouped, signed } from "../kit/format.ts";
-import { CheckField, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
+import { HiddenFields } from "../kit/actions.tsx";
+import { CheckField, DataList, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
+import { type Ctx, formText, storeOf } from "../pages-env.ts";
 import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
-import type { PagesEnv } from "../pages-env.ts";
 import {
   changeRows,
   readRuleForm,
@@ -42,7 +40,7 @@ export interface EditorState {
 }
 
 /** @param typingSignals signals that the preview while typing reads; undefined: a button was pressed. */
-export async function readEditor(c: Context<PagesEnv>, typingSignals?: number): Promise<EditorState> {
+export async function readEditor(c: Ctx, typingSignals?: number): Promise<EditorState> {
   const data = c.get("form");
   const button = typingSignals === undefined ? formText(data, "do") || "save" : "preview";
   const typed = readRuleForm(data);
@@ -52,8 +50,8 @@ export async function readEditor(c: Context<PagesEnv>, typingSignals?: number): 
   return { button, form, source, preview: button === "preview" ? await tryOut(c, form, source, typingSignals) : null };
 }
 
-export function suggestionsFor(c: Context<PagesEnv>, form: RuleForm): Promise<RuleSuggestions> {
-  return signalStore(c.env, c.get("workspace").id).suggestForRule(form.event);
+export function suggestionsFor(c: Ctx, form: RuleForm): Promise<RuleSuggestions> {
+  return storeOf(c).suggestForRule(form.event);
 }
 
 interface EditorProps extends EditorState {
@@ -71,7 +69,11 @@ const PREVIEW_DAYS = [7, 30, 90, 365];
 
 export function RuleEditor(props: EditorProps) {
   const { base, action, submit, newId, version, form, source, errors = {}, preview = null, suggestions } = props;
-  const hidden = { id: newId, version: version?.toString(), source: source?.id };
+  const hidden = {
+    ...(newId !== undefined && { id: newId }),
+    ...(version !== undefined && { version: String(version) }),
+    ...(source !== null && { source: source.id }),
+  };
   return (
     <div class="columns main-first">
       <form
@@ -88,9 +90,7 @@ export function RuleEditor(props: EditorProps) {
         <button class="visually-hidden" name="do" value="save" tabindex={-1} aria-hidden="true">
           {submit}
         </button>
-        {Object.entries(hidden).map(
-          ([name, value]) => value !== undefined && <input type="hidden" name={name} value={value} />,
-        )}
+        <HiddenFields fields={hidden} />
         {Object.keys(errors).length > 0 && <FormErrors errors={[errors[""] ?? "Fix the fields marked below."]} />}
         <Fields {...props} errors={errors} />
         <div class="row">
@@ -143,11 +143,7 @@ function Fields(props: FieldsProps) {
           autocomplete="off"
           spellcheck={false}
         />
-        <datalist id="events">
-          {suggestions.events.map((event) => (
-            <option value={event} />
-          ))}
-        </datalist>
+        <DataList id="events" values={suggestions.events} />
         <SelectField
           name="match"
           label={RULE_FIELD_LABEL.match}
@@ -288,12 +284,7 @@ interface Found {
   similar: string[];
 }
 
-async function tryOut(
-  c: Context<PagesEnv>,
-  form: RuleForm,
-  source: StoredRule | null,
-  maxSignals?: number,
-): Promise<Previewed> {
+async function tryOut(c: Ctx, form: RuleForm, source: StoredRule | null, maxSignals?: number): Promise<Previewed> {
   const draft = draftOf(form, source);
   if (!draft.ok) return "incomplete";
   const days = previewDays(form);
@@ -301,8 +292,8 @@ async function tryOut(
   return { days, found, similar: found.matches === 0 ? await eventsLike(c, draft.value.event) : [] };
 }
 
-async function eventsLike(c: Context<PagesEnv>, event: string): Promise<string[]> {
-  const { events } = await signalStore(c.env, c.get("workspace").id).recentNames();
+async function eventsLike(c: Ctx, event: string): Promise<string[]> {
+  const { events } = await storeOf(c).recentNames();
   return events.filter((known) => known !== event && known.toLowerCase() === event.toLowerCase());
 }
 
@@ -316,11 +307,7 @@ interface PreviewProps {
 export function PreviewPanel({ base, preview, paths }: PreviewProps) {
   return (
     <div id="preview" aria-live="polite">
-      <datalist id="paths">
-        {["event", "source", "email", ...paths].map((path) => (
-          <option value={path} />
-        ))}
-      </datalist>
+      <DataList id="paths" values={["event", "source", "email", ...paths]} />
       <Panel title="Preview">
         {preview === null && (
           <p class="quiet">
@@ -355,13 +342,15 @@ function Matches({ base, days, found, similar }: Found & { base: string }) {
           : `Only the latest ${counted(scanned, "signal")} read. Press Preview to read more.`}
       </p>
       {matches === 0 && (
-        <Notice tone="warn" title="No stored signals match">
-          <p>
-            {similar.length > 0
+        <Notice
+          tone="warn"
+          title="No stored signals match"
+          text={
+            similar.length > 0
               ? `Event names are case-sensitive. Did you mean ${similar.map((name) => `“${name}”`).join(" or ")}?`
-              : "Only processed signals of known people are read, not anonymous, held or duplicate ones."}
-          </p>
-        </Notice>
+              : "Only processed signals of known people are read, not anonymous, held or duplicate ones."
+          }
+        />
       )}
       {samples.map(({ id, email, event, source, receivedAtMs, payload }) => (
         <details>

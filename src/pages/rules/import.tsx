@@ -1,5 +1,4 @@
 /** Mapping rules as a file: the export, and the import, which shows its changes first and is done as a whole. */
-import type { Context } from "hono";
 import type { Child } from "hono/jsx";
 import { readAllRules } from "../../control/rule-changes.ts";
 import { cut } from "../../domain/text.ts";
@@ -16,12 +15,13 @@ import {
   type RuleImportStep,
 } from "../../workspace/import-rules.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { HiddenFields, LinkButton } from "../kit/actions.tsx";
 import { counted } from "../kit/format.ts";
 import { FormErrors, TextArea } from "../kit/forms.tsx";
-import { Badge, Notice, PageHead, Stat, Stats } from "../kit/parts.tsx";
+import { Badge, Notice, Stat, Stats } from "../kit/parts.tsx";
 import { Table } from "../kit/table.tsx";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
-import { formText, contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
 import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { EnabledBadge, RuleDifferences, RuleSummary, VALUES_SHOWN } from "./rule-text.tsx";
@@ -78,7 +78,7 @@ export const ruleFilePages = pages
     return preview(plan, why === "rules_changed" ? why : null);
   });
 
-function rulesPath(c: Context<PagesEnv>): string {
+function rulesPath(c: Ctx): string {
   return `${workspacePath(c)}/rules`;
 }
 
@@ -90,17 +90,9 @@ async function importedText(form: FormData): Promise<string> {
   return text || formText(form, "text");
 }
 
-function importPage(c: Context<PagesEnv>, status: 200 | 409 | 422, content: Child): Promise<Response> {
-  return page(
-    c,
-    { title: "Import mapping rules", section: "rules", status },
-    <>
-      <PageHead title="Import mapping rules" crumbs={[<a href={rulesPath(c)}>Mapping rules</a>]}>
-        Use an export of this or another workspace.
-      </PageHead>
-      {content}
-    </>,
-  );
+function importPage(c: Ctx, status: 200 | 409 | 422, content: Child): Promise<Response> {
+  const intro = "Use an export of this or another workspace.";
+  return page(c, { section: "rules", title: "Import mapping rules", crumbs: [], intro, status }, content);
 }
 
 interface FormProps {
@@ -205,9 +197,7 @@ function ImportPreview(props: PreviewProps) {
         {canBeDone(plan) && listed.length > 0 && (
           <ConfirmImport {...props} label={`Import ${counted(listed.length, "rule")}`} />
         )}
-        <a class="button" href={`${base}/import`}>
-          Choose another file
-        </a>
+        <LinkButton href={`${base}/import`} text="Choose another file" />
       </div>
     </>
   );
@@ -231,9 +221,7 @@ function StepDetails({ step }: { step: ShownStep }) {
 function ConfirmImport({ base, text, fingerprint, plan, label }: PreviewProps & { label: string }) {
   return (
     <form method="post" action={`${base}/import`} enctype="multipart/form-data" data-once class="stack">
-      <input type="hidden" name="do" value="import" />
-      <input type="hidden" name="rules_version" value={String(plan.rulesVersion)} />
-      <input type="hidden" name="fingerprint" value={fingerprint} />
+      <HiddenFields fields={{ do: "import", rules_version: String(plan.rulesVersion), fingerprint }} />
       {text.length > KEPT_CHARACTERS ? (
         <FileField label="Choose the file again: it is too large to be kept on this page" required />
       ) : (

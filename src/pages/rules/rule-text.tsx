@@ -4,7 +4,7 @@ import type { MappingCondition } from "../../domain/rules/mapping-condition.ts";
 import { RULE_FIELDS, ruleDifferences, type RuleContent } from "../../domain/rules/rule-content.ts";
 import { countText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { grouped, signed } from "../kit/format.ts";
-import { Badge, Fact, FactList } from "../kit/parts.tsx";
+import { Badge, Facts } from "../kit/parts.tsx";
 
 /** Conditions, and values of each, that a list of differences shows. */
 const CONDITIONS_SHOWN = 10;
@@ -18,25 +18,22 @@ export function EnabledBadge({ enabled }: { enabled: boolean }) {
 export function RuleSummary({ rule, maxValues }: { rule: RuleContent; maxValues?: number }) {
   const fields = RULE_FIELDS.filter((field) => field !== "name" && field !== "enabled");
   return (
-    <FactList>
-      {fields.map((field) => (
-        <Fact name={RULE_FIELD_LABEL[field]}>
-          <FieldText field={field} rule={rule} maxValues={maxValues} />
-        </Fact>
-      ))}
-    </FactList>
+    <Facts
+      of={fields.map((field) => [
+        RULE_FIELD_LABEL[field],
+        <FieldText field={field} rule={rule} maxValues={maxValues} />,
+      ])}
+    />
   );
 }
 
-function FieldText({
-  field,
-  rule,
-  maxValues,
-}: {
+interface FieldProps {
   field: keyof RuleContent;
   rule: RuleContent;
   maxValues?: number | undefined;
-}): Child {
+}
+
+function FieldText({ field, rule, maxValues }: FieldProps): Child {
   switch (field) {
     case "match":
       return MATCH_LABEL[rule.match];

@@ -1,21 +1,19 @@
 /** A new mapping rule, and a rule's page: scored signals, the editor for managers, application to past signals. */
-import type { Context } from "hono";
 import { createRule, updateRule } from "../../control/rule-changes.ts";
 import { findRule, type StoredRule } from "../../control/stored-rules.ts";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PREVIEW_MAX_DAYS } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import type { RuleFacts, RuleJob } from "../../store/protocol/store-operations.ts";
-import { signalStore } from "../../workspace/objects.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../../workspace/rules-on-history.ts";
-import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
+import { Confirm, HiddenFields, Menu, PostButton } from "../kit/actions.tsx";
 import { Sparkline } from "../kit/charts.tsx";
 import { authorName, counted, grouped } from "../kit/format.ts";
 import { CheckField } from "../kit/forms.tsx";
-import { Notice, PageHead, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
+import { Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
 import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
-import { contextOf, formText, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import {
@@ -95,11 +93,11 @@ export const oneRulePages = pages
     return c.redirect(`${workspacePath(c)}/rules/${ruleId}`, 303);
   });
 
-function ruleOfPath(c: Context<PagesEnv>): Promise<StoredRule | null> {
+function ruleOfPath(c: Ctx): Promise<StoredRule | null> {
   return findRule(c.get("db"), c.get("workspace").id, c.req.param("rule_id") ?? "");
 }
 
-async function setEnabled(c: Context<PagesEnv>, enabled: boolean): Promise<Response> {
+async function setEnabled(c: Ctx, enabled: boolean): Promise<Response> {
   const ruleId = c.req.param("rule_id") ?? "";
   const updated = await updateRule(contextOf(c), ruleId, { enabled });
   if (!updated.ok) return notFoundPage(c, "rule");
@@ -108,40 +106,36 @@ async function setEnabled(c: Context<PagesEnv>, enabled: boolean): Promise<Respo
 
 /** @param from ids of the signals that the form is pre-filled from. */
 async function newRulePage(
-  c: Context<PagesEnv>,
+  c: Ctx,
   editor: EditorState,
   { id = newId("rule"), from = [], status = 200 }: { id?: string; from?: string[]; status?: 200 | 409 | 422 } = {},
 ): Promise<Response> {
   const [base, { source, form }] = [workspacePath(c), editor];
+  const duplicate =
+    source !== null && `A duplicate of “${source.name}”. While both are enabled, both score a signal that they match.`;
+  const prefilled = from.length > 0 && (
+    <>
+      Pre-filled from{" "}
+      {from.map((signal, index) => (
+        <>
+          {index > 0 && ", "}
+          <a href={`${base}/signals/${encodeURIComponent(signal)}`}>signal …{signal.slice(-8)}</a>
+        </>
+      ))}
+      . {prefilledWith(from.length, form.conditions.length)}
+    </>
+  );
   return page(
     c,
-    { title: "New mapping rule", section: "rules", status },
-    <>
-      <PageHead title="New mapping rule" crumbs={[<a href={`${base}/rules`}>Mapping rules</a>]}>
-        {source !== null &&
-          `A duplicate of “${source.name}”. While both are enabled, both score a signal that they match.`}
-        {from.length > 0 && (
-          <>
-            Pre-filled from{" "}
-            {from.map((signal, index) => (
-              <>
-                {index > 0 && ", "}
-                <a href={`${base}/signals/${encodeURIComponent(signal)}`}>signal …{signal.slice(-8)}</a>
-              </>
-            ))}
-            . {prefilledWith(from.length, form.conditions.length)}
-          </>
-        )}
-      </PageHead>
-      <RuleEditor
-        {...editor}
-        base={base}
-        action={`${base}/rules`}
-        submit="Create rule"
-        newId={id}
-        suggestions={await suggestionsFor(c, form)}
-      />
-    </>,
+    { section: "rules", title: "New mapping rule", crumbs: [], intro: duplicate || prefilled, status },
+    <RuleEditor
+      {...editor}
+      base={base}
+      action={`${base}/rules`}
+      submit="Create rule"
+      newId={id}
+      suggestions={await suggestionsFor(c, form)}
+    />,
   );
 }
 
@@ -157,41 +151,40 @@ function prefilledWith(samples: number, conditions: number): string {
  * @param shown.isOutdated nothing was saved, because the rule has changed since.
  */
 async function rulePage(
-  c: Context<PagesEnv>,
+  c: Ctx,
   rule: StoredRule,
   editor: EditorState,
   shown: { version?: number; isOutdated?: boolean; status?: 200 | 409 | 422 } = {},
 ): Promise<Response> {
   const { version = rule.version, isOutdated = false, status = 200 } = shown;
-  const [base, manager, restored] = [
-    workspacePath(c),
-    mayManage(c),
-    /^\d{1,10}$/.exec(c.req.query("restored") ?? "")?.[0],
-  ];
+  const [base, manager, { done: form, restored = "" }] = [workspacePath(c), mayManage(c), c.req.query()];
   const path = `${base}/rules/${rule.id}`;
-  const [facts] = await signalStore(c.env, c.get("workspace").id).ruleFacts([rule.id]);
+  const [facts] = await storeOf(c).ruleFacts([rule.id]);
   return page(
     c,
     {
-      title: rule.name,
       section: "rules",
+      title: rule.name,
+      crumbs: [],
+      intro: (
+        <>
+          <EnabledBadge enabled={rule.enabled} /> · <a href={`${path}/versions`}>Version {rule.version}</a>,{" "}
+          {rule.version === 1 ? "created" : "changed"} <Time ms={Date.parse(rule.updatedAt)} /> by{" "}
+          {authorName(rule.updatedBy)}
+        </>
+      ),
+      actions: manager && <Actions base={`${base}/rules`} rule={rule} />,
       status,
-      ...(restored === undefined ? {} : { doneText: `Restored version ${restored} as version ${rule.version}.` }),
-      next: c.req.query("done") !== undefined && manager && (await applyOffer(c, path, rule, facts)),
+      doneText: /^\d{1,10}$/.test(restored) ? `Restored version ${restored} as version ${rule.version}.` : undefined,
+      next: form !== undefined && manager && (await applyOffer(c, path, rule, facts)),
     },
     <>
-      <PageHead
-        title={rule.name}
-        crumbs={[<a href={`${base}/rules`}>Mapping rules</a>]}
-        actions={manager && <Actions base={`${base}/rules`} rule={rule} />}
-      >
-        <EnabledBadge enabled={rule.enabled} /> · <a href={`${path}/versions`}>Version {rule.version}</a>,{" "}
-        {rule.version === 1 ? "created" : "changed"} <Time ms={Date.parse(rule.updatedAt)} /> by{" "}
-        {authorName(rule.updatedBy)}
-      </PageHead>
       {isOutdated && (
-        <Notice tone="warn" title="Nothing was saved: the rule has changed">
-          <p>This is version {rule.version}. To replace it with your input below, save again.</p>
+        <Notice
+          tone="warn"
+          title="Nothing was saved: the rule has changed"
+          text={`This is version ${rule.version}. To replace it with your input below, save again.`}
+        >
           <RuleSummary rule={rule} />
         </Notice>
       )}
@@ -257,28 +250,30 @@ function Actions({ base, rule: { id, name, enabled } }: { base: string; rule: St
 }
 
 /** The page of a deleted rule that still has scoring signals or a job. */
-async function deletedPage(c: Context<PagesEnv>): Promise<Response> {
-  const [base, ruleId] = [`${workspacePath(c)}/rules`, c.req.param("rule_id") ?? ""];
-  const [facts] = await signalStore(c.env, c.get("workspace").id).ruleFacts([ruleId]);
+async function deletedPage(c: Ctx): Promise<Response> {
+  const ruleId = c.req.param("rule_id") ?? "";
+  const [facts] = await storeOf(c).ruleFacts([ruleId]);
   if (facts === undefined || (facts.job === null && !facts.hasScoringSignals)) return notFoundPage(c, "rule");
   const { job, hasScoringSignals } = facts;
   return page(
     c,
-    { title: "Deleted rule", section: "rules" },
+    {
+      section: "rules",
+      title: "Deleted rule",
+      crumbs: [],
+      intro: hasScoringSignals ? "Its scoring signals stay with their points." : "Its scoring signals are removed.",
+    },
     <>
-      <PageHead title="Deleted rule" crumbs={[<a href={base}>Mapping rules</a>]}>
-        {hasScoringSignals ? "Its scoring signals stay with their points." : "Its scoring signals are removed."}
-      </PageHead>
       <Activity facts={facts} version={null} />
       {mayManage(c) && hasScoringSignals && !isInProgress(job) && (
         <Confirm
           label="Remove scoring signals"
           title="Remove the scoring signals of this rule?"
-          action={`${base}/${ruleId}/delete`}
+          action={`${workspacePath(c)}/rules/${ruleId}/delete`}
           submit="Remove scoring signals"
         >
           <p>Their points are subtracted from the scores. This cannot be undone.</p>
-          <input type="hidden" name="remove" value="on" />
+          <HiddenFields fields={{ remove: "on" }} />
         </Confirm>
       )}
     </>,
@@ -341,7 +336,7 @@ function Job({ job, version }: { job: RuleJob; version: number | null }) {
 }
 
 /** Offered after a change: the application to past signals, unless it has begun or would change nothing. */
-async function applyOffer(c: Context<PagesEnv>, path: string, rule: StoredRule, facts: RuleFacts | undefined) {
+async function applyOffer(c: Ctx, path: string, rule: StoredRule, facts: RuleFacts | undefined) {
   const { job = null, hasScoringSignals = false } = facts ?? {};
   if (rule.enabled ? job?.ruleVersion === rule.version : job?.ruleVersion === null && isInProgress(job)) return <></>;
   let label = "Remove its scoring signals";

@@ -3,15 +3,14 @@ import { listRules, type StoredRule } from "../../control/stored-rules.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { RuleFacts } from "../../store/protocol/store-operations.ts";
-import { signalStore } from "../../workspace/objects.ts";
 import { countText, FREQUENCY_LABEL } from "../copy.ts";
-import { Menu, PostButton } from "../kit/actions.tsx";
+import { LinkButton, Menu, PostButton } from "../kit/actions.tsx";
 import { counted, signed } from "../kit/format.ts";
-import { ListAddress } from "../kit/list-address.ts";
-import { Badge, Empty, PageHead, Panel } from "../kit/parts.tsx";
-import { Count, Pager, Table, type Column } from "../kit/table.tsx";
+import { ListAddress, ListPanel } from "../kit/list.tsx";
+import { Badge, Empty } from "../kit/parts.tsx";
+import { type Column, Count, Table } from "../kit/table.tsx";
 import { mayManage, page } from "../page.tsx";
-import { pages, workspacePath } from "../pages-env.ts";
+import { pages, storeOf, workspacePath } from "../pages-env.ts";
 import { ruleFilePages } from "./import.tsx";
 import { EnabledBadge } from "./rule-text.tsx";
 import { isInProgress, oneRulePages, scoredSince } from "./rule.tsx";
@@ -20,66 +19,52 @@ import { ruleVersionPages } from "./versions.tsx";
 export const rulePages = pages
   .createApp()
   .get("/", async (c) => {
-    const [base, manager, today] = [`${workspacePath(c)}/rules`, mayManage(c), dayOf(Date.now())];
+    const base = `${workspacePath(c)}/rules`;
     const list = new ListAddress(base, c.req.query());
     const rules = await listRules(c.get("db"), c.get("workspace").id, list.slice(PAGE_ROWS));
-    const facts = await signalStore(c.env, c.get("workspace").id).ruleFacts(rules.items.map(({ id }) => id));
+    const facts = await storeOf(c).ruleFacts(rules.items.map(({ id }) => id));
     const rows = rules.items.map((rule, index) => ({ ...rule, facts: facts[index] }));
+    const actions = (
+      <>
+        <a class="button" href={`${base}/export.json`} download>
+          Export
+        </a>
+        {mayManage(c) && <LinkButton href={`${base}/import`} text="Import" />}
+        {mayManage(c) && <LinkButton href={`${base}/new`} text="Create rule" look="primary" />}
+      </>
+    );
+    const hint = (
+      <>
+        Without rules, signals score no points. You can also create a rule from a signal in the{" "}
+        <a href={`${workspacePath(c)}/signals`}>signal queue</a>.
+      </>
+    );
     return page(
       c,
-      { title: "Mapping rules", section: "rules" },
-      <>
-        <PageHead title="Mapping rules" actions={<ListActions base={base} manager={manager} />}>
-          A mapping rule gives points to the person of each signal that matches.
-        </PageHead>
-        <Panel list>
-          {rows.length === 0 ? (
-            <Empty title="No mapping rules yet">
-              <p>
-                Without rules, signals score no points. You can also create a rule from a signal in the{" "}
-                <a href={`${workspacePath(c)}/signals`}>signal queue</a>.
-              </p>
-            </Empty>
-          ) : (
-            <Table
-              caption="Mapping rules"
-              rows={rows}
-              href={({ id }) => `${base}/${id}`}
-              columns={[...columns(today), ...(manager ? [actionsColumn(base)] : [])]}
-            />
-          )}
-          <Pager list={list} next={rules.next} />
-        </Panel>
-      </>,
+      {
+        section: "rules",
+        title: "Mapping rules",
+        intro: "A mapping rule gives points to the person of each signal that matches.",
+        actions,
+      },
+      <ListPanel list={list} found={rules} empty={<Empty title="No mapping rules yet" text={hint} />}>
+        <Table
+          caption="Mapping rules"
+          rows={rows}
+          href={({ id }) => `${base}/${id}`}
+          columns={[...columns(), ...(mayManage(c) ? [actionsColumn(base)] : [])]}
+        />
+      </ListPanel>,
     );
   })
   .route("/", ruleFilePages)
   .route("/", ruleVersionPages)
   .route("/", oneRulePages);
 
-function ListActions({ base, manager }: { base: string; manager: boolean }) {
-  return (
-    <>
-      <a class="button" href={`${base}/export.json`} download>
-        Export
-      </a>
-      {manager && (
-        <>
-          <a class="button" href={`${base}/import`}>
-            Import
-          </a>
-          <a class="button primary" href={`${base}/new`}>
-            Create rule
-          </a>
-        </>
-      )}
-    </>
-  );
-}
-
 type Row = StoredRule & { facts: RuleFacts | undefined };
 
-function columns(today: number): Column<Row>[] {
+function columns(): Column<Row>[] {
+  const today = dayOf(Date.now());
   return [
     { head: "Rule", cell: ({ name }) => name },
     {

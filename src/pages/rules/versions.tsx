@@ -1,16 +1,15 @@
 /** The versions of a mapping rule: changes, authors, and restoring a version (design §8.5). */
-import type { Context } from "hono";
 import { restoreRule } from "../../control/rule-changes.ts";
-import { findRuleVersion, listRuleVersions, type RuleVersion, type StoredRule } from "../../control/stored-rules.ts";
+import { findRuleVersion, listRuleVersions, type RuleVersion } from "../../control/stored-rules.ts";
 import { ruleDifferences } from "../../domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../../limits.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { PostButton } from "../kit/actions.tsx";
 import { authorName } from "../kit/format.ts";
 import { FormErrors } from "../kit/forms.tsx";
-import { Notice, PageHead, Panel, Time, Timeline, TimelineStep } from "../kit/parts.tsx";
+import { Notice, Panel, Time, Timeline, TimelineStep } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { contextOf, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { contextOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { postedVersion } from "./rule-form.ts";
@@ -21,8 +20,35 @@ export const ruleVersionPages = pages
   .get("/:rule_id/versions", async (c) => {
     const found = await listRuleVersions(c.get("db"), c.get("workspace").id, c.req.param("rule_id"));
     if (found === null) return notFoundPage(c, "rule");
-    const view = <VersionsView base={`${workspacePath(c)}/rules`} {...found} />;
-    return page(c, { title: `Versions of ${found.rule.name}`, section: "rules" }, view);
+    const { rule, versions } = found;
+    const path = `${workspacePath(c)}/rules/${rule.id}`;
+    return page(
+      c,
+      {
+        section: "rules",
+        title: `Versions of ${rule.name}`,
+        heading: "Versions",
+        crumbs: [[rule.name, path]],
+        intro: `The current version and up to ${RULE_VERSIONS_KEPT} earlier ones, fewer for very large rules.`,
+      },
+      <Timeline>
+        {versions.map((version, index) => (
+          <TimelineStep
+            title={
+              <>
+                <a href={`${path}/versions/${version.version}`}>Version {version.version}</a>
+                {index === 0 && " (current)"}
+              </>
+            }
+            ms={Date.parse(version.at)}
+            tone={index === 0 ? "good" : "quiet"}
+          >
+            By {authorName(version.by)}
+            <Changes version={version} before={versions[index + 1]} />
+          </TimelineStep>
+        ))}
+      </Timeline>,
+    );
   })
   .get("/:rule_id/versions/:version{[1-9][0-9]{0,9}}", (c) => versionPage(c))
   .post("/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore", requireManager, readForm(), async (c) => {
@@ -34,104 +60,67 @@ export const ruleVersionPages = pages
     return restored.refusal === "not_found" ? notFoundPage(c, "version") : versionPage(c, restored.refusal);
   });
 
-/** @param refusal why the version was not restored. */
-async function versionPage(c: Context<PagesEnv>, refusal?: "rule_changed" | "rules_too_large"): Promise<Response> {
-  const [ruleId, version] = [c.req.param("rule_id") ?? "", Number(c.req.param("version"))];
-  const found = await findRuleVersion(c.get("db"), c.get("workspace").id, ruleId, version);
-  if (found === null) return notFoundPage(c, "version");
-  const view = { base: `${workspacePath(c)}/rules`, manager: mayManage(c) };
-  return page(
-    c,
-    { title: `Version ${version} of ${found.rule.name}`, section: "rules", status: refusal === undefined ? 200 : 409 },
-    <>
-      {refusal === "rules_too_large" && (
-        <FormErrors title="Nothing was restored" errors={[LIMIT_COPY.rules_too_large]} />
-      )}
-      {refusal === "rule_changed" && (
-        <Notice tone="warn" title="Nothing was restored: the rule has changed">
-          <p>The rule is now at version {found.rule.version}. Review the changes below again.</p>
-        </Notice>
-      )}
-      <VersionView {...view} {...found} />
-    </>,
-  );
-}
-
-function VersionsView({ base, rule, versions }: { base: string; rule: StoredRule; versions: readonly RuleVersion[] }) {
-  return (
-    <>
-      <PageHead title="Versions" crumbs={crumbs(base, rule)}>
-        The current version and up to {RULE_VERSIONS_KEPT} earlier ones, fewer for very large rules.
-      </PageHead>
-      <Timeline>
-        {versions.map((version, index) => (
-          <TimelineStep
-            title={
-              <>
-                <a href={`${base}/${rule.id}/versions/${version.version}`}>Version {version.version}</a>
-                {index === 0 && " (current)"}
-              </>
-            }
-            ms={Date.parse(version.at)}
-            tone={index === 0 ? "good" : "quiet"}
-          >
-            By {authorName(version.by)}
-            <Changes version={version} before={versions[index + 1]} />
-          </TimelineStep>
-        ))}
-      </Timeline>
-    </>
-  );
-}
-
 function Changes({ version, before }: { version: RuleVersion; before: RuleVersion | undefined }) {
   if (before !== undefined) return <RuleDifferences before={before} after={version} />;
   return <p>{version.version === 1 ? "Rule created" : "Earlier versions are no longer kept."}</p>;
 }
 
-interface VersionProps {
-  base: string;
-  manager: boolean;
-  rule: StoredRule;
-  version: RuleVersion;
-}
-
-function VersionView({ base, manager, rule, version }: VersionProps) {
-  const path = `${base}/${rule.id}/versions`;
+/** @param refusal why the version was not restored. */
+async function versionPage(c: Ctx, refusal?: "rule_changed" | "rules_too_large"): Promise<Response> {
+  const [ruleId, number] = [c.req.param("rule_id") ?? "", Number(c.req.param("version"))];
+  const found = await findRuleVersion(c.get("db"), c.get("workspace").id, ruleId, number);
+  if (found === null) return notFoundPage(c, "version");
+  const { rule, version } = found;
+  const path = `${workspacePath(c)}/rules/${rule.id}`;
   const isSame = ruleDifferences(rule, version).length === 0;
-  return (
+  return page(
+    c,
+    {
+      section: "rules",
+      title: `Version ${number} of ${rule.name}`,
+      heading: `Version ${number}`,
+      crumbs: [
+        [rule.name, path],
+        ["Versions", `${path}/versions`],
+      ],
+      intro: ["By ", authorName(version.by), ", ", <Time ms={Date.parse(version.at)} />],
+      status: refusal === undefined ? 200 : 409,
+    },
     <>
-      <PageHead title={`Version ${version.version}`} crumbs={[...crumbs(base, rule), <a href={path}>Versions</a>]}>
-        By {authorName(version.by)}, <Time ms={Date.parse(version.at)} />
-      </PageHead>
+      {refusal === "rules_too_large" && (
+        <FormErrors title="Nothing was restored" errors={[LIMIT_COPY.rules_too_large]} />
+      )}
+      {refusal === "rule_changed" && (
+        <Notice
+          tone="warn"
+          title="Nothing was restored: the rule has changed"
+          text={`The rule is now at version ${rule.version}. Review the changes below again.`}
+        />
+      )}
       <Panel title={version.name} actions={<EnabledBadge enabled={version.enabled} />}>
         <RuleSummary rule={version} />
       </Panel>
-      <Panel title={`Restore version ${version.version}`}>
+      <Panel title={`Restore version ${number}`}>
         {isSame ? (
           <p class="quiet">
-            {rule.version === version.version ? "This is the current version." : "The current version is the same."}
+            {rule.version === number ? "This is the current version." : "The current version is the same."}
           </p>
         ) : (
           <>
             <p>Restoring creates version {rule.version + 1} with these changes:</p>
             <RuleDifferences before={rule} after={version} />
-            {manager && (
+            {mayManage(c) && (
               <PostButton
-                action={`${path}/${version.version}/restore`}
+                action={`${path}/versions/${number}/restore`}
                 look="primary"
                 fields={{ version: String(rule.version) }}
               >
-                Restore version {version.version}
+                Restore version {number}
               </PostButton>
             )}
           </>
         )}
       </Panel>
-    </>
+    </>,
   );
-}
-
-function crumbs(base: string, rule: StoredRule) {
-  return [<a href={base}>Mapping rules</a>, <a href={`${base}/${rule.id}`}>{rule.name}</a>];
 }

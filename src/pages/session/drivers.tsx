@@ -1,19 +1,16 @@
 /** The drivers of sign-in. `signInDriver` is the only place that asks which of them is on. */
-import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { listEmails } from "../../control/sessions.ts";
 import { memberEmail } from "../../domain/signal/identity.ts";
 import { TextField } from "../kit/forms.tsx";
 import { messagePage, notFoundPage, plainPage } from "../page.tsx";
-import { formText, pages, type PagesEnv } from "../pages-env.ts";
+import { formText, pages, type Ctx } from "../pages-env.ts";
 import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
 import { oidcDriver } from "./oidc.tsx";
 import { problemPage } from "./refusal-pages.tsx";
 import { type SignInDriver, startSession, withSessions } from "./session.ts";
 import { isSignInName, type SignInName } from "./sign-in-settings.ts";
 import { safeTarget } from "../safe-target.ts";
-
-type Ctx = Context<PagesEnv>;
 
 /** The path at which Access ends its session. */
 const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
@@ -93,7 +90,6 @@ function isBrowserHere(c: Ctx): boolean {
 function MemberChoice({ members, to }: { members: readonly { email: string; roles: string }[] | null; to: string }) {
   return (
     <>
-      <h1>Sign in</h1>
       <p class="quiet">
         {members?.length === 0
           ? "No members yet. Add one through the operator API, described at /docs."

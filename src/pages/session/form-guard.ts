@@ -1,9 +1,8 @@
 /** Refuses forms of other sites, and limits how often one network signs in and one person changes something. */
-import type { Context } from "hono";
 import { csrf } from "hono/csrf";
 import { hasMostChangesOfADay } from "../../control/audit.ts";
 import { isWithin } from "../../http/auth-failures.ts";
-import { byMember, clientNetwork, pages, type PagesEnv } from "../pages-env.ts";
+import { byMember, clientNetwork, pages, type Ctx } from "../pages-env.ts";
 import { problemPage } from "./refusal-pages.tsx";
 
 const METHODS = ["GET", "HEAD", "POST"];
@@ -54,6 +53,6 @@ export const limitForms = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-function hasMostChanges(c: Context<PagesEnv>): Promise<boolean> {
+function hasMostChanges(c: Ctx): Promise<boolean> {
   return hasMostChangesOfADay(c.get("db"), c.get("workspace").id, byMember(c));
 }

@@ -2,7 +2,6 @@
  * Sign-in by any OpenID provider: the authorization code flow with PKCE (S256), state and nonce, through oauth4webapi. Its
  * result is an email. Nothing else is kept: no token of the provider outlives the sign-in.
  */
-import type { Context } from "hono";
 import * as oauth from "oauth4webapi";
 import { controlDatabase } from "../../control/database.ts";
 import { keepAttempt, type SignInAttempt, takeAttempt } from "../../control/sessions.ts";
@@ -13,7 +12,7 @@ import { isLoopback } from "../../http/loopback.ts";
 import { SIGN_IN_ATTEMPT_MS } from "../../limits.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { messagePage } from "../page.tsx";
-import { pages, type PagesEnv } from "../pages-env.ts";
+import { pages, type Ctx } from "../pages-env.ts";
 import { limitAttempts } from "./form-guard.ts";
 import { problemPage, type SignInProblem } from "./refusal-pages.tsx";
 import { dropToken, giveToken, newToken, type SignInDriver, startSession, tokenHash, withSessions } from "./session.ts";
@@ -53,12 +52,12 @@ export const oidcDriver: SignInDriver = {
 };
 
 /** The address that the provider leads back to. It compares the addresses of the beginning and the end of a sign-in. */
-function callbackUrl(c: Context<PagesEnv>): string {
+function callbackUrl(c: Ctx): string {
   return new URL("/sign-in/oidc/callback", c.req.url).href;
 }
 
 /** Logs that the provider failed. The library's messages contain no token and no email. */
-function providerFault(c: Context<PagesEnv>) {
+function providerFault(c: Ctx) {
   return (error: unknown): null => {
     logEvent("sign_in_failed", { request_id: c.get("requestId"), error: errorText(error) });
     return null;

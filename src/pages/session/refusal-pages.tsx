@@ -1,8 +1,7 @@
 /** Pages that explain a failed sign-in or a refused form. */
-import type { Context } from "hono";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
 import { messagePage } from "../page.tsx";
-import type { PagesEnv } from "../pages-env.ts";
+import type { Ctx } from "../pages-env.ts";
 import { readStrangersForm } from "../read-form.tsx";
 
 interface Problem {
@@ -70,7 +69,7 @@ const PROBLEMS = {
 
 export type SignInProblem = Exclude<keyof typeof PROBLEMS, "forms_minute" | "forms_day">;
 
-export function problemPage(c: Context<PagesEnv>, problem: keyof typeof PROBLEMS): Response | Promise<Response> {
+export function problemPage(c: Ctx, problem: keyof typeof PROBLEMS): Response | Promise<Response> {
   const { retryAfterSeconds, ...message }: Problem = PROBLEMS[problem];
   const isForm = problem.startsWith("forms_");
   c.get("logFields")["code"] = isForm ? "forms_limited" : problem;
@@ -84,7 +83,7 @@ export function problemPage(c: Context<PagesEnv>, problem: keyof typeof PROBLEMS
  *
  * @param action path to send the form to again; it holds no API key.
  */
-export async function sessionEndedPage(c: Context<PagesEnv>, action: string): Promise<Response> {
+export async function sessionEndedPage(c: Ctx, action: string): Promise<Response> {
   const form = await readStrangersForm(c);
   const title = "Your session has ended";
   const signIn = (

@@ -1,11 +1,12 @@
 /** Reads the person and the role anew for each page request, so that a changed role takes effect at once. */
-import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { findSignedIn } from "../../control/sessions.ts";
 import { countFailure, countMiss, lookupWaitMs } from "../../http/auth-failures.ts";
 import { canManage } from "../../domain/keys/role.ts";
-import { clientNetwork, pages, type PagesEnv } from "../pages-env.ts";
+import { configuredJurisdiction } from "../../env.ts";
+import { clientNetwork, pages, type Ctx } from "../pages-env.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";
+import { requireJurisdiction } from "../../platform/jurisdiction.ts";
 import { Lru } from "../../platform/lru.ts";
 import { signInDriver } from "./drivers.tsx";
 import { problemPage } from "./refusal-pages.tsx";
@@ -39,6 +40,7 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   c.set("user", { email: visitor.email });
   c.set("workspaces", visitor.workspaces);
   if (visitor.here !== null) {
+    requireJurisdiction(configuredJurisdiction(c.env), visitor.here.workspace.jurisdiction);
     c.set("workspace", visitor.here.workspace);
     c.set("role", visitor.here.role);
     c.get("logFields")["workspace"] = visitor.here.workspace.id;
@@ -59,14 +61,14 @@ export const requireManager = pages.createMiddleware(async (c, next) => {
 });
 
 /** An invented session costs a look-up in the database that all workspaces share: such look-ups are limited by network. */
-async function unknownSession(c: Context<PagesEnv>, driver: SignInDriver): Promise<Response> {
+async function unknownSession(c: Ctx, driver: SignInDriver): Promise<Response> {
   countMiss(Date.now());
   const waitMs = await countFailure(c.env.AUTH_FAILURES, clientNetwork(c), Date.now());
   return waitMs > 0 ? problemPage(c, "too_many") : askToSignIn(c, driver);
 }
 
 /** Scripts get a 401, which they can act on; a browser is led on by the driver. */
-function askToSignIn(c: Context<PagesEnv>, driver: SignInDriver): Response | Promise<Response> {
+function askToSignIn(c: Ctx, driver: SignInDriver): Response | Promise<Response> {
   const mode = c.req.header("sec-fetch-mode") ?? "navigate";
   if (mode !== "navigate") return c.text("Not signed in", 401);
   return driver.notSignedIn(c);

@@ -1,5 +1,5 @@
 /** The ways to sign in (design §10), and the sessions that this service keeps for those that have none of their own. */
-import type { Context, Hono } from "hono";
+import type { Hono } from "hono";
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import type { CookieOptions } from "hono/utils/cookie";
 import { controlDatabase } from "../../control/database.ts";
@@ -7,12 +7,11 @@ import { closeSession, openSession, type SignInProof } from "../../control/sessi
 import { isLoopback } from "../../http/loopback.ts";
 import { SESSION_MS } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
-import type { PagesEnv } from "../pages-env.ts";
+import type { Ctx, PagesEnv } from "../pages-env.ts";
 import { sessionEndedPage } from "./refusal-pages.tsx";
 import type { SignInName } from "./sign-in-settings.ts";
 import { safeTarget } from "../safe-target.ts";
 
-type Ctx = Context<PagesEnv>;
 type Answer = Response | Promise<Response>;
 
 export interface SignInDriver {

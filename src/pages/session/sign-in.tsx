@@ -20,7 +20,6 @@ export const sessionRoutes = pages
       c,
       { title, status: first === undefined ? 403 : 200 },
       <>
-        <h1>{title}</h1>
         {first === undefined && (
           <p>You are signed in as {c.get("user").email}. Ask an owner or admin to add this email, then reload.</p>
         )}

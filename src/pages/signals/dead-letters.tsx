@@ -1,33 +1,30 @@
 /** Dead letters: signals that could not be processed, and their replay. */
 import { PAGE_ROWS } from "../../limits.ts";
-import { signalStore } from "../../workspace/objects.ts";
 import { replay } from "../../workspace/signal-operations.ts";
 import { Confirm, PostButton } from "../kit/actions.tsx";
-import { ListAddress } from "../kit/list-address.ts";
+import { ListAddress, Pager } from "../kit/list.tsx";
 import { Empty, Panel, ShortId, Time } from "../kit/parts.tsx";
-import { Pager, Table } from "../kit/table.tsx";
+import { Table } from "../kit/table.tsx";
 import { done, mayManage, page } from "../page.tsx";
-import { contextOf, pages, workspacePath } from "../pages-env.ts";
+import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
-import { SignalHead, signalPath } from "./signals.tsx";
+import { SIGNAL_PAGE, signalPath, SignalTabs } from "./signals.tsx";
 
 export const deadLetterPages = pages
   .createApp()
   .get("/dead-letters", async (c) => {
     const [base, isManager] = [workspacePath(c), mayManage(c)];
     const list = new ListAddress(`${base}/signals/dead-letters`, c.req.query());
-    const store = signalStore(c.env, c.get("workspace").id);
+    const store = storeOf(c);
     const [{ items, next }, totals] = await Promise.all([store.deadLetters(list.slice(PAGE_ROWS)), store.totals()]);
     return page(
       c,
-      { title: "Dead letters", section: "signals" },
+      { ...SIGNAL_PAGE, title: "Dead letters" },
       <>
-        <SignalHead base={base} shown="/dead-letters" totals={totals} />
+        <SignalTabs base={base} shown="/dead-letters" totals={totals} />
         {items.length === 0 ? (
-          <Empty title="No dead letters">
-            <p>Every signal was processed.</p>
-          </Empty>
+          <Empty title="No dead letters" text="Every signal was processed." />
         ) : (
           <Panel title="Accepted, but not processed" actions={isManager && <ReplayAll base={base} />} list>
             <Table

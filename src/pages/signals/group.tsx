@@ -3,21 +3,21 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PAGE_ROWS } from "../../limits.ts";
 import type { QueueGroup, SignalTrace } from "../../store/protocol/stored-signals.ts";
-import { signalStore } from "../../workspace/objects.ts";
+import { LinkButton } from "../kit/actions.tsx";
 import { TimeChart } from "../kit/charts.tsx";
-import { counted } from "../kit/format.ts";
-import { ListAddress, scanOn } from "../kit/list-address.ts";
-import { Json, PageHead, Panel, Stat, Stats, StatusBadge, Time } from "../kit/parts.tsx";
+import { counted, withQuery } from "../kit/format.ts";
+import { ListAddress, scanOn } from "../kit/list.tsx";
+import { Json, Panel, Stat, Stats, StatusBadge, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { pages, workspacePath } from "../pages-env.ts";
-import { SignalLink, SignalTable } from "./signals.tsx";
+import { pages, storeOf, workspacePath } from "../pages-env.ts";
+import { SignalLink, SignalPanel } from "./signals.tsx";
 
 export const groupPages = pages.createApp().get("/group", async (c) => {
   const { event = "", source = "" } = c.req.query();
   const base = workspacePath(c);
   const list = new ListAddress(`${base}/signals/group`, c.req.query());
   list.use("Event", "", { event, source });
-  const store = signalStore(c.env, c.get("workspace").id);
+  const store = storeOf(c);
   const { group, ...signals } = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
     const found = await store.queueGroup(event, source, undefined, slice);
     return { group: null, items: [], next: null, complete: true, ...found?.signals, ...found };
@@ -28,25 +28,19 @@ export const groupPages = pages.createApp().get("/group", async (c) => {
   const wanted = list.query["cursor"] === undefined ? [...ids].slice(0, GROUP_SAMPLES) : [];
   const traces = await Promise.all(wanted.map((id) => store.signal(id)));
   const samples = traces.flatMap((trace) => (trace === null || trace.payload === null ? [] : [trace]));
-  const newRule = new URLSearchParams((samples.length === 0 ? [group.sampleId] : wanted).map((id) => ["from", id]));
-  const all = new URLSearchParams({ event: group.event, source: group.source });
+  const from = (samples.length === 0 ? [group.sampleId] : wanted).map((id): [string, string] => ["from", id]);
+  const all = withQuery(`${base}/signals/all`, { event: group.event, source: group.source });
+  const create = <LinkButton href={withQuery(`${base}/rules/new`, from)} text="Create mapping rule" look="primary" />;
   return page(
     c,
-    { title: event, section: "signals" },
+    {
+      section: "signals",
+      title: event,
+      crumbs: [],
+      intro: group.source === "" ? "From sources that name a person." : `From ${group.source}.`,
+      actions: mayManage(c) && create,
+    },
     <>
-      <PageHead
-        title={event}
-        crumbs={[<a href={`${base}/signals`}>Signal queue</a>]}
-        actions={
-          mayManage(c) && (
-            <a class="button primary" href={`${base}/rules/new?${newRule.toString()}`}>
-              Create mapping rule
-            </a>
-          )
-        }
-      >
-        {group.source === "" ? "From sources that name a person." : `From ${group.source}.`}
-      </PageHead>
       <Stats>
         <Stat label="Signals" value={group.count} note="excluding duplicates" />
         <Stat label="Held" value={group.held} />
@@ -58,9 +52,15 @@ export const groupPages = pages.createApp().get("/group", async (c) => {
         <DaysPanel group={group} />
         {samples.length > 0 && <SamplesPanel base={base} samples={samples} />}
       </div>
-      <Panel title="Signals" actions={<a href={`${base}/signals/all?${all.toString()}`}>Filter signals</a>} list>
-        <SignalTable base={base} list={list} signals={signals} withEvent={false} />
-      </Panel>
+      <SignalPanel
+        base={base}
+        list={list}
+        signals={signals}
+        withEvent={false}
+        title="Signals"
+        actions={<a href={all}>Filter signals</a>}
+        empty={<></>}
+      />
     </>,
   );
 });

@@ -2,19 +2,17 @@
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { PAGE_ROWS, QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
 import type { QueueFilter, QueueGroup, QueueSort, StoreTotals } from "../../store/protocol/stored-signals.ts";
-import { signalStore } from "../../workspace/objects.ts";
+import { LinkButton } from "../kit/actions.tsx";
 import { Sparkline } from "../kit/charts.tsx";
-import { Filters, NoMatches, ScanNote } from "../kit/filters.tsx";
 import { counted } from "../kit/format.ts";
-import { DayFields, NameField, SelectField } from "../kit/forms.tsx";
-import { ListAddress, scanOn } from "../kit/list-address.ts";
-import { Empty, Notice, Panel, Time } from "../kit/parts.tsx";
-import { Count, Pager, Table } from "../kit/table.tsx";
+import { Filters, ListAddress, ListPanel, scanOn } from "../kit/list.tsx";
+import { Empty, Notice, Time } from "../kit/parts.tsx";
+import { Count, Table } from "../kit/table.tsx";
 import { page } from "../page.tsx";
-import { pages, workspacePath } from "../pages-env.ts";
+import { pages, storeOf, workspacePath } from "../pages-env.ts";
 import { deadLetterPages } from "./dead-letters.tsx";
 import { groupPages } from "./group.tsx";
-import { groupPath, isSignalId, listPages, NoSignals, SignalHead, signalPath } from "./signals.tsx";
+import { groupPath, isSignalId, listPages, NoSignals, SIGNAL_PAGE, signalPath, SignalTabs } from "./signals.tsx";
 import { tracePages } from "./trace.tsx";
 
 const SPARKLINE_DAYS = 14;
@@ -35,33 +33,29 @@ export const signalPages = pages
     const asked = c.req.query("q");
     if (isSignalId(asked)) return c.redirect(signalPath(base, asked.trim()), 303);
     const list = new ListAddress(`${base}/signals`, c.req.query());
-    const search = list.text("q", "Search");
+    const search = list.searchText("q", "Search", "Search event or signal id");
     const source = list.text("source", "Source");
     const only = list.choice("only", "Show", ONLY, "");
-    const sort = list.choice("sort", null, SORTS, "last_seen");
-    const days = list.days("Last seen");
+    const sort = list.sort(SORTS, "last_seen");
+    const { sinceMs, untilMs } = list.days("Last seen");
     const filter: QueueFilter = {
       sort,
       search: search || undefined,
       source: source || undefined,
       only: only || undefined,
-      sinceDay: days.sinceMs === null ? undefined : dayOf(days.sinceMs),
-      untilDay: days.untilMs === null ? undefined : dayOf(days.untilMs) - 1,
+      sinceDay: sinceMs === null ? undefined : dayOf(sinceMs),
+      untilDay: untilMs === null ? undefined : dayOf(untilMs) - 1,
     };
-    const store = signalStore(c.env, c.get("workspace").id);
-    const { items, next, complete, isCut, scans, sources, totals, isFull } = await scanOn(
-      list.slice(PAGE_ROWS),
-      async (slice) => {
-        const { groups, ...rest } = await store.queuePage(filter, slice);
-        return { ...groups, ...rest };
-      },
-    );
-    const isEmpty = items.length === 0;
+    const found = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
+      const { groups, ...rest } = await storeOf(c).queuePage(filter, slice);
+      return { ...groups, ...rest };
+    });
+    const { items, isCut, scans, sources, totals, isFull } = found;
     return page(
       c,
-      { title: "Signal queue", section: "signals" },
+      SIGNAL_PAGE,
       <>
-        <SignalHead base={base} shown="" totals={totals} />
+        <SignalTabs base={base} shown="" totals={totals} />
         {isFull && (
           <Notice tone="bad" title="Storage full">
             <p>
@@ -69,20 +63,17 @@ export const signalPages = pages
             </p>
           </Notice>
         )}
-        <Filters list={list} search={{ name: "q", label: "Search event or signal id" }}>
-          <NameField name="source" label="Source" value={source} known={sources} />
-          <SelectField name="only" label="Show" value={only} options={Object.entries(ONLY)} />
-          <SelectField name="sort" label="Sort by" value={sort} options={Object.entries(SORTS)} />
-          <DayFields days={days} label="Last seen" />
-        </Filters>
+        <Filters list={list} known={{ source: sources }} />
         {isCut && <p class="quiet small">Sorted among the latest {counted(QUEUE_SORTED_GROUPS, "event")}.</p>}
-        <Panel list>
-          {!isEmpty && <Groups base={base} items={items} />}
-          {isEmpty && complete && list.isFiltered && <NoMatches what="events" list={list} />}
-          {isEmpty && complete && !list.isFiltered && <NoEvents base={base} totals={totals} />}
-          <ScanNote complete={complete} isEmpty={isEmpty} read={counted(scans * QUEUE_SCAN_GROUPS, "event")} />
-          <Pager list={list} next={next} complete={complete} />
-        </Panel>
+        <ListPanel
+          list={list}
+          found={found}
+          what="events"
+          read={counted(scans * QUEUE_SCAN_GROUPS, "event")}
+          empty={<NoEvents base={base} totals={totals} />}
+        >
+          <Groups base={base} items={items} />
+        </ListPanel>
       </>,
     );
   })
@@ -126,11 +117,11 @@ function Days({ values }: { values: readonly number[] }) {
 function NoEvents({ base, totals }: { base: string; totals: StoreTotals }) {
   if (Object.values(totals).every((count) => count === 0)) return <NoSignals base={base} />;
   return (
-    <Empty title="No events yet">
-      <p>So far only identify calls, account updates and unreadable signals have arrived.</p>
-      <a class="button" href={`${base}/signals/all`}>
-        View all signals
-      </a>
+    <Empty
+      title="No events yet"
+      text="So far only identify calls, account updates and unreadable signals have arrived."
+    >
+      <LinkButton href={`${base}/signals/all`} text="View all signals" />
     </Empty>
   );
 }

@@ -1,18 +1,17 @@
 /** The list of all signals, and what the lists of signals share: tabs, table, addresses. */
+import type { Child } from "hono/jsx";
 import type { SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS, PAGE_ROWS } from "../../limits.ts";
 import type { FoundSignals, SignalSummary, StoreTotals } from "../../store/protocol/stored-signals.ts";
-import { signalStore } from "../../workspace/objects.ts";
 import { optionsOf, STATUS_COPY } from "../copy.ts";
-import { KeyFields, readKeyFilter } from "../key-names.tsx";
-import { Filters, NoMatches, ScanNote } from "../kit/filters.tsx";
-import { counted, grouped } from "../kit/format.ts";
-import { DayFields, NameField, SelectField } from "../kit/forms.tsx";
-import { ListAddress, scanOn, type Scanned } from "../kit/list-address.ts";
-import { Empty, PageHead, Panel, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
-import { type Column, Pager, Table } from "../kit/table.tsx";
+import { readKeyFilter } from "../key-names.tsx";
+import { LinkButton } from "../kit/actions.tsx";
+import { counted, grouped, withQuery } from "../kit/format.ts";
+import { Filters, ListAddress, ListPanel, scanOn, type Scanned } from "../kit/list.tsx";
+import { Empty, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
+import { type Column, Table } from "../kit/table.tsx";
 import { page } from "../page.tsx";
-import { pages, workspacePath } from "../pages-env.ts";
+import { pages, storeOf, workspacePath } from "../pages-env.ts";
 import { personPath } from "../people/person.tsx";
 
 const { in_flight: _, rejected: __, ...RECORDED } = STATUS_COPY;
@@ -24,54 +23,45 @@ export const listPages = pages.createApp().get("/all", async (c) => {
   const id = [query["id"], query["email"]].find(isSignalId);
   if (id !== undefined) return c.redirect(signalPath(base, id.trim()), 303);
   const list = new ListAddress(`${base}/signals/all`, query);
-  const email = list.text("email", "Person");
+  const email = list.searchText("email", "Person", "Search email or signal id");
   const event = list.text("event", "Event");
   const source = list.text("source", "Source");
   const status = list.choice("status", "Status", STATUS_OPTIONS, "");
-  const keyFilter = await readKeyFilter(c, list);
-  const days = list.days("Received");
-  const store = signalStore(c.env, c.get("workspace").id);
+  const keyId = await readKeyFilter(c, list);
+  const { sinceMs, untilMs } = list.days("Received");
+  const store = storeOf(c);
   const names = await store.recentNames();
   const filter = {
     email: email || undefined,
     event: inKnownCase(event, names.events) || undefined,
     source: inKnownCase(source, names.sources) || undefined,
     status: status || undefined,
-    keyId: keyFilter?.id || undefined,
-    sinceMs: days.sinceMs ?? undefined,
-    untilMs: days.untilMs ?? undefined,
+    keyId: keyId || undefined,
+    sinceMs: sinceMs ?? undefined,
+    untilMs: untilMs ?? undefined,
   };
   const signals = await scanOn(list.slice(PAGE_ROWS), (slice) => store.signals(filter, slice));
   const totals = await store.totals();
   return page(
     c,
-    { title: "All signals", section: "signals" },
+    { ...SIGNAL_PAGE, title: "All signals" },
     <>
-      <SignalHead base={base} shown={status === "held" ? "/all?status=held" : "/all"} totals={totals} />
+      <SignalTabs base={base} shown={status === "held" ? "/all?status=held" : "/all"} totals={totals} />
       {status === "held" && totals.held > 0 && (
         <p>
           Held signals do not update scores until an owner or admin releases them.{" "}
           <a href={`${base}/usage/plan`}>Release held signals</a>
         </p>
       )}
-      <Filters list={list} search={{ name: "email", label: "Search email or signal id" }}>
-        <NameField name="event" label="Event" value={event} known={names.events} />
-        <NameField name="source" label="Source" value={source} known={names.sources} />
-        <SelectField name="status" label="Status" value={status} options={Object.entries(STATUS_OPTIONS)} />
-        {keyFilter !== null && <KeyFields filter={keyFilter} />}
-        <DayFields days={days} label="Received" />
-      </Filters>
-      <Panel list>
-        <SignalTable base={base} list={list} signals={signals} withEvent />
-        {signals.items.length === 0 && signals.complete && !list.isFiltered && <NoSignals base={base} />}
-      </Panel>
+      <Filters list={list} known={{ event: names.events, source: names.sources }} />
+      <SignalPanel base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />
     </>,
   );
 });
 
 /** Address of a group; names may contain any characters. */
 export function groupPath(base: string, event: string, source: string): string {
-  return `${base}/signals/group?${new URLSearchParams({ event, source }).toString()}`;
+  return withQuery(`${base}/signals/group`, { event, source });
 }
 
 export function signalPath(base: string, id: string): string {
@@ -97,13 +87,16 @@ function inKnownCase(text: string, known: readonly string[]): string {
   return known.find((name) => name.toLowerCase() === text.toLowerCase()) ?? text;
 }
 
-interface HeadProps {
+/** The heading of the lists of signals. */
+export const SIGNAL_PAGE = { section: "signals", title: "Signal queue", heading: "Signal queue" } as const;
+
+interface TabsProps {
   base: string;
   shown: "" | "/all" | "/all?status=held" | "/dead-letters";
   totals: StoreTotals;
 }
 
-export function SignalHead({ base, shown, totals: { held, deadLettered } }: HeadProps) {
+export function SignalTabs({ base, shown, totals: { held, deadLettered } }: TabsProps) {
   const tabs = [
     ["", "By event", 0],
     ["/all", "All signals", 0],
@@ -111,17 +104,14 @@ export function SignalHead({ base, shown, totals: { held, deadLettered } }: Head
     ["/dead-letters", "Dead letters", deadLettered],
   ] as const;
   return (
-    <>
-      <PageHead title="Signal queue" />
-      <Tabs
-        label="Lists of signals"
-        tabs={tabs.map(([path, text, count]) => ({
-          href: `${base}/signals${path}`,
-          text: [text, " ", count > 0 && <span class="tag">{grouped(count)}</span>],
-          current: path === shown,
-        }))}
-      />
-    </>
+    <Tabs
+      label="Lists of signals"
+      tabs={tabs.map(([path, text, count]) => ({
+        href: `${base}/signals${path}`,
+        text: [text, " ", count > 0 && <span class="tag">{grouped(count)}</span>],
+        current: path === shown,
+      }))}
+    />
   );
 }
 
@@ -137,18 +127,18 @@ export function titleOf({ kind, event }: Pick<SignalSummary, "kind" | "event">):
   return kind === "signal" && event !== null ? event : KIND_LABEL[kind];
 }
 
-/** A slice of signals with its empty states and pager. @param props.withEvent false: all signals have the same event. */
-export function SignalTable({
-  base,
-  list,
-  signals: { items, next, complete, scans },
-  withEvent,
-}: {
+interface SignalPanelProps {
   base: string;
   list: ListAddress;
   signals: Scanned<FoundSignals>;
+  /** False: all signals have the same event. */
   withEvent: boolean;
-}) {
+  title?: string;
+  actions?: Child;
+  empty: Child;
+}
+
+export function SignalPanel({ base, signals, withEvent, ...panel }: SignalPanelProps) {
   const names: Column<SignalSummary>[] = [
     { head: "Event", cell: titleOf },
     { head: "Person", cell: ({ email }) => email !== null && <a href={personPath(base, email)}>{email}</a> },
@@ -156,34 +146,26 @@ export function SignalTable({
   ];
   const person: Column<SignalSummary> = { head: "Person", cell: ({ email }) => email ?? "Unknown person" };
   return (
-    <>
-      {items.length > 0 && (
-        <Table
-          caption="Signals"
-          rows={items}
-          href={({ id }) => signalPath(base, id)}
-          columns={[
-            ...(withEvent ? names : [person]),
-            { head: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
-            { head: "Occurred", cell: ({ occurredAtMs }) => <Time ms={occurredAtMs} />, drop: "narrow" },
-            { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
-          ]}
-        />
-      )}
-      {items.length === 0 && complete && list.isFiltered && <NoMatches what="signals" list={list} />}
-      <ScanNote complete={complete} isEmpty={items.length === 0} read={counted(scans * LIST_SCAN_SIGNALS, "signal")} />
-      <Pager list={list} next={next} complete={complete} />
-    </>
+    <ListPanel {...panel} found={signals} what="signals" read={counted(signals.scans * LIST_SCAN_SIGNALS, "signal")}>
+      <Table
+        caption="Signals"
+        rows={signals.items}
+        href={({ id }) => signalPath(base, id)}
+        columns={[
+          ...(withEvent ? names : [person]),
+          { head: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
+          { head: "Occurred", cell: ({ occurredAtMs }) => <Time ms={occurredAtMs} />, drop: "narrow" },
+          { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
+        ]}
+      />
+    </ListPanel>
   );
 }
 
 export function NoSignals({ base }: { base: string }) {
   return (
-    <Empty title="No signals yet">
-      <p>The first signal appears here within seconds.</p>
-      <a class="button primary" href={`${base}/connect`}>
-        Connect a sender
-      </a>
+    <Empty title="No signals yet" text="The first signal appears here within seconds.">
+      <LinkButton href={`${base}/connect`} text="Connect a sender" look="primary" />
     </Empty>
   );
 }

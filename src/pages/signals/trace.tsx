@@ -9,19 +9,9 @@ import type { Admission } from "../../wire/admission.ts";
 import { followSignal } from "../../workspace/signal-operations.ts";
 import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
 import { KeyTitle } from "../key-names.tsx";
-import { counted, day, grouped, signed } from "../kit/format.ts";
-import {
-  Badge,
-  CopyText,
-  Fact,
-  FactList,
-  Json,
-  PageHead,
-  Panel,
-  StatusBadge,
-  Timeline,
-  TimelineStep,
-} from "../kit/parts.tsx";
+import { LinkButton } from "../kit/actions.tsx";
+import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
+import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, TimelineStep } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
 import { personPath } from "../people/person.tsx";
@@ -44,42 +34,33 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
   ]);
   const canMakeRule = mayManage(c) && trace?.kind === "signal" && trace.payload !== null;
   const { event = null, source = null } = trace?.kind === "signal" ? trace : {};
+  const create = <LinkButton href={withQuery(`${base}/rules/new`, { from: signal.id })} text="Create mapping rule" />;
   return page(
     c,
-    { title: signal.id, section: "signals" },
-    <>
-      <PageHead
-        title={trace === null ? "Signal" : titleOf(trace)}
-        crumbs={[
-          <a href={`${base}/signals`}>Signal queue</a>,
-          ...(event !== null && source !== null ? [<a href={groupPath(base, event, source)}>{event}</a>] : []),
-        ]}
-        actions={
-          canMakeRule && (
-            <a class="button" href={`${base}/rules/new?${new URLSearchParams({ from: signal.id }).toString()}`}>
-              Create mapping rule
-            </a>
-          )
-        }
-      />
-      <div class="columns wide" id="trace" {...(trace === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
-        <Panel title="Trace" actions={<Status trace={trace} />}>
-          <Timeline>
-            {trace !== null && trace.occurredFrom !== "received" && <OccurredStep trace={trace} />}
-            <TimelineStep title="Received" ms={signal.receivedAtMs}>
-              {ENDPOINT_LABEL[signal.endpoint]} endpoint
-            </TimelineStep>
-            <VerdictStep base={base} signal={signal} />
-            {trace === null ? (
-              <InFlightStep />
-            ) : (
-              <Fate base={base} trace={trace} rules={rules} mayReplay={mayManage(c)} />
-            )}
-          </Timeline>
-        </Panel>
-        <SignalPanel base={base} signal={signal} trace={trace} apiKey={apiKey} />
-      </div>
-    </>,
+    {
+      section: "signals",
+      title: signal.id,
+      heading: trace === null ? "Signal" : titleOf(trace),
+      crumbs: event !== null && source !== null ? [[event, groupPath(base, event, source)]] : [],
+      actions: canMakeRule && create,
+    },
+    <div class="columns wide" id="trace" {...(trace === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
+      <Panel title="Trace" actions={<Status trace={trace} />}>
+        <Timeline>
+          {trace !== null && trace.occurredFrom !== "received" && <OccurredStep trace={trace} />}
+          <TimelineStep title="Received" ms={signal.receivedAtMs}>
+            {ENDPOINT_LABEL[signal.endpoint]} endpoint
+          </TimelineStep>
+          <VerdictStep base={base} signal={signal} />
+          {trace === null ? (
+            <InFlightStep />
+          ) : (
+            <Fate base={base} trace={trace} rules={rules} mayReplay={mayManage(c)} />
+          )}
+        </Timeline>
+      </Panel>
+      <SignalPanel base={base} signal={signal} trace={trace} apiKey={apiKey} />
+    </div>,
   );
 });
 
@@ -103,21 +84,20 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
     ["User id", trace?.userId],
     ["Anonymous id", trace?.anonymousId],
   ] as const;
+  const key = apiKey !== null && (
+    <a href={`${base}/settings/api-keys/${encodeURIComponent(apiKey.id)}`}>
+      <KeyTitle {...apiKey} />
+    </a>
+  );
   return (
     <Panel title="Signal">
-      <FactList>
-        <Fact name="Id">
-          <CopyText id="signal-id" label="signal id" text={signal.id} />
-        </Fact>
-        {apiKey !== null && (
-          <Fact name="API key">
-            <a href={`${base}/settings/api-keys/${encodeURIComponent(apiKey.id)}`}>
-              <KeyTitle {...apiKey} />
-            </a>
-          </Fact>
-        )}
-        {facts.map(([name, value]) => (value ? <Fact name={name}>{value}</Fact> : <></>))}
-      </FactList>
+      <Facts
+        of={[
+          ["Id", <CopyText id="signal-id" label="signal id" text={signal.id} />],
+          key && ["API key", key],
+          ...facts.map(([name, value]) => (value ? ([name, value] as const) : null)),
+        ]}
+      />
       {[emailProblemOf(trace?.payload), timeProblemOf(trace?.payload)].map(
         (problem) => problem !== null && <p>{problem}</p>,
       )}

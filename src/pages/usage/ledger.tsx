@@ -6,11 +6,11 @@ import type { ClosedPeriod } from "../../quota/protocol.ts";
 import { usageOf } from "../../workspace/configure-workspace.ts";
 import { readBooks, readStorageHealth, type Room } from "../../workspace/read-health.ts";
 import { counted, day, grouped } from "../kit/format.ts";
-import { Badge, Empty, Fact, FactList, Meter, Panel } from "../kit/parts.tsx";
+import { Badge, Empty, Facts, Meter, Panel } from "../kit/parts.tsx";
 import { Count, Table } from "../kit/table.tsx";
 import { page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
-import { percentFull, UsageHead, waitingText } from "../usage-notices.tsx";
+import { percentFull, usageHead, UsageTabs, waitingText } from "../usage-notices.tsx";
 
 export const ledgerPages = pages.createApp().get("/ledger", async (c) => {
   const { id } = c.get("workspace");
@@ -20,15 +20,15 @@ export const ledgerPages = pages.createApp().get("/ledger", async (c) => {
     readBooks(c.env, id, undefined),
   ]);
   const period = await readBooks(c.env, id, usage.periodStartMs);
-  const [base, nowMs] = [workspacePath(c), Date.now()];
+  const base = workspacePath(c);
   return page(
     c,
-    { title: "Ledger", section: "usage" },
+    { ...usageHead(usage), title: "Ledger" },
     <>
-      <UsageHead base={base} current="/ledger" usage={usage} room={room} nowMs={nowMs} />
+      <UsageTabs base={base} current="/ledger" usage={usage} room={room} />
       <BooksPanel base={base} total={total} period={period} />
       <PastPeriods periods={usage.history} />
-      <StoragePanel room={room} nowMs={nowMs} />
+      <StoragePanel room={room} />
     </>,
   );
 });
@@ -106,9 +106,7 @@ function PastPeriods({ periods }: { periods: readonly ClosedPeriod[] }) {
   return (
     <Panel title="Past periods" list>
       {periods.length === 0 ? (
-        <Empty title="No past periods yet">
-          <p>Each period appears here when it ends.</p>
-        </Empty>
+        <Empty title="No past periods yet" text="Each period appears here when it ends." />
       ) : (
         <Table
           caption="Past periods"
@@ -135,16 +133,18 @@ function PastPeriods({ periods }: { periods: readonly ClosedPeriod[] }) {
   );
 }
 
-function StoragePanel({ room, nowMs }: { room: Room; nowMs: number }) {
+function StoragePanel({ room }: { room: Room }) {
   const used = storedText(room);
   return (
     <Panel title="Storage">
       <Meter share={room.store.bytes / room.store.maxBytes} label={used} />
-      <FactList>
-        <Fact name="Used">{used}</Fact>
-        <Fact name="Waiting">{waitingText(room, nowMs)}</Fact>
-        <Fact name="Duplicates">{duplicatesText(room)}</Fact>
-      </FactList>
+      <Facts
+        of={[
+          ["Used", used],
+          ["Waiting", waitingText(room, Date.now())],
+          ["Duplicates", duplicatesText(room)],
+        ]}
+      />
     </Panel>
   );
 }

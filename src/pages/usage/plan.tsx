@@ -1,5 +1,4 @@
 /** Usage, tab Plan: what owners and admins can change: the plan, overages, held signals; and the extra room. */
-import type { Context } from "hono";
 import { isPlanOffered, plansFor, type Plan } from "../../control/plans.ts";
 import { updateWorkspace, type WorkspaceChange } from "../../control/workspaces.ts";
 import { overageCost, type OveragePrice } from "../../domain/quota/billing.ts";
@@ -15,10 +14,10 @@ import { counted, grouped, money } from "../kit/format.ts";
 import { Badge, Panel } from "../kit/parts.tsx";
 import { Table, type Column } from "../kit/table.tsx";
 import { done, mayManage, page } from "../page.tsx";
-import { contextOf, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { contextOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
-import { type NoticeCopy, UsageHead } from "../usage-notices.tsx";
+import { type NoticeCopy, usageHead, UsageTabs } from "../usage-notices.tsx";
 
 /** Also the answer for a plan that is offered to other workspaces only, because its existence is secret. */
 const UNKNOWN_PLAN = "This plan does not exist.";
@@ -42,19 +41,38 @@ export const planPages = pages
     return done(c, "usage/plan", released > 0 ? "released" : "none_released");
   });
 
-async function planPage(c: Context<PagesEnv>, error?: string): Promise<Response> {
-  const workspace = c.get("workspace");
-  const [usage, plans] = await Promise.all([usageOf(c.env, c.get("db"), workspace), plansFor(c.get("db"), workspace)]);
+async function planPage(c: Ctx, error?: string): Promise<Response> {
+  const [db, workspace, mayChange] = [c.get("db"), c.get("workspace"), mayManage(c)];
+  const [usage, plans] = await Promise.all([usageOf(c.env, db, workspace), plansFor(db, workspace)]);
   const { held: storedHeld } = await readBooks(c.env, workspace.id, usage.periodStartMs);
-  const [base, current, nowMs] = [workspacePath(c), workspace.plan, Date.now()];
-  const price = plans.find(({ id }) => id === current)?.overagePrice ?? null;
-  const view = { base, usage, plans, current, price, storedHeld, error, mayChange: mayManage(c), nowMs };
-  const status = error === undefined ? 200 : 422;
-  return page(c, { title: "Plan", section: "usage", status }, <PlanView {...view} />);
+  const price = plans.find(({ id }) => id === workspace.plan)?.overagePrice ?? null;
+  const room = extraRoomText(usage);
+  const props = { base: workspacePath(c), usage, plans, current: workspace.plan, price, mayChange };
+  return page(
+    c,
+    { ...usageHead(usage), title: "Plan", status: error === undefined ? 200 : 422 },
+    <>
+      <UsageTabs base={workspacePath(c)} current="/plan" usage={usage} error={error} />
+      <Panel title="Plans" list>
+        {!mayChange && <p class="quiet small">Owners and admins can change the plan and overages.</p>}
+        <PlansTable {...props} />
+      </Panel>
+      <div class="columns">
+        <OveragesPanel {...props} />
+        <HeldPanel {...props} storedHeld={storedHeld} />
+        <Panel title="Extra room">
+          <p>
+            <Badge tone={room.tone}>{room.title}</Badge>
+          </p>
+          <p class="quiet">{room.text}</p>
+        </Panel>
+      </div>
+    </>,
+  );
 }
 
 /** Changes D1 first, then the objects. If the counter is not reached, the next page configures it first. */
-async function change(c: Context<PagesEnv>, to: WorkspaceChange, text: Done): Promise<Response> {
+async function change(c: Ctx, to: WorkspaceChange, text: Done): Promise<Response> {
   const updated = await updateWorkspace(contextOf(c), to);
   if (!updated.ok) return planPage(c, UNKNOWN_PLAN);
   await configureWorkspace(c.env, c.get("db"), c.get("workspace").id);
@@ -69,36 +87,8 @@ interface Props {
   current: string;
   /** Price of overages on the current plan; null: none is configured. */
   price: OveragePrice | null;
-  /** Held signals of this period in the store (heldText). */
-  storedHeld: number;
-  error: string | undefined;
   /** Only owners and admins may. */
   mayChange: boolean;
-  nowMs: number;
-}
-
-function PlanView(props: Props) {
-  const { base, usage, error, mayChange, nowMs } = props;
-  const room = extraRoomText(usage);
-  return (
-    <>
-      <UsageHead base={base} current="/plan" usage={usage} nowMs={nowMs} error={error} />
-      <Panel title="Plans" list>
-        {!mayChange && <p class="quiet small">Owners and admins can change the plan and overages.</p>}
-        <PlansTable {...props} />
-      </Panel>
-      <div class="columns">
-        <OveragesPanel {...props} />
-        <HeldPanel {...props} />
-        <Panel title="Extra room">
-          <p>
-            <Badge tone={room.tone}>{room.title}</Badge>
-          </p>
-          <p class="quiet">{room.text}</p>
-        </Panel>
-      </div>
-    </>
-  );
 }
 
 function PlansTable({ base, usage, plans, current, mayChange }: Props) {
@@ -185,7 +175,8 @@ function OveragesPanel({ base, usage, price, mayChange }: Props) {
   );
 }
 
-function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props) {
+/** @param props.storedHeld held signals of this period in the store (heldText). */
+function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props & { storedHeld: number }) {
   const { fit, text } = heldText(usage, storedHeld);
   const submit = `Release ${counted(fit, "signal")}${costText(overageOfRelease(usage, fit), price)}`;
   return (

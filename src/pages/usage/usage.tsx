@@ -8,8 +8,8 @@ import { usageLevel } from "../../domain/quota/usage-news.ts";
 import { plansFor, type Plan } from "../../control/plans.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { usageByDayOf } from "../../workspace/configure-workspace.ts";
-import { readStorageHealth, type Room } from "../../workspace/read-health.ts";
-import { BarLegend, DayBars, TimeChart, type Point, type Reference, type Series } from "../kit/charts.tsx";
+import { readStorageHealth } from "../../workspace/read-health.ts";
+import { DayBars, TimeChart, type Point, type Reference, type Series } from "../kit/charts.tsx";
 import { ago, counted, day, grouped } from "../kit/format.ts";
 import { Meter, Panel, Stat, Stats } from "../kit/parts.tsx";
 import { Count, Table } from "../kit/table.tsx";
@@ -17,7 +17,7 @@ import { page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
 import { ledgerPages } from "./ledger.tsx";
 import { costText, planPages } from "./plan.tsx";
-import { UsageHead } from "../usage-notices.tsx";
+import { usageHead, UsageTabs } from "../usage-notices.tsx";
 
 export const usagePages = pages
   .createApp()
@@ -29,52 +29,55 @@ export const usagePages = pages
       plansFor(c.get("db"), workspace),
     ]);
     const nowMs = Date.now();
+    const used = ordinalsTaken(usage);
     const plan = plans.find(({ id }) => id === workspace.plan);
-    const pace = paceOf(days, firstDayMs, { nowMs, periodStartMs: usage.periodStartMs, used: ordinalsTaken(usage) });
-    const view = { base: workspacePath(c), usage, days, pace, plan, room, nowMs };
-    return page(c, { title: "Usage", section: "usage" }, <UsageView {...view} />);
+    const pace = paceOf(days, firstDayMs, { nowMs, periodStartMs: usage.periodStartMs, used });
+    const ceiling = quotaCeiling(usage);
+    const limit = usage.extraRoomRemoved ? "up to the limit" : "up to twice the limit";
+    const base = workspacePath(c);
+    return page(
+      c,
+      { ...usageHead(usage), title: "Usage" },
+      <>
+        <UsageTabs base={base} current="" usage={usage} room={room} />
+        <Stats>
+          <Stat
+            label="Used"
+            value={used}
+            note={`${percent(used, usage.signalLimit)} of ${grouped(usage.signalLimit)}`}
+          />
+          {usage.overages ? (
+            <Stat label="Overages" value={usage.overage} note="accepted beyond the limit" />
+          ) : (
+            <Stat label="Held" value={usage.held} note="no effect on scores" />
+          )}
+          <Stat label="Refused" value={usage.rejected} note="with a 429" />
+          <Stat
+            label="Left until refusals"
+            value={ceiling === null ? "Unlimited" : Math.max(0, ceiling - used)}
+            note={ceiling === null ? "overages are on" : limit}
+          />
+        </Stats>
+        <PeriodPanel base={base} usage={usage} days={days} pace={pace} plan={plan} nowMs={nowMs} />
+        <DaysPanel usage={usage} days={days} nowMs={nowMs} />
+      </>,
+    );
   })
   .route("/", planPages)
   .route("/", ledgerPages);
 
 interface Props {
-  base: string;
   usage: Usage;
   /** Days with counts, in order, without today. */
   days: readonly UsageDay[];
-  /** Null: too few signals for a forecast. */
-  pace: Pace | null;
-  plan: Plan | undefined;
-  room: Room;
   nowMs: number;
 }
 
-function UsageView(props: Props) {
-  const { base, usage, room, nowMs } = props;
-  const used = ordinalsTaken(usage);
-  const ceiling = quotaCeiling(usage);
-  const limit = usage.extraRoomRemoved ? "up to the limit" : "up to twice the limit";
-  return (
-    <>
-      <UsageHead base={base} current="" usage={usage} room={room} nowMs={nowMs} />
-      <Stats>
-        <Stat label="Used" value={used} note={`${percent(used, usage.signalLimit)} of ${grouped(usage.signalLimit)}`} />
-        {usage.overages ? (
-          <Stat label="Overages" value={usage.overage} note="accepted beyond the limit" />
-        ) : (
-          <Stat label="Held" value={usage.held} note="no effect on scores" />
-        )}
-        <Stat label="Refused" value={usage.rejected} note="with a 429" />
-        <Stat
-          label="Left until refusals"
-          value={ceiling === null ? "Unlimited" : Math.max(0, ceiling - used)}
-          note={ceiling === null ? "overages are on" : limit}
-        />
-      </Stats>
-      <PeriodPanel {...props} />
-      <DaysPanel {...props} />
-    </>
-  );
+interface PeriodProps extends Props {
+  base: string;
+  /** Null: too few signals for a forecast. */
+  pace: Pace | null;
+  plan: Plan | undefined;
 }
 
 function percent(used: number, signalLimit: number): string {
@@ -82,7 +85,7 @@ function percent(used: number, signalLimit: number): string {
   return `${value > 0 && value < 10 ? value.toFixed(1) : grouped(Math.floor(value))} %`;
 }
 
-function PeriodPanel({ base, usage, days, pace, plan, nowMs }: Props) {
+function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
   const { periodStartMs, periodEndMs, signalLimit, overages } = usage;
   const used = ordinalsTaken(usage);
   const ceiling = quotaCeiling(usage);
@@ -159,21 +162,16 @@ function DaysPanel({ usage, days, nowMs }: Props) {
   const today = utcDay(nowMs);
   const counts = [...days.filter((entry) => entry.periodStartMs === periodStartMs), { ...usage, dayMs: today }];
   const fromMs = utcDay(periodStartMs);
-  const perDay = verdictsPerDay(counts, fromMs, utcDay(periodEndMs - 1) + DAY_MS);
-  const bars = perDay.map(({ rejected, ...bar }) => ({ ...bar, refused: rejected }));
+  const bars = verdictsPerDay(counts, fromMs, utcDay(periodEndMs - 1) + DAY_MS);
   const text = `${counted(usage.accepted, "signal")} accepted, ${grouped(usage.held)} held and ${grouped(usage.rejected)} refused in this period.`;
   return (
     <Panel title="Signals per day">
-      <DayBars days={bars} label={text} size="full" />
-      {usage.held + usage.rejected > 0 && (
-        <BarLegend
-          parts={[
-            ["", "Accepted"],
-            ["warn", "Held"],
-            ["bad", "Refused"],
-          ]}
-        />
-      )}
+      <DayBars
+        days={bars}
+        label={text}
+        size="full"
+        legend={{ accepted: "Accepted", held: "Held", rejected: "Refused" }}
+      />
       <details>
         <summary class="small">Numbers by day</summary>
         <Table
@@ -183,7 +181,7 @@ function DaysPanel({ usage, days, nowMs }: Props) {
             { head: "Day (UTC)", cell: ({ atMs }) => day(atMs) },
             { head: "Accepted", kind: "number", cell: ({ accepted }) => <Count value={accepted} /> },
             { head: "Held", kind: "number", cell: ({ held }) => <Count value={held} /> },
-            { head: "Refused", kind: "number", cell: ({ refused }) => <Count value={refused} /> },
+            { head: "Refused", kind: "number", cell: ({ rejected }) => <Count value={rejected} /> },
           ]}
         />
       </details>

@@ -183,7 +183,10 @@ export interface AccountSummary {
   lastSeenMs: number;
 }
 
-export interface AccountsPage extends PageOf<AccountSummary> {
+export type AccountsPage = OrderedAccounts<AccountSummary>;
+export type AccountsList = OrderedAccounts<Account>;
+
+interface OrderedAccounts<Item> extends PageOf<Item> {
   /** False: there are too many accounts to sort, so the newest come first. */
   sorted: boolean;
   /** True: points are lapsing right now, so that the order by score is not final. */

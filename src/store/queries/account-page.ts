@@ -14,6 +14,7 @@ import type {
   AccountChange,
   AccountFilter,
   AccountPage,
+  AccountsList,
   AccountsPage,
   AccountsQuery,
   AccountSummary,
@@ -220,22 +221,25 @@ export function listAccounts(
   sql: SqlStorage,
   { externalId, sort = "newest" }: AccountFilter,
   page: Page,
-): PageOf<Account> {
+): AccountsList {
+  const lapsing = areLapsesDue(sql, Date.now());
   if (externalId !== undefined) {
     const rows = sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId);
-    return { items: rows.toArray().map((row) => toAccount(sql, row)), next: null };
+    return { items: rows.toArray().map((row) => toAccount(sql, row)), next: null, sorted: true, lapsing };
   }
-  const { rows, cursorOf } = orderedAccounts(sql, { sort }, page);
+  const { rows, sorted, cursorOf } = orderedAccounts(sql, { sort }, page);
   const items: Account[] = [];
   let [characters, cursor]: [number, string | null] = [0, null];
   for (const summary of rows) {
-    if (items.length >= page.limit || characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: cursor };
+    if (items.length >= page.limit || characters > ACCOUNT_PAGE_MAX_CHARACTERS) {
+      return { items, next: cursor, sorted, lapsing };
+    }
     const account = toAccount(sql, sql.exec<AccountRow>("SELECT * FROM accounts WHERE id = ?", summary.id).one());
     characters += JSON.stringify(account).length;
     items.push(account);
     cursor = cursorOf(summary);
   }
-  return { items, next: null };
+  return { items, next: null, sorted, lapsing };
 }
 
 function toAccount(sql: SqlStorage, row: AccountRow): Account {

@@ -82,8 +82,9 @@ export function readPeople(
   page: Page,
 ): PageOf<Person> {
   if (email !== undefined) {
-    const rows = state.sql.exec<PersonRow>(`${SELECT} email = ?`, email.trim().toLowerCase());
-    return { items: rows.toArray().map((row) => toPerson(state, row)), next: null };
+    const rows = state.sql.exec<PersonRow>(`${SELECT} email = ?`, email.trim().toLowerCase()).toArray();
+    const found = rows.filter(({ accountId }) => account === undefined || accountId === account);
+    return { items: found.map((row) => toPerson(state, row)), next: null };
   }
   const items: Person[] = [];
   if (account === undefined && !isCursorOf(text, page.cursor)) return { items, next: null };

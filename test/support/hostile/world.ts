@@ -86,6 +86,7 @@ async function newSubject(workspace: TestWorkspace, slug: string): Promise<Recor
     destination_id: destinationId,
     delivery_id: delivery.id ?? "whd_none",
     deletion_id: deletion.id,
+    external_id: "c-1",
     signal_id: items[0]?.id ?? "",
     version: "1",
     plan_id: await newPlan(1_000),

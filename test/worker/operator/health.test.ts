@@ -201,8 +201,8 @@ describe("GET /operator/health", () => {
     await leaveWaiting(well);
     vi.setSystemTime(START + 10 * MINUTE);
     const asked = [
-      { id: broken.id, slug: "broken" },
-      { id: well.id, slug: "well" },
+      { id: broken.id, slug: "broken", jurisdiction: "" },
+      { id: well.id, slug: "well", jurisdiction: "" },
     ];
     const failures = [
       ["Error: overloaded", () => Promise.reject(new Error("overloaded"))],
@@ -245,7 +245,11 @@ describe("GET /operator/health", () => {
   });
 
   describe("with 200 workspaces", () => {
-    const asked = Array.from({ length: HEALTH_PAGE_WORKSPACES }, (_, n) => ({ id: `ws_${n}`, slug: `slug-${n}` }));
+    const asked = Array.from({ length: HEALTH_PAGE_WORKSPACES }, (_, n) => ({
+      id: `ws_${n}`,
+      slug: `slug-${n}`,
+      jurisdiction: "",
+    }));
     /** The answer and its duration, with objects that answer each call in this way. */
     const ask = (store: () => Promise<unknown>, counter: () => Promise<unknown>) => {
       vi.spyOn(Math, "random").mockReturnValue(0.25);

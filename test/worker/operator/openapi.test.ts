@@ -177,9 +177,12 @@ describe("the Worker behaves as documented", () => {
     const webhook = `/api/signal-staging/webhook/${key["key"]}`;
     const sent = await send("POST", webhook, { email: "jane@example.com", event: "E" });
     const { id: signal } = await sent.json<{ id: string }>();
+    await send("POST", webhook, { type: "group", groupId: "acme-42", anonymousId: "a", traits: { plan: "Growth" } });
     await send("POST", webhook, { event: "" });
     const trace = async () => (await send("GET", `${workspace}/signals/${signal}`, undefined, AUTHORISED)).text();
     await until(async () => expect(await trace()).toContain('"processed"'));
+    const listed = async () => (await send("GET", `${workspace}/accounts`, undefined, AUTHORISED)).text();
+    await until(async () => expect(await listed()).toContain("acme-42"));
     const { id: ruleId = "" } = await create(`${workspace}/rules`, rule);
     Object.assign(known, {
       workspace_id: id,
@@ -188,6 +191,7 @@ describe("the Worker behaves as documented", () => {
       rule_id: ruleId,
       version: "1",
       signal_id: signal,
+      external_id: "acme-42",
     });
     const { id: token = "" } = await create(`${workspace}/tokens`, { name: "T", scopes: ["read"] });
     known["token_id"] = token;

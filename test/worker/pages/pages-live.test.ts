@@ -123,7 +123,7 @@ describe("the live page", () => {
     expect((await owner.read(`${path}?status=unknown`)).alerts).toEqual([expect.stringContaining("“unknown” is not")]);
     // Spec §1: other members see no keys.
     expect(await member.see(path)).not.toContain("test key");
-    expect((await member.read(path)).link("Refresh").target).toMatch(/\/live\?/);
+    expect((await member.read(path)).link("Refresh").target).toMatch(/\/live$/);
   });
 
   test("leads from a signal to its trace, and from a refused call to the refusals of its key and reason", async () => {

@@ -75,6 +75,7 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
     delivery_id: "whd_none",
     restore_id: "rst_none",
     deletion_id: deletionId,
+    external_id: "acme",
     signal_id: signalId,
     version: "1",
     plan_id: await newPlan(1_000),

@@ -108,7 +108,7 @@ const HOLD_NONE = {
     rule_versions: workspace_id rule_id at by name event match scoring_signal frequency conditions
     sessions: token_hash email driver created_at expires_at
     sign_in_attempts: token_hash state nonce code_verifier target expires_at
-    workspaces: id slug name plan_id anchor created_at restoring
+    workspaces: id slug name plan_id anchor created_at jurisdiction restoring
     deletions: id workspace_id requested_at email_hash
     restores: id workspace_id requested_at to_time undoes state before acknowledged_at`),
 };

@@ -136,6 +136,7 @@ describe("the configuration", () => {
         "LOG_REQUESTS",
         "OIDC_ISSUER",
         "OIDC_CLIENT_ID",
+        "JURISDICTION",
         "EMAIL_FROM",
       ].map((name) => expect.stringContaining(`${name} is missing.`)),
     ]);

@@ -1,11 +1,21 @@
-/** Design §8.5: after any history, a rule that is applied to the past gives its own scores, also a rule that scores once. */
+/**
+ * Design §8.5, §8.6: after any history, a rule that is applied to the past gives its own scores, also a rule that scores once, and a rule
+ * whose points lapse.
+ */
 import * as fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
 import { dayOf } from "../../../../src/domain/quota/day-counts.ts";
-import { RULE_FREQUENCIES, type MappingRule, type RuleFrequency } from "../../../../src/domain/rules/mapping-rule.ts";
+import {
+  POINTS_LAST_DAYS,
+  RULE_FREQUENCIES,
+  type MappingRule,
+  type PointsLastDays,
+  type RuleFrequency,
+} from "../../../../src/domain/rules/mapping-rule.ts";
 import { nextDeletionMs, stepDeletions } from "../../../../src/store/deletion/person-deletions.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
+import { areLapsesDue, stepLapses } from "../../../../src/store/people/lapse-run.ts";
 import { nextLinkJobMs } from "../../../../src/store/people/linking.ts";
 import { hasRecounts, stepRecounts } from "../../../../src/store/people/recount.ts";
 import { readEntries, ascendingEntries } from "../../../../src/store/people/timelines.ts";
@@ -18,7 +28,8 @@ import { inStore, type TestStore } from "../../../support/store.ts";
 
 const [ANN, BOB] = ["ann@example.com", "bob@example.com"];
 const PAGES = ["home", "pricing"] as const;
-const TODAY = Math.floor(Date.now() / DAY_MS) * DAY_MS - DAY_MS;
+const NOW = Date.now();
+const TODAY = Math.floor(NOW / DAY_MS) * DAY_MS - DAY_MS;
 const MOST_STEPS = 200;
 
 type Page = (typeof PAGES)[number];
@@ -28,6 +39,7 @@ interface Rule {
   isForAnn: boolean;
   frequency: RuleFrequency;
   points: number;
+  pointsLastDays: PointsLastDays | null;
 }
 
 /** A store, the workspace's only rule, and the sent signals. */
@@ -36,7 +48,14 @@ class World {
   readonly sent = new Map<string, { event: string; page: Page }>();
   hasDropped = false;
   isEnabled = true;
-  rule: Rule = { event: "E*", pages: PAGES, isForAnn: false, frequency: "once_per_day", points: 5 };
+  rule: Rule = {
+    event: "E*",
+    pages: PAGES,
+    isForAnn: false,
+    frequency: "once_per_day",
+    points: 5,
+    pointsLastDays: null,
+  };
   #ids = 0;
   #keptDays = 100;
 
@@ -46,13 +65,14 @@ class World {
   }
 
   get mappingRule(): MappingRule {
-    const { event, pages, isForAnn, frequency, points } = this.rule;
+    const { event, pages, isForAnn, frequency, points, pointsLastDays } = this.rule;
     const conditions = [
       { path: "properties.page", operator: "in" as const, value: [...pages] },
       ...(isForAnn ? [{ path: "email", operator: "equals" as const, value: ANN }] : []),
     ];
     const version = this.store.rulesVersion ?? 1;
-    return { id: "rule_1", version, event, match: "all", conditions, scoringSignal: "s", points, frequency };
+    const score = { scoringSignal: "s", points, pointsLastDays };
+    return { id: "rule_1", version, event, match: "all", conditions, frequency, ...score };
   }
 
   /** Whether the rule matches a signal of a person. */
@@ -69,12 +89,14 @@ class World {
     this.store.mappingRules = this.isEnabled ? [this.mappingRule] : [];
   }
 
-  /** @param page null: an identify call. */
-  record(ids: object, page: Page | null, daysAgo = 0, event = "E"): void {
+  /** @param page null: an identify call. @param occurred days before the receipt. */
+  record(ids: object, page: Page | null, daysAgo = 0, event = "E", occurred = 0): void {
     const number = ++this.#ids;
     const type = page === null ? { type: "identify" } : { type: "track", event, properties: { page } };
-    const payload = { ...type, messageId: `m-${number}`, ...ids };
-    const [id = ""] = this.store.record(Date.now(), { payload, receivedAtMs: TODAY - daysAgo * DAY_MS + number });
+    const receivedAtMs = TODAY - daysAgo * DAY_MS + number;
+    const timestamp = receivedAtMs - occurred * DAY_MS;
+    const payload = { ...type, messageId: `m-${number}`, timestamp, ...ids };
+    const [id = ""] = this.store.record(Date.now(), { payload, receivedAtMs });
     if (page !== null) this.sent.set(id, { event, page });
   }
 
@@ -92,6 +114,12 @@ class World {
     const nowMs = TODAY + (1 - daysAgo + kept) * DAY_MS;
     setRetention(this.store.sql, { retentionDays: kept }, nowMs);
     deleteExpired(this.store.state, nowMs);
+  }
+
+  /** Lets days pass. @param isVisited whether the alarm then visits the people whose points lapse. */
+  pass(days: number, isVisited: boolean): void {
+    vi.setSystemTime(Date.now() + days * DAY_MS);
+    while (isVisited && areLapsesDue(this.store.sql, Date.now())) stepLapses(this.store.state, Date.now());
   }
 
   async step(): Promise<void> {
@@ -112,6 +140,7 @@ class World {
       if (hasRecounts(store.sql)) stepRecounts(store.state, Date.now());
       /* oxlint-enable no-await-in-loop */
     }
+    this.pass(0, true);
     updateGroups(store.state);
     expectStateToAddUp(store.state, { hasDropped: this.hasDropped });
   }
@@ -122,27 +151,38 @@ class World {
     const people = sql.exec<{ id: number; email: string; recent: string }>("SELECT id, email, recent FROM people");
     return Object.fromEntries(
       [...people].map(({ id, email, recent }) => {
-        const occasionOf = (signalId: string, atMs: number): string => {
+        const occasionOf = (signalId: string, occurredMs: number): string => {
           const { frequency } = this.rule;
-          return frequency === "every_time" ? signalId : frequency === "once_ever" ? "ever" : String(dayOf(atMs));
+          return frequency === "every_time" ? signalId : frequency === "once_ever" ? "ever" : String(dayOf(occurredMs));
         };
-        const occasions = linesOf(state.signals as never)
-          .map(({ facts }) => facts)
-          .filter(({ owner, kind }) => owner?.personId === id && kind === "signal")
-          .filter(({ admission }) => this.matches(admission.id, email))
-          .map(({ admission }) => occasionOf(admission.id, admission.receivedAtMs));
+        const today = dayOf(Date.now());
+        const counts = (day: number, lastDays: number | null | undefined): boolean => today <= day + (lastDays ?? 1e9);
+        /** The first day of each occasion. */
+        const occasions = new Map<string, number>();
+        const note = (occasion: string, ms: number): void => {
+          occasions.set(occasion, Math.min(dayOf(ms), occasions.get(occasion) ?? Infinity));
+        };
+        for (const { facts } of linesOf(state.signals as never)) {
+          const { owner, kind, admission, occurred } = facts;
+          const isTheirs = owner?.personId === id && kind === "signal";
+          if (isTheirs && this.matches(admission.id, email)) note(occasionOf(admission.id, occurred.ms), occurred.ms);
+        }
         const taken = new Set<string>();
         let score = 0;
         for (const { scored } of ascendingEntries(sql, personList(id), readEntries(recent))) {
           if (scored === null || state.signals.find(scored.signalId) !== null) continue;
-          const matches = scored.outcomes.map((outcome) => state.outcomes.get(outcome));
-          for (const { points, frequency } of matches.filter((match) => state.once.counts(id, scored, match))) {
-            score += points;
-            if (frequency !== undefined) taken.add("ever").add(String(dayOf(scored.atMs)));
+          for (const outcome of scored.outcomes) {
+            const match = state.outcomes.get(outcome);
+            if (occasions.has("ever") && outcome === state.outcomes.currentOf("rule_1"))
+              note("ever", scored.occurredMs);
+            if (!state.once.counts(id, scored, match)) continue;
+            if (counts(state.once.fromDay(id, scored, match), match.lastDays)) score += match.points;
+            if (match.frequency !== undefined) taken.add("ever").add(String(dayOf(scored.occurredMs)));
           }
         }
-        const open = new Set(occasions.filter((occasion) => !taken.has(occasion)));
-        return [email.split("@")[0], score + open.size * this.rule.points];
+        const { pointsLastDays } = this.rule;
+        const open = [...occasions].filter(([occasion, day]) => !taken.has(occasion) && counts(day, pointsLastDays));
+        return [email.split("@")[0], score + open.length * this.rule.points];
       }),
     );
   }
@@ -161,12 +201,16 @@ const identified = fc.constantFrom<object>(
   { anonymousId: "a-1", traits: { email: ANN } },
   { anonymousId: "a-1", traits: { email: BOB } },
   { userId: "u-1", traits: { email: BOB } },
+  { userId: "u-1", traits: { email: BOB, company: { id: "acme" } } },
+  { anonymousId: "a-1", traits: { company: { id: "globex" } } },
+  { anonymousId: "a-1", type: "group", groupId: "initech" },
 );
 const track = fc.record({
   who: ids,
   page: fc.constantFrom(...PAGES),
   daysAgo: fc.nat(2),
   event: fc.constantFrom("E", "EF"),
+  occurred: fc.constantFrom(0, 0, 1, 29, 31, 200),
 });
 const rule = fc.record({
   event: fc.constantFrom("E" as const, "E*", "*F"),
@@ -174,7 +218,9 @@ const rule = fc.record({
   isForAnn: fc.boolean(),
   frequency: fc.constantFrom(...RULE_FREQUENCIES),
   points: fc.integer({ min: -5, max: 9 }),
+  pointsLastDays: fc.constantFrom(null, null, ...POINTS_LAST_DAYS),
 });
+const days = fc.record({ days: fc.constantFrom(1, 2, 30, 60, 400), isVisited: fc.boolean() });
 const crash = fc.record({ writes: fc.nat(20), isRestarted: fc.boolean() });
 const actOf = <T>(weight: number, value: fc.Arbitrary<T>, act: (world: World, value: T) => unknown) => ({
   weight,
@@ -185,10 +231,13 @@ const actOf = <T>(weight: number, value: fc.Arbitrary<T>, act: (world: World, va
   ),
 });
 const anyAct: fc.Arbitrary<Act> = fc.oneof(
-  actOf(8, track, (world, { who, page, daysAgo, event }) => world.record(who, page, daysAgo, event)),
+  actOf(8, track, (world, { who, page, daysAgo, event, occurred }) =>
+    world.record(who, page, daysAgo, event, occurred),
+  ),
   actOf(3, identified, (world, who) => world.record(who, null)),
   actOf(2, rule, (world, changed) => world.change(changed)),
   actOf(1, fc.boolean(), (world, isEnabled) => world.change({ isEnabled })),
+  actOf(2, days, (world, passing) => world.pass(passing.days, passing.isVisited)),
   actOf(2, fc.constant(null), (world) => world.apply()),
   actOf(3, fc.constant(null), (world) => world.step()),
   actOf(2, crash, async (world, { writes, isRestarted }) => {
@@ -201,6 +250,9 @@ const anyAct: fc.Arbitrary<Act> = fc.oneof(
   actOf(1, fc.integer({ min: 1, max: 2 }), (world, daysAgo) => world.drop(daysAgo)),
 );
 
+beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: NOW }));
+afterEach(() => void vi.useRealTimers());
+
 const withWorld = (act: (world: World) => Promise<void>) => () => inStore((store) => act(new World(store)));
 
 describe("a rule applied to the past", () => {
@@ -208,6 +260,7 @@ describe("a rule applied to the past", () => {
     await assertForSoLong(
       fc.asyncProperty(fc.array(anyAct, { maxLength: 40, size: "max" }), (acts) =>
         inStore(async (store) => {
+          vi.setSystemTime(NOW);
           const world = new World(store);
           // oxlint-disable-next-line no-await-in-loop -- a history
           for (const act of acts) await act(world);

@@ -1,0 +1,102 @@
+/** The lifetime that the forms of a new and of a rotated key ask for (spec §2.1). */
+import { DAY_MS } from "../../domain/duration.ts";
+import { ok, refuse, type Result } from "../../domain/result.ts";
+import { exactTime } from "../kit/format.ts";
+import { SelectField, TextField } from "../kit/forms.tsx";
+import { formText } from "../pages-env.ts";
+
+/** The presets. A form also has `keep` (the expiration of the rotated key) and `at` (the time in `expires`). */
+const LIFETIME_MS = { never: null, "30d": 30 * DAY_MS, "90d": 90 * DAY_MS, "365d": 365 * DAY_MS } as const;
+
+export type Lifetime = keyof typeof LIFETIME_MS | "keep" | "at";
+
+export interface TypedLifetime {
+  /** Empty: nothing is chosen yet. */
+  lifetime: Lifetime | "";
+  /** A time in UTC such as `2026-11-21T10:00`, for the lifetime `at`. */
+  expires: string;
+}
+
+export function readLifetime(form: FormData): TypedLifetime {
+  const lifetime = formText(form, "lifetime");
+  return { lifetime: isLifetime(lifetime) ? lifetime : "", expires: formText(form, "expires") };
+}
+
+/**
+ * The expiration in ISO 8601, or an error sentence. Null: never.
+ *
+ * @param kept expiration of the rotated key; undefined if no key is rotated.
+ */
+export function expirationOf(
+  { lifetime, expires }: TypedLifetime,
+  nowMs: number,
+  kept?: string | null,
+): Result<string | null, string> {
+  if (lifetime === "keep" && kept !== undefined) return ok(kept);
+  if (lifetime === "" || lifetime === "keep") return refuse("Choose when the key expires.");
+  if (lifetime !== "at") {
+    const lifetimeMs = LIFETIME_MS[lifetime];
+    return ok(lifetimeMs === null ? null : new Date(nowMs + lifetimeMs).toISOString());
+  }
+  const at = readUtc(expires);
+  if (at === undefined) return refuse("Enter a date and a time, or choose another expiration.");
+  return at.getTime() > nowMs ? ok(at.toISOString()) : refuse("Enter a time in the future.");
+}
+
+function isLifetime(text: string): text is Lifetime {
+  return text === "keep" || text === "at" || Object.hasOwn(LIFETIME_MS, text);
+}
+
+const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?$/;
+
+/** Undefined: not a time, for example on the 31st of February. */
+function readUtc(text: string): Date | undefined {
+  const at = new Date(`${text}Z`);
+  if (!LOCAL_TIME.test(text) || Number.isNaN(at.getTime())) return undefined;
+  return at.toISOString().startsWith(text) ? at : undefined;
+}
+
+const AT_A_TIME = "At a set time …";
+const PRESETS = [
+  ["never", "Never"],
+  ["30d", "In 30 days"],
+  ["90d", "In 90 days"],
+  ["365d", "In a year"],
+  ["at", AT_A_TIME],
+] as const satisfies readonly (readonly [Lifetime, string])[];
+
+interface LifetimeFieldsProps {
+  label: string;
+  typed: TypedLifetime;
+  error: string | undefined;
+  /** Expiration of the rotated key, which the new key may keep. Null: it has none. */
+  kept?: string | null;
+}
+
+export function LifetimeFields({ label, typed, error, kept = null }: LifetimeFieldsProps) {
+  const { lifetime, expires } = typed;
+  const isAt = lifetime === "at";
+  const options: (readonly [value: Lifetime | "", text: string])[] = [...PRESETS];
+  if (kept !== null) options.unshift(["keep", `With the old key, ${exactTime(Date.parse(kept))}`]);
+  if (lifetime === "") options.unshift(["", "Choose …"]);
+  return (
+    <>
+      <SelectField name="lifetime" label={label} value={lifetime} options={options} error={isAt ? undefined : error} />
+      <div class="for-at">
+        <TextField
+          name="expires"
+          label="Expires at"
+          type="datetime-local"
+          data-local-time
+          value={expires}
+          error={isAt ? error : undefined}
+          hint={
+            <>
+              Only for “{AT_A_TIME}”. Time zone: <span data-zone-of="expires">UTC</span>.
+            </>
+          }
+        />
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,356 @@
+/**
+ * Lists: their address with search text, filters, sort order and cursor, the form of the filters, the empty states, and the
+ * links between slices. Each filter is read by one call, which also makes its chip. A value that makes no sense is not
+ * applied, and the page says so.
+ */
+import type { Child, PropsWithChildren } from "hono/jsx";
+import { DAY_MS } from "../../domain/duration.ts";
+import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
+import { LinkButton } from "./actions.tsx";
+import { withQuery } from "./format.ts";
+import { NameField, SelectField, TextField } from "./forms.tsx";
+import { Empty, Panel } from "./parts.tsx";
+
+export interface ActiveFilter {
+  label: string;
+  /** The value as people read it. */
+  value: string;
+  /** The filter's parameters in the address. */
+  names: readonly string[];
+}
+
+/** A range of days in UTC, in milliseconds since 1970: `sinceMs` is in it, `untilMs` is not. Null: no bound on that side. */
+export interface DayRange {
+  sinceMs: number | null;
+  untilMs: number | null;
+}
+
+/** Options that an error names. */
+const OPTIONS_NAMED = 8;
+
+type Query = Record<string, string>;
+
+/** A slice of a list that the server filters. `complete` false: the search stopped early and continues from `next`. */
+export interface ScannedSlice<Row> extends PageOf<Row> {
+  complete: boolean;
+}
+
+/** Searches that one page makes at most. */
+const SCANS_MAX = 10;
+
+export type Scanned<Slice> = Slice & { scans: number };
+
+/**
+ * Searches on until a slice has a match, so that a match far back is found at once. `scans` is the number of searches.
+ */
+export async function scanOn<Slice extends ScannedSlice<unknown>>(
+  slice: Page,
+  read: (slice: Page) => Promise<Slice>,
+): Promise<Scanned<Slice>> {
+  let found = await read(slice);
+  let scans = 1;
+  for (; found.items.length === 0 && !found.complete && scans < SCANS_MAX; scans++) {
+    found = await read({ ...slice, cursor: found.next });
+  }
+  return { ...found, scans };
+}
+
+/** Draws the field of a filter. `known` are the names that it offers. */
+type FilterField = (known: readonly string[]) => Child;
+
+export class ListAddress {
+  readonly path: string;
+  /** The filters in use. */
+  readonly active: ActiveFilter[] = [];
+  readonly errors: string[] = [];
+  /** The fields of the filters by name, in the order in which the filters were read. */
+  readonly fields = new Map<string, FilterField>();
+  /** The search field. */
+  search: { name: string; label: string } | null = null;
+  /** The parameters that have an effect, with the cursor. Addresses of further slices are made from it. */
+  readonly query: Query = {};
+  readonly #asked: Query;
+
+  constructor(path: string, asked: Query) {
+    this.path = path;
+    this.#asked = asked;
+    for (const name of ["cursor", "back"]) this.#keep(name, asked[name] ?? "");
+  }
+
+  /** The slice that the address asks for. */
+  slice(limit: number): Page {
+    return { cursor: this.query["cursor"] ?? null, limit };
+  }
+
+  /** The text of the search field. @param label of the chip. @param fieldLabel such as `Search event or signal id`. */
+  searchText(name: string, label: string, fieldLabel: string): string {
+    this.search = { name, label: fieldLabel };
+    return this.#text(name, label);
+  }
+
+  /** The text of a field for a name: known ones are offered, and others can be typed. */
+  text(name: string, label: string, fieldLabel = label): string {
+    const value = this.#text(name, label);
+    this.addText(name, fieldLabel, value);
+    return value;
+  }
+
+  /** One of the options, by its key; `usual` where the address has none. */
+  choice<Key extends string>(name: string, label: string, options: Record<Key, string>, usual: NoInfer<Key>): Key {
+    const value = this.option(name, options, usual);
+    if (value !== usual) this.active.push({ label, value: options[value], names: [name] });
+    this.addSelect(name, label, Object.entries(options), value);
+    return value;
+  }
+
+  /** The order of the list, which has no chip. */
+  sort<Key extends string>(options: Record<Key, string>, usual: NoInfer<Key>): Key {
+    const value = this.option("sort", options, usual);
+    this.addSelect("sort", "Sort by", Object.entries(options), value);
+    return value;
+  }
+
+  /** Like `choice`, for a choice by tabs: without a field and a chip. */
+  option<Key extends string>(name: string, options: Record<Key, string>, usual: NoInfer<Key>): Key {
+    const value = this.#asked[name] ?? "";
+    if (value === "" || value === usual) return usual;
+    if (!Object.hasOwn(options, value)) {
+      const names = Object.values<string>(options);
+      const some = names.length > OPTIONS_NAMED ? [...names.slice(0, OPTIONS_NAMED), "…"] : names;
+      this.errors.push(`“${value.slice(0, 40)}” is not one of: ${some.join(", ")}`);
+      return usual;
+    }
+    this.#keep(name, value);
+    return value as Key;
+  }
+
+  wholeNumber(name: string, label: string): number | null {
+    const text = (this.#asked[name] ?? "").trim();
+    const isNumber = /^-?\d{1,9}$/.test(text);
+    const value = isNumber ? Number(text) : null;
+    this.fields.set(name, () => <TextField name={name} label={label} value={value ?? ""} inputmode="numeric" />);
+    if (isNumber) this.use(label, text, { [name]: text });
+    else if (text !== "") this.errors.push(`${label}: enter a whole number.`);
+    return value;
+  }
+
+  /** @param label says what happened on the days, such as `Last seen`. */
+  days(label: string, fieldLabel = label): DayRange {
+    const [from, to] = [this.#day("from"), this.#day("to")];
+    const isReversed = from !== null && to !== null && from.ms > to.ms;
+    if (isReversed) this.errors.push(`“From” (${from.text}) is after “To” (${to.text}). Swap the two days.`);
+    const [first, last] = isReversed ? [null, null] : [from, to];
+    const [fromText, toText] = [first?.text ?? "", last?.text ?? ""];
+    this.fields.set("from", () => <TextField name="from" label={fieldLabel} type="date" value={fromText} />);
+    this.fields.set("to", () => <TextField name="to" label="To (UTC)" type="date" value={toText} />);
+    const texts = [first === null ? [] : `from ${fromText}`, last === null ? [] : `until ${toText}`].flat();
+    this.use(label, texts.length === 0 ? "" : `${texts.join(" ")} (UTC)`, { from: fromText, to: toText });
+    return { sinceMs: first?.ms ?? null, untilMs: last === null ? null : last.ms + DAY_MS };
+  }
+
+  /** Records a filter that the page, not this class, has read. Without a value it has no chip. */
+  use(label: string, value: string, parameters: Query): void {
+    for (const [name, text] of Object.entries(parameters)) this.#keep(name, text);
+    if (value !== "") this.active.push({ label, value, names: Object.keys(parameters) });
+  }
+
+  /** Adds the field of a filter that the page has read. */
+  addSelect(name: string, label: string, options: readonly (readonly [string, string])[], value: string): void {
+    this.fields.set(name, () => <SelectField name={name} label={label} value={value} options={options} />);
+  }
+
+  addText(name: string, label: string, value: string): void {
+    this.fields.set(name, (known) => <NameField name={name} label={label} value={value} known={known} />);
+  }
+
+  get isFiltered(): boolean {
+    return this.active.length > 0;
+  }
+
+  /** The day with its first moment, in milliseconds since 1970; null: no day is asked for, or it is none. */
+  #day(name: "from" | "to"): { text: string; ms: number } | null {
+    const text = this.#asked[name] ?? "";
+    if (text === "") return null;
+    const ms = /^\d{4}-\d{2}-\d{2}$/.test(text) ? Date.parse(`${text}T00:00:00.000Z`) : Number.NaN;
+    // JavaScript makes a day of March of the 31st of February.
+    if (!Number.isNaN(ms) && ms >= 0 && new Date(ms).toISOString().slice(0, 10) === text) return { text, ms };
+    this.errors.push(`“${text.slice(0, 40)}” is not a day. Enter it as 2026-11-21.`);
+    return null;
+  }
+
+  /** Whole characters, since halves of them cannot be compared. */
+  #text(name: string, label: string): string {
+    const value = (this.#asked[name] ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
+    this.use(label, value, { [name]: value });
+    return value;
+  }
+
+  #keep(name: string, value: string): void {
+    if (value !== "") this.query[name] = value;
+  }
+}
+
+/**
+ * A search field, a button that opens the other fields, and a chip for each filter in use.
+ *
+ * @param props.known names that the field of a filter offers, by the filter.
+ */
+export function Filters({ list, known = {} }: { list: ListAddress; known?: Record<string, readonly string[]> }) {
+  const { path, query, active, errors, search, fields } = list;
+  return (
+    <div class="stack tight">
+      <form class="filters" method="get" action={path} role="search" autocomplete="off" data-filters>
+        {search !== null && (
+          <input
+            type="search"
+            name={search.name}
+            value={query[search.name] ?? ""}
+            placeholder={search.label}
+            aria-label={search.label}
+            spellcheck={false}
+          />
+        )}
+        <details class="menu-of">
+          <summary>Filter</summary>
+          <div>
+            {[...fields].map(([name, field]) => field(known[name] ?? []))}
+            <button class="primary">Apply</button>
+          </div>
+        </details>
+        {search !== null && <button class="no-script">Search</button>}
+      </form>
+      {errors.map((error) => (
+        <p class="error" role="alert">
+          {error}
+        </p>
+      ))}
+      {active.length > 0 && (
+        <ul class="chips" aria-label="Filters in use">
+          {active.map(({ label, value, names }) => (
+            <li>
+              <a href={addressWithout(list, names)} aria-label={`Remove filter ${label}: ${value}`}>
+                <span class="quiet">{label}</span> {value}
+              </a>
+            </li>
+          ))}
+          {active.length > 1 && (
+            <li>
+              <a href={path}>Clear all</a>
+            </li>
+          )}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+function addressWithout({ path, query }: ListAddress, names: readonly string[]): string {
+  return withQuery(
+    path,
+    Object.entries(query).filter(([name]) => !["cursor", "back", ...names].includes(name)),
+  );
+}
+
+/** The empty state of a list whose filters nothing matches. @param props.what such as `people`. */
+export function NoMatches({ what, list, text }: { what: string; list: ListAddress; text?: string }) {
+  return (
+    <Empty title={`No ${what} match these filters`} text={text}>
+      <LinkButton href={list.path} text="Clear filters" />
+    </Empty>
+  );
+}
+
+interface ListPanelProps {
+  list: ListAddress;
+  /** The slice to show. `complete` false: the search stopped early. */
+  found: PageOf<unknown> & { complete?: boolean };
+  title?: Child;
+  actions?: Child;
+  id?: string;
+  /** Names the rows, such as `people`. */
+  what?: string;
+  /** Extent of a search that stopped early, such as `2,000 signals`. */
+  read?: string;
+  /** Shown above and below the rows. */
+  head?: Child;
+  end?: Child;
+  /** Shown if there are no rows, without filters and with filters. */
+  empty: Child;
+  noMatches?: Child;
+}
+
+/** A slice of a list in a panel: its rows or its empty state, the extent of the search, and the links to other slices. */
+export function ListPanel({ list, found, what = "rows", read = "", ...props }: PropsWithChildren<ListPanelProps>) {
+  const { head, end, empty, noMatches = <NoMatches what={what} list={list} />, children, ...panel } = props;
+  const { items, next, complete = true } = found;
+  const isEmpty = items.length === 0;
+  return (
+    <Panel {...panel} list>
+      {head}
+      {!isEmpty && children}
+      {isEmpty && complete && (list.isFiltered ? noMatches : empty)}
+      {isEmpty && !complete && <Empty title={`No matches in ${read}`} />}
+      {!isEmpty && !complete && <p class="quiet small">Searched {read}.</p>}
+      {end}
+      <Pager list={list} next={next} complete={complete} />
+    </Panel>
+  );
+}
+
+/** Maximum length of the earlier cursors in an address. Beyond this length the oldest are dropped. */
+const BACK_MAX_CHARACTERS = 1_500;
+
+/**
+ * Previous and Next of a list. The address keeps the cursors of the slices before (`back`), because cursors lead forwards
+ * only.
+ *
+ * @param list the address of the slice that is shown.
+ * @param next cursor of the next slice; null: this is the last one.
+ * @param complete false: the search stopped early, and the next slice continues it.
+ */
+export function Pager({
+  list: { path, query },
+  next,
+  complete = true,
+}: {
+  list: Pick<ListAddress, "path" | "query">;
+  next: string | null;
+  complete?: boolean;
+}) {
+  const { cursor, back = "", ...rest } = query;
+  if (cursor === undefined && next === null) return <></>;
+  const before = back === "" ? [] : back.split(" ");
+  const link = (more: Record<string, string>): string => withQuery(path, { ...rest, ...more });
+  const previous = before.at(-1);
+  const kept = (cursors: string[]): Record<string, string> =>
+    cursors.length === 0 ? {} : { back: shortened(cursors) };
+  return (
+    <nav class="pager" aria-label="Pages">
+      {cursor !== undefined && (
+        <a
+          class="button small"
+          href={previous === undefined ? link({}) : link({ cursor: previous, ...kept(before.slice(0, -1)) })}
+          rel="prev"
+        >
+          Previous
+        </a>
+      )}
+      {next !== null && (
+        <a
+          class="button small"
+          href={link({ cursor: next, ...kept(cursor === undefined ? before : [...before, cursor]) })}
+          rel="next"
+        >
+          {complete ? "Next" : "Search further back"}
+        </a>
+      )}
+    </nav>
+  );
+}
+
+function shortened(cursors: string[]): string {
+  let text = cursors.join(" ");
+  while (text.length > BACK_MAX_CHARACTERS) text = text.slice(text.indexOf(" ") + 1 || text.length);
+  return text;
+}
