@@ -52,7 +52,7 @@ export function configuredLeaseMs(env: Env & { DELIVERY_LEASE_MS?: string }): nu
   return Number(env.DELIVERY_LEASE_MS) || DELIVERY_LEASE_MS;
 }
 
-/** Jurisdiction of the deployment's Durable Objects (platform/jurisdiction.ts). Empty, or a missing variable: none. */
+/** Jurisdiction of the deployment's Durable Objects (domain/jurisdiction.ts). Empty, or a missing variable: none. */
 export function configuredJurisdiction({ JURISDICTION }: { JURISDICTION?: string }): string {
   return JURISDICTION ?? "";
 }

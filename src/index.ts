@@ -4,7 +4,7 @@
  */
 import { configuredJurisdiction } from "./env.ts";
 import { ingestApp } from "./ingest/routes.ts";
-import { inJurisdiction } from "./platform/jurisdiction.ts";
+import { inJurisdiction } from "./platform/object-bindings.ts";
 import { carriedBy } from "./queue/queue-names.ts";
 
 export { Destinations } from "./notifications/destinations.ts";

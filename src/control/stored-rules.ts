@@ -25,6 +25,18 @@ export async function listRules(db: ControlDatabase, workspaceId: string, page: 
   return pageOf(rows, page, (rule) => rule.id);
 }
 
+/** The newest rules whose name contains `text`. Ignores the case of ASCII letters. */
+export function rulesNamed(
+  db: ControlDatabase,
+  workspaceId: string,
+  text: string,
+  limit: number,
+): Promise<Pick<StoredRule, "id" | "name" | "event" | "enabled">[]> {
+  const { id, name, event, enabled } = mappingRules;
+  const fits = and(eq(mappingRules.workspaceId, workspaceId), sql`instr(lower(${name}), lower(${text})) > 0`);
+  return db.select({ id, name, event, enabled }).from(mappingRules).where(fits).orderBy(desc(id)).limit(limit);
+}
+
 export async function findRule(db: ControlDatabase, workspaceId: string, ruleId: string): Promise<StoredRule | null> {
   return (await db.select(RULE_COLUMNS).from(mappingRules).where(isRule(workspaceId, ruleId)).get()) ?? null;
 }

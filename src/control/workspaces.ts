@@ -1,7 +1,7 @@
 /** Workspaces, and the configuration of their Durable Objects. */
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { newId } from "../platform/ids.ts";
-import { requireJurisdiction } from "../platform/jurisdiction.ts";
+import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";

@@ -10,6 +10,7 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import {
   customerDataPlatforms,
+  history,
   imports,
   BEYOND_LIMIT,
   beyondTheLimit,
@@ -67,7 +68,9 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   console.log(`Workspace ${workspace.id}: 4 keys (one of them deactivated), ${rules} mapping rules.`);
   const home = `workspaces/${workspace.id}`;
 
-  const senders = [marketing, crmWorkflows, customerDataPlatforms, imports, mistakes].map((sender) => sender(keys));
+  const senders = [marketing, crmWorkflows, customerDataPlatforms, history, imports, mistakes].map((sender) =>
+    sender(keys),
+  );
   const last = beyondTheLimit(keys);
   // The plan's limit fits all kept signals except the last BEYOND_LIMIT.
   const kept = [...senders, last]

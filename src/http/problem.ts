@@ -10,7 +10,7 @@ import type { Refusal } from "../domain/keys/refusal.ts";
 import type { AppEnv } from "../env.ts";
 import { refusalEntry } from "./refusal-table.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
-import { JurisdictionError } from "../platform/jurisdiction.ts";
+import { JurisdictionError } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 
 export interface Problem {

@@ -8,7 +8,7 @@ import type { Refusal, UnauthorizedCause } from "../domain/keys/refusal.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { countFailure, countMiss, lookupWaitMs } from "../http/auth-failures.ts";
 import { digest } from "../platform/hashes.ts";
-import { requireJurisdiction } from "../platform/jurisdiction.ts";
+import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import { cachedKey, deactivatedKey, lookUpKey, rememberDeactivated, wasKnown, type KnownKey } from "./key-cache.ts";
 
 export type Authentication =

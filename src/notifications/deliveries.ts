@@ -8,7 +8,7 @@ import type { AnyEvent, AnyEventType, EventData } from "../domain/events/workspa
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PERSON_SCORED_MAX_SIGNALS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
-import type { Delivery, DeliveryEnd, DeliveryState, Due } from "./destination-calls.ts";
+import type { Delivery, DeliveryEnd, DeliveryState, Due, Redelivery } from "./destination-calls.ts";
 
 /**
  * Lanes of a destination do not wait for each other. Tests are sent in any state of the destination. Deliveries of scoring signals leave
@@ -51,6 +51,8 @@ export interface StoredDelivery {
   attempts: AttemptResult[];
   answersHidden: boolean;
   createdMs: number;
+  /** Null while it waits, and for a delivery that an earlier version of the service ended. */
+  endedMs: number | null;
 }
 
 type DeliveryRow = Omit<StoredDelivery, "events" | "attempts" | "answersHidden"> & {
@@ -59,11 +61,24 @@ type DeliveryRow = Omit<StoredDelivery, "events" | "attempts" | "answersHidden">
   answersHidden: number;
 };
 
+type DeletedRow = { events: string; state: DeliveryState; lane: Lane; endedMs: number };
+
 type EarliestRow = { destinationId: string; id: string; dueMs: number; attempt: number };
 
 const SELECT = `SELECT destination_id AS destinationId, id, event_id AS eventId, type, lane, events, bytes, state,
   end_reason AS endReason, due_ms AS dueMs, taken_ms AS takenMs, attempt, failed, attempts,
-  answers_hidden AS answersHidden, created_ms AS createdMs FROM deliveries`;
+  answers_hidden AS answersHidden, created_ms AS createdMs, ended_ms AS endedMs FROM deliveries`;
+
+/** Time of a delivery's end, also of one that has no stored time: its last attempt, or its creation. */
+const ENDED_MS = "coalesce(ended_ms, json_extract(attempts, '$[#-1].atMs'), created_ms)";
+const HOUR_MS = 3_600_000;
+
+/** Failed deliveries since a moment. */
+interface FailedDeliveries extends Redelivery {
+  /** Deliveries that can be sent again, oldest first, and their bytes. */
+  ids: string[];
+  bytes: number;
+}
 
 /** In-memory totals of one destination's deliveries. */
 interface Counts {
@@ -177,16 +192,61 @@ export class Deliveries {
   }
 
   again(delivery: StoredDelivery, dueMs: number): void {
-    this.#put(delivery, { state: "waiting", endReason: null, dueMs, takenMs: null, attempt: delivery.attempt + 1 });
+    const waiting = { state: "waiting", endReason: null, endedMs: null } as const;
+    this.#put(delivery, { ...waiting, dueMs, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
   /** Restarts a delivery's retry schedule at the front of the queue. An attempt in progress is not repeated. */
   startOver(delivery: StoredDelivery): void {
-    this.#put(delivery, { state: "waiting", endReason: null, dueMs: 0, failed: 0 });
+    this.#put(delivery, { state: "waiting", endReason: null, endedMs: null, dueMs: 0, failed: 0 });
   }
 
-  end(delivery: StoredDelivery, state: "delivered" | "failed", endReason: DeliveryEnd | null): void {
-    this.#put(delivery, { state, endReason, dueMs: null, takenMs: null, attempt: delivery.attempt + 1 });
+  /**
+   * Failed deliveries that ended at `sinceMs` or later. As many are sent again as the limits on waiting deliveries leave room for. Tests
+   * are not counted.
+   */
+  failedSince(destinationId: string, sinceMs: number): FailedDeliveries {
+    const rows = this.#sql.exec<{ id: string; bytes: number; hasBody: number }>(
+      `SELECT id, bytes, EXISTS (SELECT 1 FROM json_each(deliveries.events) AS carried
+          JOIN notifications ON notifications.seq = carried.value WHERE data IS NOT NULL) AS hasBody
+        FROM deliveries WHERE destination_id = ? AND state = 'failed' AND lane <> ? AND ${ENDED_MS} >= ? ORDER BY id`,
+      destinationId,
+      LANES.test,
+      sinceMs,
+    );
+    const { waiting, waitingBytes } = this.#countsOf(destinationId);
+    const ids: string[] = [];
+    let [bytes, personDeleted, tooManyWaiting] = [0, 0, 0];
+    for (const row of rows) {
+      const isFull =
+        waiting + ids.length >= WAITING_MAX_DELIVERIES || waitingBytes + bytes + row.bytes > WAITING_MAX_BYTES;
+      if (row.hasBody === 0) personDeleted++;
+      else if (tooManyWaiting > 0 || isFull) tooManyWaiting++;
+      else {
+        ids.push(row.id);
+        bytes += row.bytes;
+      }
+    }
+    const notRequeued = { personDeleted, tooManyWaiting, notKept: this.#notKeptSince(destinationId, sinceMs) };
+    return { ids, bytes, requeued: ids.length, notRequeued };
+  }
+
+  /** Restarts the retry schedules of failed deliveries. They leave before newer ones, oldest first. */
+  startOverAll(destinationId: string, { ids, bytes }: FailedDeliveries): void {
+    const counts = this.#countsOf(destinationId);
+    this.#sql.exec(
+      `UPDATE deliveries SET state = 'waiting', end_reason = NULL, ended_ms = NULL, due_ms = 0, failed = 0
+        WHERE destination_id = ? AND id IN (SELECT value FROM json_each(?))`,
+      destinationId,
+      JSON.stringify(ids),
+    );
+    counts.waiting += ids.length;
+    counts.waitingBytes += bytes;
+  }
+
+  end(delivery: StoredDelivery, state: "delivered" | "failed", endReason: DeliveryEnd | null, nowMs: number): void {
+    const ended = { state, endReason, endedMs: nowMs };
+    this.#put(delivery, { ...ended, dueMs: null, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
   dueNow(destinationId: string, nowMs: number): void {
@@ -197,18 +257,19 @@ export class Deliveries {
     );
   }
 
-  giveUpAll(destinationId: string, reason: DeliveryEnd): void {
+  giveUpAll(destinationId: string, reason: DeliveryEnd, nowMs: number): void {
     this.#sql.exec(
-      `UPDATE deliveries SET state = 'failed', end_reason = ?, due_ms = NULL, taken_ms = NULL, attempt = attempt + 1
+      `UPDATE deliveries SET state = 'failed', end_reason = ?, ended_ms = ?, due_ms = NULL, taken_ms = NULL, attempt = attempt + 1
         WHERE destination_id = ? AND due_ms IS NOT NULL`,
       reason,
+      nowMs,
       destinationId,
     );
     this.#counts.delete(destinationId);
   }
 
   /** Gives up the oldest deliveries above the limits. @returns the number of notifications given up. */
-  giveUpBeyond(destinationId: string): number {
+  giveUpBeyond(destinationId: string, nowMs: number): number {
     const counts = this.#countsOf(destinationId);
     const isTooMuch = () => counts.waiting > WAITING_MAX_DELIVERIES || counts.waitingBytes > WAITING_MAX_BYTES;
     let events = 0;
@@ -220,7 +281,7 @@ export class Deliveries {
       if (oldest.length === 0) break;
       for (const delivery of oldest) {
         if (!isTooMuch()) break;
-        this.end(delivery, "failed", "too_many");
+        this.end(delivery, "failed", "too_many", nowMs);
         events += delivery.events.length;
       }
     }
@@ -229,6 +290,7 @@ export class Deliveries {
 
   remove(destinationId: string): void {
     this.#delete("destination_id = ?", destinationId);
+    this.#sql.exec("DELETE FROM failed_not_kept WHERE destination_id = ?", destinationId);
     this.#counts.delete(destinationId);
   }
 
@@ -250,29 +312,51 @@ export class Deliveries {
 
   /** Deletes deliveries that are too old to be shown, including those that wait for a paused destination. */
   clearAway(destinationId: string, nowMs: number): void {
-    this.#delete(
+    const earliestMs = nowMs - DELIVERY_KEPT_DAYS * 24 * HOUR_MS;
+    const deleted = this.#delete(
       `destination_id = ?1 AND (created_ms < ?2 OR (state <> 'waiting' AND id NOT IN
         (SELECT id FROM deliveries WHERE destination_id = ?1 AND state <> 'waiting' ORDER BY id DESC LIMIT ?3)))`,
       destinationId,
-      nowMs - DELIVERY_KEPT_DAYS * 24 * 3_600_000,
+      earliestMs,
       DELIVERIES_KEPT,
     );
+    this.#countNotKept(destinationId, deleted, earliestMs);
     const { open } = this.#countsOf(destinationId);
     this.#counts.delete(destinationId);
     if (open !== null && this.find(destinationId, open.id) !== null) this.#countsOf(destinationId).open = open;
   }
 
+  /** Counts failed deliveries that were deleted, by the hour in which they failed. */
+  #countNotKept(destinationId: string, deleted: readonly DeletedRow[], earliestMs: number): void {
+    const hours = new Map<number, number>();
+    for (const { state, lane, endedMs } of deleted) {
+      if (state !== "failed" || lane === LANES.test || endedMs < earliestMs) continue;
+      const hourMs = endedMs - (endedMs % HOUR_MS);
+      hours.set(hourMs, (hours.get(hourMs) ?? 0) + 1);
+    }
+    const add = `INSERT INTO failed_not_kept (destination_id, hour_ms, deliveries) VALUES (?, ?, ?)
+      ON CONFLICT DO UPDATE SET deliveries = deliveries + excluded.deliveries`;
+    for (const [hourMs, count] of hours) this.#sql.exec(add, destinationId, hourMs, count);
+    const expired = "DELETE FROM failed_not_kept WHERE destination_id = ? AND hour_ms < ?";
+    this.#sql.exec(expired, destinationId, earliestMs - HOUR_MS);
+  }
+
+  #notKeptSince(destinationId: string, sinceMs: number): number {
+    const select = "SELECT sum(deliveries) AS count FROM failed_not_kept WHERE destination_id = ? AND hour_ms > ?";
+    return this.#sql.exec<{ count: number | null }>(select, destinationId, sinceMs - HOUR_MS).one().count ?? 0;
+  }
+
   /** Deletes deliveries, and the notifications that no other delivery carries. */
-  #delete(where: string, ...values: SqlStorageValue[]): void {
-    const deleted = this.#sql
-      .exec<{ events: string }>(`DELETE FROM deliveries WHERE ${where} RETURNING events`, ...values)
-      .toArray();
-    if (deleted.length === 0) return;
+  #delete(where: string, ...values: SqlStorageValue[]): DeletedRow[] {
+    const remove = `DELETE FROM deliveries WHERE ${where} RETURNING events, state, lane, ${ENDED_MS} AS endedMs`;
+    const deleted = this.#sql.exec<DeletedRow>(remove, ...values).toArray();
+    if (deleted.length === 0) return deleted;
     this.#sql.exec(
       `DELETE FROM notifications WHERE seq IN (SELECT value FROM json_each(?))
         AND seq NOT IN (SELECT carried.value FROM deliveries, json_each(deliveries.events) AS carried)`,
       JSON.stringify(deleted.flatMap(({ events }) => JSON.parse(events) as number[])),
     );
+    return deleted;
   }
 
   #countsOf(destinationId: string): Counts {
@@ -296,14 +380,14 @@ export class Deliveries {
   }
 
   #put(before: StoredDelivery, change: Partial<StoredDelivery>): void {
-    const { state, endReason, dueMs, takenMs, attempt, failed, ...delivery } = { ...before, ...change };
+    const { state, endReason, endedMs, dueMs, takenMs, attempt, failed, ...delivery } = { ...before, ...change };
     const { destinationId, id, bytes } = delivery;
     // Before the row changes, because the first use counts the rows.
     const counts = this.#countsOf(destinationId);
     const attempts = JSON.stringify(delivery.attempts.slice(-ATTEMPTS_KEPT));
-    const values = [state, endReason, dueMs, takenMs, attempt, failed, attempts, destinationId, id];
+    const values = [state, endReason, endedMs, dueMs, takenMs, attempt, failed, attempts, destinationId, id];
     this.#sql.exec(
-      `UPDATE deliveries SET state = ?, end_reason = ?, due_ms = ?, taken_ms = ?, attempt = ?, failed = ?, attempts = ?
+      `UPDATE deliveries SET state = ?, end_reason = ?, ended_ms = ?, due_ms = ?, taken_ms = ?, attempt = ?, failed = ?, attempts = ?
         WHERE destination_id = ? AND id = ?`,
       ...values,
     );

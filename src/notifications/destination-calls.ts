@@ -61,6 +61,19 @@ export interface Delivery {
   attempts: AttemptResult[];
 }
 
+/** Failed deliveries since a moment. */
+export interface Redelivery {
+  /** Deliveries that are sent again. */
+  requeued: number;
+  notRequeued: {
+    personDeleted: number;
+    /** More than the limits on waiting deliveries allow. They can be sent again later. */
+    tooManyWaiting: number;
+    /** No longer stored. Counted by the hour, so some may have failed up to an hour earlier. */
+    notKept: number;
+  };
+}
+
 export interface DeliveryDetail {
   delivery: Delivery;
   destination: Destination;

@@ -52,6 +52,7 @@ export class Destinations extends RestorableObject {
     const { env } = this;
     const { sql } = ctx.storage;
     createTables(sql);
+    addColumns(sql);
     this.#sql = sql;
     const roster = (this.#roster = new Roster(sql));
     const settings = (this.#settings = new Settings(sql));
@@ -213,6 +214,30 @@ export class Destinations extends RestorableObject {
     return this.#deliveryNow(destinationId, id);
   }
 
+  /** Counts the deliveries that `redeliver` would repeat, and changes nothing. */
+  failedSince(destinationId: string, sinceMs: number): Calls.Redelivery | null {
+    if (this.#roster.find(destinationId) === null) return null;
+    const { requeued, notRequeued } = this.#deliveries.failedSince(destinationId, sinceMs);
+    return { requeued, notRequeued };
+  }
+
+  /**
+   * Repeats the deliveries that failed at `sinceMs` or later, with the full retry schedule and under the same ids. A repeated call finds
+   * them waiting and changes nothing.
+   */
+  redeliver(destinationId: string, sinceMs: number): Result<Calls.Redelivery, Calls.DestinationRefusal> {
+    const destination = this.#roster.find(destinationId);
+    if (destination === null) return refuse("not_found");
+    if (destination.state !== "active") return refuse("destination_not_active");
+    return this.#run(() => {
+      const failed = this.#deliveries.failedSince(destinationId, sinceMs);
+      const { requeued, notRequeued } = failed;
+      if (requeued > 0) this.#deliveries.startOverAll(destinationId, failed);
+      if (requeued > 0 && destination.notBeforeMs > 0) this.#roster.put({ ...destination, notBeforeMs: 0 });
+      return ok({ requeued, notRequeued });
+    });
+  }
+
   /** Returns the attempt for the consumer to make. Null: the delivery was reported, has ended, or another consumer took it. */
   take({ destinationId, id, attempt }: Calls.Due): Calls.Parcel | null {
     const nowMs = Date.now();
@@ -224,7 +249,7 @@ export class Destinations extends RestorableObject {
     if (delivery.takenMs !== null && nowMs - delivery.takenMs < TAKEN_MS) return null;
     const event = this.#deliveries.event(delivery);
     if (event === null) {
-      this.#run(() => this.#dispatch.cancel(delivery, "person_deleted"));
+      this.#run(() => this.#dispatch.cancel(delivery, "person_deleted", nowMs));
       return null;
     }
     this.#deliveries.take(delivery, nowMs);
@@ -291,7 +316,7 @@ export class Destinations extends RestorableObject {
       for (const id of ids) dropped.set(id, (dropped.get(id) ?? 0) + Number(!isStored));
     }
     for (const destination of active.filter(({ id }) => dropped.has(id))) {
-      const count = (dropped.get(destination.id) ?? 0) + this.#deliveries.giveUpBeyond(destination.id);
+      const count = (dropped.get(destination.id) ?? 0) + this.#deliveries.giveUpBeyond(destination.id, nowMs);
       if (count > 0) this.#roster.put({ ...destination, dropped: destination.dropped + count });
     }
   }
@@ -483,9 +508,14 @@ function createTables(sql: SqlStorage): void {
       attempts TEXT NOT NULL,        -- how the attempts ended, a JSON list
       answers_hidden INTEGER NOT NULL, -- 1: a person in it was deleted, so answers are not stored
       created_ms INTEGER NOT NULL,
+      ended_ms INTEGER,              -- null: it waits, or ended before this column existed
       PRIMARY KEY (destination_id, id)
     ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (destination_id, lane, due_ms) WHERE due_ms IS NOT NULL;
+
+    -- Failed deliveries that are no longer stored, by the hour in which they failed.
+    CREATE TABLE IF NOT EXISTS failed_not_kept (destination_id TEXT NOT NULL, hour_ms INTEGER NOT NULL,
+      deliveries INTEGER NOT NULL, PRIMARY KEY (destination_id, hour_ms)) WITHOUT ROWID;
 
     CREATE TABLE IF NOT EXISTS key_notices (key_id TEXT NOT NULL, notice TEXT NOT NULL, of TEXT NOT NULL,
       PRIMARY KEY (key_id, notice)) WITHOUT ROWID;
@@ -494,4 +524,10 @@ function createTables(sql: SqlStorage): void {
     CREATE TABLE IF NOT EXISTS switched_off (destination_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, detail TEXT NOT NULL)
       WITHOUT ROWID;
   `);
+}
+
+/** Adds columns that tables of an earlier version lack. */
+function addColumns(sql: SqlStorage): void {
+  const hasEnded = "SELECT 1 FROM pragma_table_info('deliveries') WHERE name = 'ended_ms'";
+  if (sql.exec(hasEnded).toArray().length === 0) sql.exec("ALTER TABLE deliveries ADD COLUMN ended_ms INTEGER");
 }

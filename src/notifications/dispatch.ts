@@ -119,9 +119,10 @@ export class Dispatch {
     const delivery = { ...before, failed, attempts: [...before.attempts, kept] };
     const isTest = delivery.lane === LANES.test;
     const judged = judgeAttempt(result, failed, nowMs, Math.random());
-    if (judged.outcome === "delivered") this.#deliveries.end(delivery, "delivered", null);
-    else if (isTest || judged.outcome === "given_up") this.#deliveries.end(delivery, "failed", "attempts_failed");
-    else if (judged.outcome === "gone") this.#deliveries.end(delivery, "failed", "switched_off");
+    if (judged.outcome === "delivered") this.#deliveries.end(delivery, "delivered", null, nowMs);
+    else if (isTest || judged.outcome === "given_up")
+      this.#deliveries.end(delivery, "failed", "attempts_failed", nowMs);
+    else if (judged.outcome === "gone") this.#deliveries.end(delivery, "failed", "switched_off", nowMs);
     else this.#deliveries.again(delivery, judged.atMs);
     this.#deliveries.clearEnded(destination.id, nowMs);
     if (isTest) return;
@@ -130,9 +131,9 @@ export class Dispatch {
   }
 
   /** Ends a delivery without an attempt. Runs in a transaction of the object. */
-  cancel(delivery: StoredDelivery, reason: DeliveryEnd): void {
+  cancel(delivery: StoredDelivery, reason: DeliveryEnd, nowMs: number): void {
     this.#underWay.delete(delivery.id);
-    this.#deliveries.end(delivery, "failed", reason);
+    this.#deliveries.end(delivery, "failed", reason, nowMs);
   }
 
   /** Lets a delivery that the queue refused leave again at `againMs`. */
@@ -166,7 +167,7 @@ export class Dispatch {
   #switchOff(destination: StoredDestination, reason: DisabledReason, nowMs: number): void {
     const { id, name } = destination;
     this.#roster.put({ ...destination, state: "disabled", disabledReason: reason });
-    this.#deliveries.giveUpAll(id, "switched_off");
+    this.#deliveries.giveUpAll(id, "switched_off", nowMs);
     this.#settings.changed();
     const detail = JSON.stringify({ name, reason });
     this.#sql.exec(

@@ -16,7 +16,7 @@ import { AUTH_FAILURES_PER_MINUTE, countFailure, countMiss, isWithin, lookupWait
 import { problem, retryAfter } from "../http/problem.ts";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { digest, digestHex } from "../platform/hashes.ts";
-import { requireJurisdiction } from "../platform/jurisdiction.ts";
+import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
 import { notFound, type Operation, type OperatorEnv } from "./operation.ts";

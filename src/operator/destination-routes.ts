@@ -5,8 +5,8 @@ import type { HeaderRefusal } from "../domain/events/custom-header.ts";
 import { DESTINATION_TYPES, DISABLED_REASONS, type Destination } from "../domain/events/destination.ts";
 import { destinationEventTypes, eventTypes, type ScoreThresholds } from "../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { headerName, headersOf, headerValue, name } from "../http/fields.ts";
-import { DESTINATION_HEADERS_MAX, DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../limits.ts";
+import { headerName, headersOf, headerValue, name, time } from "../http/fields.ts";
+import { DELIVERIES_KEPT, DESTINATION_HEADERS_MAX, DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../limits.ts";
 import type { CreatedDestination, Delivery } from "../notifications/destination-calls.ts";
 import * as destinations from "../workspace/manage-destinations.ts";
 import { OVERLAPS } from "../workspace/manage-keys.ts";
@@ -134,6 +134,19 @@ const deliveryDetail = z
     body: z.string().nullable().describe("The body as it is sent. Null: its person was deleted."),
   })
   .meta({ id: "DeliveryDetail" });
+
+const redelivery = z
+  .object({
+    requeued: count.describe("Deliveries that are sent again."),
+    not_requeued: z.object({
+      person_deleted: count.describe("Their person was deleted, and the body with it."),
+      too_many_waiting: count.describe("Too many deliveries wait. Send the request again later."),
+      not_kept: count.describe(
+        "Failed deliveries of the last 30 days that are no longer stored. Counted by the hour: some may have failed up to an hour earlier.",
+      ),
+    }),
+  })
+  .meta({ id: "Redelivery" });
 
 const thresholdsAnswer = z
   .object({
@@ -269,6 +282,25 @@ export const destinationRoutes = [
     async handle(c) {
       const { destination_id: destinationId, delivery_id: id } = c.req.param();
       return outcomeOf(await destinations.deliverAgain(destinationsContext(c), destinationId, id), withAttempts);
+    },
+  }),
+  operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/deliveries/again", {
+    summary: "Deliver again everything that failed since a time",
+    description:
+      `Sends stored deliveries that failed at \`since\` or later, oldest first, with the full retry schedule. Each \`webhook-id\` stays the ` +
+      `same. The latest ${DELIVERIES_KEPT} ended deliveries are stored. Tests are not sent again. A repeated call sends nothing twice.`,
+    body: z.strictObject({ since: time.describe("Start of the failures, in ISO 8601.") }),
+    bodyExample: { since: "2026-11-20T08:00:00Z" },
+    query: z.strictObject({
+      dry_run: z.enum(["true", "false"]).default("false").describe("Counts and sends nothing."),
+    }),
+    answers: { 200: "What is sent again, or would be." },
+    schema: redelivery,
+    conflicts: ["destination_not_active"],
+    async handle(c, { body: { since }, query: { dryRun } }) {
+      const [id, sinceMs] = [c.req.param("destination_id"), Date.parse(since)];
+      if (dryRun === "true") return destinationsOf(c.env, c.var.workspace.id).failedSince(id, sinceMs);
+      return outcomeOf(await destinations.redeliver(destinationsContext(c), id, sinceMs), (repeated) => repeated);
     },
   }),
   operation("GET", "/workspaces/:workspace_id/thresholds", {

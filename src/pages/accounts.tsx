@@ -1,24 +1,28 @@
-/** Accounts (spec §1, design §8.7): the list, and an account's page with the origin and history of its values. */
+/** Accounts (spec §1, design §8.7): the list by score, and an account's page with its people, scores and values. */
 import type { Child } from "hono/jsx";
 import * as z from "zod";
+import { ruleNames } from "../control/stored-rules.ts";
 import type { AccountField } from "../domain/accounts/payload-template.ts";
 import { cut } from "../domain/text.ts";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
-import type { AccountPage, AccountSummary, AccountsSort, ShownChange } from "../store/protocol/people-and-accounts.ts";
+import type {
+  AccountPage,
+  AccountsPage,
+  AccountsSort,
+  AccountSummary,
+  ShownChange,
+} from "../store/protocol/people-and-accounts.ts";
 import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
 import { LinkButton } from "./kit/actions.tsx";
 import { grouped, withQuery } from "./kit/format.ts";
-import { Filters, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
-import { Empty, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
-import { Table } from "./kit/table.tsx";
+import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
+import { CopyText, Empty, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
+import { Count, Table } from "./kit/table.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
+import { PeopleTable } from "./people/people.tsx";
+import { accountPath, personPath, type RuleNames, Score } from "./people/person.tsx";
 import { SignalLink } from "./signals/signals.tsx";
-
-/** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
-function accountPath(base: string, externalId: string): string {
-  return withQuery(`${base}/accounts/one`, { external_id: externalId });
-}
 
 const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest: "Newest" } as const satisfies Record<
   AccountsSort,
@@ -31,18 +35,14 @@ export const accountPages = pages
     const base = workspacePath(c);
     const list = new ListAddress(`${base}/accounts`, c.req.query());
     const q = list.searchText("q", "External id begins with", "External id begins with");
-    const sort = list.sort(SORTS, "newest");
+    const sort = list.sort(SORTS, "score");
     const accounts = await storeOf(c).findAccounts(q === "" ? { sort } : { prefix: q }, list.slice(PAGE_ROWS));
     return page(
       c,
-      {
-        section: "accounts",
-        title: "Accounts",
-        intro: "Account data that Product Org Updates keys send, by external id.",
-      },
+      { section: "accounts", title: "Accounts", intro: "Companies, with the sum of the scores of their people." },
       <>
         <Filters list={list} />
-        {q !== "" && <p class="quiet small">Search results are sorted by external id.</p>}
+        <OrderNotes {...accounts} isSearch={q !== ""} />
         <ListPanel
           list={list}
           found={accounts}
@@ -62,7 +62,12 @@ export const accountPages = pages
     const account = await storeOf(c).accountPage(externalId, list.slice(PAGE_ROWS));
     if (account === null) return notFoundPage(c, "account");
     const keyIds = Object.values(account.origins).flatMap(({ keyId }) => keyId ?? []);
-    const props = { base, account, keys: await readKeyNames(c, keyIds) };
+    const ruleIds = [...new Set(account.latestScores.map(({ ruleId }) => ruleId))];
+    const [keys, rules] = await Promise.all([
+      readKeyNames(c, keyIds),
+      ruleNames(c.get("db"), c.get("workspace").id, ruleIds),
+    ]);
+    const props = { base, account, keys };
     const { values, attributes, changes } = account;
     const isShort = typeof values.name === "string" && values.name.length <= ACCOUNT_CHANGE_CHARACTERS;
     const heading = isShort ? String(values.name) : externalId;
@@ -80,17 +85,34 @@ export const accountPages = pages
       { section: "accounts", title: externalId, heading, crumbs: [], intro: isShort && externalId },
       <>
         <Stats>
+          <Stat
+            label="Score"
+            value={account.score}
+            note={account.lapsing ? "points are lapsing right now" : undefined}
+          />
+          <Stat label="People" value={account.people} />
           <Stat label="Last seen" value={<Time ms={account.lastSeenMs} />} />
           <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
         </Stats>
-        <Values {...props} title="Fields" rows={fields} />
+        <PeoplePanel base={base} account={account} />
+        {account.people > 0 && <LatestScores base={base} account={account} rules={rules} />}
+        {Object.keys(account.origins).length > 0 ? (
+          <Values {...props} title="Fields" rows={fields} />
+        ) : (
+          <NoFields account={account} />
+        )}
         {attributeRows.length > 0 && <Values {...props} title="Attributes" rows={attributeRows} />}
         <ListPanel
           id="history"
           title="History"
           list={list}
           found={changes}
-          empty={<Empty title="No changes" text="No field has been sent yet. Attributes have no history." />}
+          empty={
+            <Empty
+              title="No changes"
+              text="Account updates write the history of fields. Group calls and attributes have none."
+            />
+          }
         >
           <ol class="entries">
             {changes.items.map((change) => (
@@ -102,6 +124,16 @@ export const accountPages = pages
     );
   });
 
+function OrderNotes({ sorted, lapsing, isSearch }: AccountsPage & { isSearch: boolean }) {
+  return (
+    <>
+      {isSearch && <p class="quiet small">Search results are sorted by external id.</p>}
+      {!sorted && <p class="quiet small">There are too many accounts to sort. The newest come first.</p>}
+      <LapsingNote lapsing={lapsing} />
+    </>
+  );
+}
+
 export function AccountsTable({ base, accounts }: { base: string; accounts: readonly AccountSummary[] }) {
   const short = (json: string | null) => <ShortValue json={json} characters={ACCOUNT_LIST_CHARACTERS} />;
   return (
@@ -112,8 +144,8 @@ export function AccountsTable({ base, accounts }: { base: string; accounts: read
       columns={[
         { head: "External id", cell: ({ externalId }) => externalId },
         { head: "Name", kind: "text", cell: ({ name }) => short(name) },
-        { head: "Score", kind: "number", cell: ({ score }) => grouped(score) },
-        { head: "People", kind: "number", cell: ({ people }) => grouped(people) },
+        { head: "Score", kind: "number", cell: ({ score }) => <Count value={score} /> },
+        { head: "People", kind: "number", cell: ({ people }) => <Count value={people} /> },
         { head: "Plan", drop: "narrow", cell: ({ plan }) => short(plan) },
         { head: "Users", kind: "number", cell: ({ userCount }) => short(userCount) },
         { head: "Recurring revenue", kind: "number", cell: ({ recurringRevenue }) => short(recurringRevenue) },
@@ -125,12 +157,20 @@ export function AccountsTable({ base, accounts }: { base: string; accounts: read
 }
 
 function NoAccounts({ base, mayCreate }: { base: string; mayCreate: boolean }) {
-  const text =
-    "The first update from a Product Org Updates key creates an account. The payload template of the key says which " +
-    "paths have the external id, the plan, the user count and other fields.";
+  const text = (
+    <>
+      Send a <code>group</code> call. It creates the account and makes the person its member. An identify call with{" "}
+      <code>traits.company.id</code> does so too.
+    </>
+  );
   const newKey = `${base}/settings/api-keys/new?endpoint_type=product_org`;
   return (
     <Empty title="No accounts yet" text={text}>
+      <GroupCall externalId="acme-42" />
+      <p>
+        Updates from a Product Org Updates key create accounts, too. The payload template of the key says which paths
+        have the external id, the plan, the user count and other fields.
+      </p>
       {mayCreate ? (
         <LinkButton href={newKey} text="Create Product Org Updates key" look="primary" />
       ) : (
@@ -138,6 +178,12 @@ function NoAccounts({ base, mayCreate }: { base: string; mayCreate: boolean }) {
       )}
     </Empty>
   );
+}
+
+/** A call that creates an account, sets two of its values and makes a person its member. */
+function GroupCall({ externalId }: { externalId: string }) {
+  const call = { type: "group", userId: "user-1", groupId: externalId, traits: { name: "Acme", plan: "Growth" } };
+  return <CopyText id="group-call" label="group call" text={JSON.stringify(call, null, 2)} block />;
 }
 
 const FIELD_LABEL = {
@@ -162,17 +208,99 @@ interface ValuesProps {
   rows: readonly ValueRow[];
 }
 
-/** Values with the update that set each, and the key whose payload template read it. */
+function PeoplePanel({ base, account: { externalId, topPeople } }: { base: string; account: AccountPage }) {
+  const all = withQuery(`${base}/people`, { account: externalId, sort: "score" });
+  const text = (
+    <>
+      Send a <code>group</code> call with the user id or anonymous id of a person. It makes the person a member.
+    </>
+  );
+  return (
+    <Panel
+      title="People"
+      list
+      id="people"
+      actions={topPeople.length > 0 && <a href={all}>All people of this account</a>}
+    >
+      {topPeople.length > 0 ? (
+        <PeopleTable base={base} people={topPeople} />
+      ) : (
+        <Empty title="No people yet" text={text}>
+          <GroupCall externalId={externalId} />
+        </Empty>
+      )}
+    </Panel>
+  );
+}
+
+function LatestScores({ base, account, rules }: { base: string; account: AccountPage; rules: RuleNames }) {
+  const { latestScores } = account;
+  return (
+    <Panel title="Latest scores" list id="scores">
+      {latestScores.length === 0 ? (
+        <Empty title="No scores yet" text="Mapping rules turn signals of people into points.">
+          <LinkButton href={`${base}/rules`} text="View mapping rules" />
+        </Empty>
+      ) : (
+        <>
+          <p class="quiet small">Of the 20 people who were seen last.</p>
+          <ol class="entries">
+            {latestScores.map((score) => (
+              <li>
+                <span class="quiet">
+                  <Time ms={score.occurredAtMs} />
+                </span>
+                <div>
+                  <div class="row">
+                    <a href={personPath(base, score.email)}>{score.email}</a>
+                    <SignalLink base={base} id={score.signalId} />
+                  </div>
+                  <Score score={score} base={base} rules={rules} />
+                </div>
+              </li>
+            ))}
+          </ol>
+        </>
+      )}
+    </Panel>
+  );
+}
+
+function NoFields({ account: { externalId, people } }: { account: AccountPage }) {
+  const text = (
+    <>
+      Send a <code>group</code> call with traits, or updates from a Product Org Updates key.
+    </>
+  );
+  return (
+    <Panel title="Fields" list>
+      <Empty title="No fields yet" text={text}>
+        {people > 0 && <GroupCall externalId={externalId} />}
+      </Empty>
+    </Panel>
+  );
+}
+
+const SET_BY = { update: "by an account update", group: "by a group call" } as const satisfies Record<
+  AccountPage["origins"][string]["by"],
+  string
+>;
+
+/** Values with the update or group call that set each, and the key whose payload template read it. */
 function Values({ base, account, keys, title, rows }: ValuesProps) {
   const origin = (target: string): Child => {
     const found = account.origins[target];
     if (found === undefined) return <span class="quiet">–</span>;
-    const { atMs, signalId, keyId } = found;
+    const { atMs, signalId, keyId, by } = found;
     const key = keyId === null ? undefined : keys.get(keyId);
     return (
       <div class="row small">
         <Time ms={atMs} />
-        {keyId === null ? <span class="quiet">by a deleted signal</span> : <SignalLink base={base} id={signalId} />}
+        <span class="quiet">
+          {SET_BY[by]}
+          {keyId === null && ", deleted since"}
+        </span>
+        {keyId !== null && <SignalLink base={base} id={signalId} />}
         {keyId !== null && key !== undefined && (
           <a href={`${base}/settings/api-keys/${keyId}`}>{keyText(key, keyId)}</a>
         )}
@@ -187,7 +315,7 @@ function Values({ base, account, keys, title, rows }: ValuesProps) {
         columns={[
           { head: "Name", cell: ([name]) => name },
           { head: "Value", kind: "text", cell: ([, , value]) => value },
-          { head: "Last sent", cell: ([, target]) => origin(target) },
+          { head: "Last set", cell: ([, target]) => origin(target) },
         ]}
       />
     </Panel>

@@ -153,6 +153,8 @@ export const DONE = {
   destination_paused: "Destination paused.",
   destination_resumed: "Destination resumed. Waiting deliveries are sent now.",
   destination_deleted: "Destination deleted.",
+  delivered_again: "Failed deliveries are being sent again, oldest first.",
+  nothing_delivered_again: "No failed deliveries to send again.",
   rule_created: "Rule created. It applies from the next signal on.",
   rule_saved: "Saved. The new version applies from the next signal on.",
   rule_enabled: "Rule enabled. It applies from the next signal on.",

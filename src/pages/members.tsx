@@ -13,9 +13,9 @@ import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { ROLE_LABEL } from "./copy.ts";
-import { Confirm, HiddenFields, Menu } from "./kit/actions.tsx";
+import { Confirm, Menu } from "./kit/actions.tsx";
 import { withQuery } from "./kit/format.ts";
-import { Choice, Form, FormErrors, TextField } from "./kit/forms.tsx";
+import { Choices, Form, FormErrors, TextField } from "./kit/forms.tsx";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, Pager } from "./kit/list.tsx";
 import { CopyText, Panel, Time } from "./kit/parts.tsx";
@@ -165,13 +165,14 @@ async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {
               hint="The address that they sign in with. No email is sent: you get a text to send."
               error={errors.email}
               value={typed?.email ?? ""}
-              autocomplete="off"
               required
             />
-            <RoleChoice
-              by={role}
-              current={null}
-              checked={typed?.role ?? "member"}
+            <Choices
+              legend="Role"
+              name="role"
+              group="role"
+              options={roleOptions(role, null)}
+              value={typed?.role ?? "member"}
               autofocus={errors.role !== undefined}
             />
           </Form>
@@ -181,34 +182,13 @@ async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {
   );
 }
 
-interface RoleChoiceProps {
-  by: Role;
-  /** Role of the member; null: a new one. */
-  current: Role | null;
-  checked: Role;
-  /** Of the ids. */
-  group?: string;
-  autofocus?: boolean;
-}
-
-/** The roles that `by` may give. */
-function RoleChoice({ by, current, checked, group = "role", autofocus = false }: RoleChoiceProps) {
-  return (
-    <fieldset class="field">
-      <legend>Role</legend>
-      {ROLES.filter((role) => canChangeMember(by, current, role)).map((role, index) => (
-        <Choice
-          group={group}
-          name="role"
-          value={role}
-          label={ROLE_LABEL[role]}
-          hint={ROLE_MEANING[role]}
-          checked={role === checked}
-          autofocus={autofocus && index === 0}
-        />
-      ))}
-    </fieldset>
-  );
+/** The roles that `by` may give to a member with the role `current`; null: a new member. */
+function roleOptions(by: Role, current: Role | null) {
+  return ROLES.filter((role) => canChangeMember(by, current, role)).map((role) => ({
+    value: role,
+    label: ROLE_LABEL[role],
+    hint: ROLE_MEANING[role],
+  }));
 }
 
 interface MenuProps {
@@ -223,7 +203,6 @@ function MemberMenu({ path, viewer, member }: MenuProps) {
   const { email } = member;
   const isMe = email === viewer.email;
   if (!canChangeMember(viewer.role, member.role, null) || (isMe && viewer.isLastOwner)) return <></>;
-  const hidden = <HiddenFields fields={{ email }} />;
   const who = isMe ? "you" : "they";
   return (
     <Menu label={`Actions for ${email}`}>
@@ -232,10 +211,16 @@ function MemberMenu({ path, viewer, member }: MenuProps) {
         title={`Change the role of ${email}`}
         action={`${path}/role`}
         submit="Save role"
+        fields={{ email }}
         tone="primary"
       >
-        {hidden}
-        <RoleChoice by={viewer.role} current={member.role} checked={member.role} group={`role-${email}`} />
+        <Choices
+          legend="Role"
+          name="role"
+          group={`role-${email}`}
+          options={roleOptions(viewer.role, member.role)}
+          value={member.role}
+        />
         {isMe && <p class="hint">This is you. Only another manager can give you back a role.</p>}
         {canManage(member.role) && (
           <p class="hint">
@@ -249,8 +234,8 @@ function MemberMenu({ path, viewer, member }: MenuProps) {
         action={`${path}/remove`}
         submit={isMe ? "Leave workspace" : "Remove member"}
         look="danger"
+        fields={{ email }}
       >
-        {hidden}
         <p>
           {isMe ? "You lose" : "They lose"} access at once. API tokens that {who} created end. API keys and mapping
           rules that {who} created stay.

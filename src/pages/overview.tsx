@@ -8,7 +8,7 @@ import type { FailingDestination } from "../domain/health/alarm.ts";
 import { canManage, canManageKeys } from "../domain/keys/role.ts";
 import type { Rejection } from "../domain/keys/refusal.ts";
 import { dayOf } from "../domain/quota/day-counts.ts";
-import { ordinalsTaken } from "../domain/quota/quota.ts";
+import { ordinalsTaken, roomToRelease } from "../domain/quota/quota.ts";
 import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
 import { usageLevel } from "../domain/quota/usage-news.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
@@ -26,7 +26,7 @@ import { Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { Dismiss, isDismissed } from "./usage-notices.tsx";
+import { Dismiss, isDismissed, usageNotice } from "./usage-notices.tsx";
 
 const DAYS_SHOWN = 14;
 const PEOPLE_SHOWN = 5;
@@ -132,7 +132,6 @@ function SignalsPanel({ base, counter, nowMs }: { base: string; counter: Counter
       <DayBars
         days={days}
         label={text}
-        size="full"
         legend={{ accepted: "Accepted", held: "Held", rejected: "Refused over the limit" }}
       />
     </Panel>
@@ -176,7 +175,7 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
             head: "Next step",
             kind: "actions",
             drop: "phone",
-            cell: ({ action }) => <span class="quiet">{action} →</span>,
+            cell: ({ action }) => <span class="quiet nowrap">{action} →</span>,
           },
         ]}
       />
@@ -188,7 +187,9 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
 function attentionOf(facts: Facts): AttentionItem[] {
   const { base, counter, store, failing } = facts;
   const { isFull, totals } = store;
-  const { held, periodEndMs } = counter.usage;
+  const { usage } = counter;
+  const canRelease = roomToRelease(usage) > 0;
+  const heldText = `Held signals do not update scores. They are deleted on ${day(usage.periodEndMs)}.`;
   const full: AttentionItem = {
     tone: "bad",
     title: "Storage full",
@@ -205,10 +206,10 @@ function attentionOf(facts: Facts): AttentionItem[] {
   };
   const heldSignals: AttentionItem = {
     tone: "warn",
-    title: `${counted(held, "signal")} held`,
-    detail: `Held signals do not update scores. They are deleted on ${day(periodEndMs)}.`,
+    title: `${counted(usage.held, "signal")} held`,
+    detail: canRelease ? heldText : `${heldText} Upgrade or enable overages to release them.`,
     href: `${base}/usage/plan`,
-    action: "Release signals",
+    action: canRelease ? "Release signals" : "View plans",
   };
   const destinations = failing.map(({ id, name, sinceMs, off }): AttentionItem => ({
     tone: "bad",
@@ -219,12 +220,21 @@ function attentionOf(facts: Facts): AttentionItem[] {
   }));
   return [
     isFull ? [full] : [],
+    limitItems(facts),
     refusalItems(facts),
     destinations,
     totals.deadLettered > 0 ? [deadLetters] : [],
-    held > 0 ? [heldSignals] : [],
+    usage.held > 0 ? [heldSignals] : [],
     keyItems(facts),
   ].flat();
+}
+
+/** A signal limit that is nearly or wholly used. Held signals below twice the limit have their own item. */
+function limitItems({ base, counter: { usage } }: Facts): AttentionItem[] {
+  const notice = usageNotice(usage);
+  if (notice === null || usage.overages || (notice.tone === "warn" && usage.held > 0)) return [];
+  const { tone, title, text } = notice;
+  return [{ tone, title: title.replace(/\.$/, ""), detail: text, href: `${base}/usage/plan`, action: "View plans" }];
 }
 
 /** Refused calls of the last 24 hours by key and reason. */

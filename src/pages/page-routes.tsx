@@ -1,7 +1,7 @@
 /** The workspace pages (design §10): /w/{workspace}/…, sign-in, and the style and script that they share. */
 import { HTTPException } from "hono/http-exception";
 import { NONCE, secureHeaders } from "hono/secure-headers";
-import { JurisdictionError } from "../platform/jurisdiction.ts";
+import { JurisdictionError } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
 import { pages } from "./pages-env.ts";

@@ -134,7 +134,11 @@ function Reasons({ base, names, list, groups }: RowsProps & { groups: readonly R
             cell: ({ code, cause }) => (
               <>
                 {REFUSALS[code].label}
-                <small>{cause === null ? `${REFUSALS[code].status} ${code}` : CAUSE_COPY[cause]}</small>
+                {cause === null ? (
+                  <small class="nowrap">{`${REFUSALS[code].status} ${code}`}</small>
+                ) : (
+                  <small>{CAUSE_COPY[cause]}</small>
+                )}
               </>
             ),
           },
@@ -179,8 +183,8 @@ function Calls({ base, names, list, rejections }: RowsProps & { rejections: read
             cell: ({ calls, firstAtMs, lastAtMs }) => (
               <>
                 <Time ms={lastAtMs} />
-                {calls > 1 && (
-                  <small>
+                {calls > 1 && lastAtMs - firstAtMs >= 60_000 && (
+                  <small class="nowrap">
                     first <Time ms={firstAtMs} />
                   </small>
                 )}

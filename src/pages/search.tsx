@@ -1,5 +1,6 @@
-/** Search: one field in the sidebar for people, events, signals, accounts and keys. */
+/** Search: one field in the sidebar for people, events, signals, accounts, mapping rules and keys. */
 import { newestKeyNames, type KeyName } from "../control/api-keys.ts";
+import { rulesNamed } from "../control/stored-rules.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import type { Child } from "hono/jsx";
@@ -12,6 +13,7 @@ import { Count, Table } from "./kit/table.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
+import { EnabledBadge } from "./rules/rule-text.tsx";
 import { groupPath, isSignalId, signalPath } from "./signals/signals.tsx";
 
 /** Results of each group. */
@@ -21,14 +23,15 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   const text = (c.req.query("q") ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
   const [base, { id }] = [workspacePath(c), c.get("workspace")];
   if (text === "") {
-    const hint = "Search people, events, accounts and signal ids in the field at the left. Press / to jump there.";
+    const hint = "Search people, events, accounts, mapping rules and signal ids. Press / to jump to the field.";
     return page(c, { title: "Search", section: null }, <Empty title="Enter a search text" text={hint} />);
   }
   // A signal id leads to the signal at once.
   if (isSignalId(text) && (await followSignal(c.env, id, text)) !== null)
     return c.redirect(signalPath(base, text), 303);
-  const [found, keys] = await Promise.all([
+  const [found, rules, keys] = await Promise.all([
     storeOf(c).search(text, RESULTS_SHOWN),
+    rulesNamed(c.get("db"), id, text, RESULTS_SHOWN + 1),
     // Spec §1: only owners and admins see keys.
     canManageKeys(c.get("role"))
       ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1)
@@ -67,6 +70,23 @@ export const searchPages = pages.createApp().get("/", async (c) => {
       table: <AccountsTable base={base} accounts={accounts.slice(0, RESULTS_SHOWN)} />,
     },
     {
+      title: "Mapping rules",
+      count: rules.length,
+      all: `${base}/rules`,
+      table: (
+        <Table
+          caption="Mapping rules"
+          rows={rules.slice(0, RESULTS_SHOWN)}
+          href={(rule) => `${base}/rules/${encodeURIComponent(rule.id)}`}
+          columns={[
+            { head: "Rule", cell: ({ name }) => name },
+            { head: "Event", cell: ({ event }) => <code>{event}</code> },
+            { head: "Status", cell: ({ enabled }) => <EnabledBadge enabled={enabled} /> },
+          ]}
+        />
+      ),
+    },
+    {
       title: "API keys",
       count: keys.size,
       all: `${base}/settings/api-keys`,
@@ -81,8 +101,8 @@ export const searchPages = pages.createApp().get("/", async (c) => {
     },
   ].filter(({ count }) => count > 0);
   const hint =
-    "Search part of an email, name, company or event, the beginning of an account's external id or name, or a whole " +
-    "signal id.";
+    "Search part of an email, name, company, event or mapping rule, the beginning of an account's external id or name, " +
+    "or a whole signal id.";
   return page(
     c,
     { title: `Search: ${text}`, heading: "Search results", intro: `For “${text}”.`, section: null, search: text },

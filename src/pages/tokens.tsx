@@ -18,7 +18,7 @@ import { checkKeyName, Expiration, formTokenOf, INCOMPLETE_FORM, LastUsed, Local
 import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./keys/lifetime.tsx";
 import { Confirm, LinkButton, Menu } from "./kit/actions.tsx";
 import { ago, authorName } from "./kit/format.ts";
-import { Choice, Form, FormErrors, TextField } from "./kit/forms.tsx";
+import { Check, Form, FormErrors, TextField } from "./kit/forms.tsx";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
 import { Badge, CopyText, Empty, Facts, Notice, Panel, Time } from "./kit/parts.tsx";
@@ -271,16 +271,14 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
             hint="The program that uses it. Activity shows its changes under this name."
             value={typed.name}
             error={errors.name}
-            autocomplete="off"
             autofocus={typed.name === "" && messages.length === 0}
             required
           />
           <fieldset class="field">
             <legend>Scopes</legend>
             {TOKEN_SCOPES.map((scope, index) => (
-              <Choice
-                type="checkbox"
-                group="scope"
+              <Check
+                id={`scope-${scope}`}
                 name="scope"
                 value={scope}
                 label={scope}

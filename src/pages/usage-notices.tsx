@@ -94,11 +94,7 @@ interface DismissProps {
 }
 
 export function Dismiss({ home, label, ...fields }: DismissProps) {
-  return (
-    <PostButton action={`${home}/dismiss`} look="link" fields={fields} label={label}>
-      Dismiss
-    </PostButton>
-  );
+  return <PostButton action={`${home}/dismiss`} look="link" fields={fields} label={label} text="Dismiss" />;
 }
 
 /** Answers the form of Dismiss. */

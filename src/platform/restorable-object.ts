@@ -3,7 +3,7 @@
  * restores it at the next start, so a single call arms the restore and ends the object.
  */
 import { DurableObject } from "cloudflare:workers";
-import { inJurisdiction } from "./jurisdiction.ts";
+import { inJurisdiction } from "./object-bindings.ts";
 
 /** Key of the prepared restore's id. The restore removes it, which shows that it has happened. */
 const PREPARED = "prepared_restore";

@@ -10,7 +10,7 @@ import { recordingTerms, type RecordingTerms } from "../control/workspaces.ts";
 import { compileTemplate, type CompiledTemplate } from "../domain/accounts/payload-template.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";
-import { requireJurisdiction } from "../platform/jurisdiction.ts";
+import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
 import { retryDelaySeconds, within } from "../platform/time-limit.ts";

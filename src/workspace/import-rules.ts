@@ -5,6 +5,7 @@ import { readAllRules, writeImport } from "../control/rule-changes.ts";
 import type { StoredRule } from "../control/stored-rules.ts";
 import { grouped } from "../domain/text.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
+import { describePlace, findJsonError } from "../domain/json/json-error.ts";
 import { jsonShape } from "../domain/json/json-scan.ts";
 import { ok, refuse } from "../domain/result.ts";
 import type { Result } from "../domain/result.ts";
@@ -120,15 +121,17 @@ export function importedOf(rule: z.output<typeof importedRule>): ImportedRule {
 export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]> {
   const wholly = (message: string) => refuse([{ index: null, name: null, messages: [message] }]);
   if (text.trim() === "") return wholly("Choose a file or paste its text.");
-  const limits = { maxDepth: JSON_MAX_DEPTH, maxValues: JSON_MAX_VALUES };
-  const { depth, values } = jsonShape(new TextEncoder().encode(text), limits);
+  const bytes = new TextEncoder().encode(text);
+  const { depth, values } = jsonShape(bytes, { maxDepth: JSON_MAX_DEPTH, maxValues: JSON_MAX_VALUES });
   if (depth > JSON_MAX_DEPTH) return wholly(`A file of rules is nested at most ${JSON_MAX_DEPTH} levels deep.`);
   if (values > JSON_MAX_VALUES) return wholly(`A file has at most ${grouped(JSON_MAX_VALUES)} values. Split it.`);
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
-    return wholly("The file is not valid JSON.");
+    const error = findJsonError(bytes, 0, bytes.length);
+    const at = error === null ? "" : ` at ${describePlace(bytes, 0, error.position)}`;
+    return wholly(`The file is not valid JSON${at}.`);
   }
   const items = isJsonObject(json) ? json["items"] : json;
   if (!Array.isArray(items)) return wholly('The file has no list of rules: {"items": […]}.');
@@ -170,6 +173,7 @@ function nameOf(item: unknown): string | null {
 }
 
 function messageOf(issue: z.core.$ZodIssue): string {
-  const path = issue.path.map((part) => (typeof part === "number" ? part + 1 : String(part))).join(" ");
-  return path === "" ? ruleProblem(issue) : `${path}: ${ruleProblem(issue)}`;
+  const place = issue.path.map((part) => (typeof part === "number" ? part + 1 : String(part))).join(" ");
+  const name = place.replace(/^conditions (\d+) ?/, (_, number: string) => `condition ${number}, `).replace(/, $/, "");
+  return name === "" ? ruleProblem(issue) : `${name}: ${ruleProblem(issue)}`;
 }

@@ -16,7 +16,7 @@ import type { Result } from "../domain/result.ts";
 import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { configuredEmail, isLocal } from "../env.ts";
 import { THRESHOLDS_MAX } from "../limits.ts";
-import type { CreatedDestination, Delivery, DeliveryDetail } from "../notifications/destination-calls.ts";
+import type { CreatedDestination, Delivery, DeliveryDetail, Redelivery } from "../notifications/destination-calls.ts";
 import type { DestinationChange, DestinationRefusal, NewDestination } from "../notifications/destination-calls.ts";
 import { newId } from "../platform/ids.ts";
 import { OVERLAP_MS } from "./manage-keys.ts";
@@ -162,6 +162,20 @@ export async function deliverAgain(
   const destination = again.ok ? await objectOf(context).find(destinationId) : null;
   if (destination !== null) await note(context, "delivery.repeated", destination, { delivery: id });
   return again;
+}
+
+/** Repeats all deliveries that failed at `sinceMs` or later. A call that repeats nothing leaves no audit entry. */
+export async function redeliver(
+  context: DestinationsContext,
+  destinationId: string,
+  sinceMs: number,
+): Promise<Result<Redelivery, DestinationProblem>> {
+  const repeated = await objectOf(context).redeliver(destinationId, sinceMs);
+  if (!repeated.ok || repeated.value.requeued === 0) return repeated;
+  const destination = await objectOf(context).find(destinationId);
+  const detail = { since: new Date(sinceMs).toISOString(), deliveries: repeated.value.requeued };
+  if (destination !== null) await note(context, "delivery.repeated", destination, detail);
+  return repeated;
 }
 
 const scoreList = z

@@ -7,7 +7,7 @@ import type { HealthAlarm, HealthFigures, OpenRestore, RoomLevel } from "../doma
 import { balanceBooks } from "../domain/quota/balance.ts";
 import type { Balance } from "../domain/quota/balance.ts";
 import { configuredJurisdiction } from "../env.ts";
-import { jurisdictionProblem } from "../platform/jurisdiction.ts";
+import { jurisdictionProblem } from "../domain/jurisdiction.ts";
 import { errorText } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";

@@ -30,7 +30,7 @@ const condition = z
   .strictObject({
     path: z
       .string()
-      .refine(isRulePath, "one of event, source, email, or properties. and a dot path")
+      .refine(isRulePath, "use event, source, email, or a path such as properties.form_name")
       .refine(...noCredential)
       .meta({
         description:
@@ -53,10 +53,11 @@ const condition = z
   .meta({ id: "MappingCondition" });
 
 function valueError(operator: MappingOperator, value: unknown): string | null {
-  if (OPERATORS_WITHOUT_VALUE.includes(operator)) return value === undefined ? null : `${operator} takes no value`;
+  if (OPERATORS_WITHOUT_VALUE.includes(operator)) return value === undefined ? null : `“${operator}” takes no value`;
   if (value === undefined) return "a value is needed";
-  if (OPERATORS_WITH_LIST.includes(operator)) return Array.isArray(value) ? null : `${operator} needs a list of values`;
-  if (Array.isArray(value)) return `${operator} takes one value; use in for a list`;
+  if (OPERATORS_WITH_LIST.includes(operator))
+    return Array.isArray(value) ? null : `“${operator}” needs a list of values`;
+  if (Array.isArray(value)) return `“${operator}” takes one value; use “in” for a list`;
   const isNumber = !Number.isNaN(toComparable(value).number);
   return OPERATORS_OF_NUMBERS.includes(operator) && !isNumber ? "a number is needed, such as 100" : null;
 }

@@ -59,6 +59,7 @@ const PATHS = [
   "/settings/notifications",
   "/settings/notifications/new",
   `/settings/notifications/${destination}`,
+  `/settings/notifications/${destination}/again`,
   `/settings/notifications/${destination}/change`,
   `/settings/notifications/${delivery}`,
   "/settings/activity",
@@ -174,8 +175,8 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.goto(`${HOME}/people/peter@example.com`);
     const figure = page.locator("main figure").first();
     await figure.evaluate((element, all) => void (element.outerHTML = all), drawn);
-    // Each chart is drawn for a phone and for wider screens.
-    expect(await page.locator("main svg.chart").count()).toBe(2 * charts.length);
+    // Each chart is drawn for three widths.
+    expect(await page.locator("main svg.chart").count()).toBe(3 * charts.length);
     for (const width of [320, 360, 390, 640, 700, 1280]) {
       await page.setViewportSize({ width, height: 800 });
       expect(await cut(page), `${width} pixels`).toEqual([]);
@@ -272,7 +273,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
 describe("the words of the pages", () => {
   /** The first words of buttons. Previous and Next turn the pages of a list. */
   const BUTTONS =
-    "Add Apply Cancel Change Clear Connect Copy Create Deactivate Delete Deliver Disable Dismiss Enable Export Filter Import " +
+    "Add Apply Cancel Change Clear Connect Copy Create Deactivate Delete Deliver Disable Dismiss Downgrade Enable Export Filter Import " +
     "Next Pause Preview Previous Propose Refresh Remove Replay Restore Rotate Save Search Send Sign Upgrade Use";
   /** Capital letters within a sentence. */
   const NAMES = /\b(API|CSV|UTC|URL|JSON|NDJSON|Signal Staging|Product Org Updates|Free|Starter|Growth|Scale)\b/g;

@@ -35,6 +35,8 @@ export const ACCESS: Record<string, string> = {
     "401 401 401 401 401 404 none",
   "POST /operator/workspaces/:workspace_id/destinations/:destination_id/deliveries/:delivery_id/again":
     "401 401 401 401 401 404 none",
+  "POST /operator/workspaces/:workspace_id/destinations/:destination_id/deliveries/again":
+    "401 401 401 401 401 422 none",
   "POST /operator/workspaces/:workspace_id/destinations/:destination_id/pause": "401 401 401 401 401 200 none",
   "POST /operator/workspaces/:workspace_id/destinations/:destination_id/resume": "401 401 401 401 401 200 none",
   "POST /operator/workspaces/:workspace_id/destinations/:destination_id/rotate-secret": "401 401 401 401 401 404 none",
@@ -151,6 +153,8 @@ export const ACCESS: Record<string, string> = {
   "POST /w/:slug/settings/members/role": "401 404 403 422 422 401",
   "GET /w/:slug/settings/notifications": "303 404 403 200 200 303",
   "GET /w/:slug/settings/notifications/:id": "303 404 403 200 200 303",
+  "GET /w/:slug/settings/notifications/:id/again": "303 404 403 200 200 303",
+  "POST /w/:slug/settings/notifications/:id/again": "401 404 403 422 422 401",
   "GET /w/:slug/settings/notifications/:id/change": "303 404 403 200 200 303",
   "POST /w/:slug/settings/notifications/:id/change": "401 404 403 422 422 401",
   "POST /w/:slug/settings/notifications/:id/delete": "401 404 403 303 303 401",

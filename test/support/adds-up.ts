@@ -215,7 +215,7 @@ function expectAccountsToAddUp({ sql }: StoreState): void {
   const stored = sql.exec<Sums>(
     "SELECT external_id AS account, score, people FROM accounts WHERE people <> 0 OR score <> 0 ORDER BY external_id",
   );
-  expect(stored.toArray()).toEqual(sums.toArray());
+  expect([...stored.toArray()]).toEqual([...sums.toArray()]);
 }
 
 /**

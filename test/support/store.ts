@@ -71,6 +71,11 @@ export class TestStore {
     return signals.map(({ admission }) => admission.id);
   }
 
+  /** Records signals as the consumer passes them on. */
+  recordAll(nowMs: number, signals: readonly SignalToRecord[]): void {
+    recordSignals(this.state, signals, nowMs, this.rulesVersion);
+  }
+
   /** The signal as the consumer passes it on. */
   signal(nowMs: number, { payload, dead = false, ...given }: Sent, rules = this.rules.rules): SignalToRecord {
     const receivedAtMs = given.receivedAtMs ?? nowMs;

@@ -13,6 +13,8 @@ import type { DemoSent } from "./send.ts";
 
 /** A score that only the most interested people reach. */
 const THRESHOLD = 50;
+/** A score that only accounts with active people reach. */
+const ACCOUNT_THRESHOLD = 40;
 const WAIT_MS = 15_000;
 const POLL_MS = 50;
 
@@ -21,13 +23,23 @@ interface Person {
   name: string | null;
   company: string | null;
   score: number;
-  scoring_signals: { scoring_signal: string }[];
+  next_lapse_at: string | null;
+  scoring_signals: { scoring_signal: string; lapsed: boolean }[];
+}
+
+interface Account {
+  external_id: string;
+  name: string | null;
+  plan: string | null;
+  score: number;
+  people: number;
 }
 
 interface Crossing {
   id: string;
+  type: "person.score_crossed" | "account.score_crossed";
   time: string;
-  data: { email: string; score_before: number; score: number };
+  data: { email?: string; external_id?: string; score_before: number; score: number };
 }
 
 interface DemoReceiver extends AsyncDisposable {
@@ -72,32 +84,40 @@ export async function startReceiver(operator: OperatorClient, home: string): Pro
     server.listen(0, "127.0.0.1", resolve);
   });
   const target = `http://127.0.0.1:${(server.address() as AddressInfo).port}/crossings`;
-  const fields = { name: "Sales", type: "webhook", target, events: ["person.score_crossed"] };
+  const fields = { name: "Sales", type: "webhook", target, events: ["person.score_crossed", "account.score_crossed"] };
   const { secret } = await operator.post<{ secret: string }>(`${home}/destinations`, fields);
   webhook = new Webhook(secret);
-  await operator.call("PUT", `${home}/thresholds`, { thresholds: [THRESHOLD] });
+  await operator.call("PUT", `${home}/thresholds`, {
+    thresholds: [THRESHOLD],
+    account_thresholds: [ACCOUNT_THRESHOLD],
+  });
   return receiver;
 }
 
-/** Prints who crossed the threshold according to the receiver. @returns whether that matches the scores. */
+/** Prints who crossed a threshold according to the receiver. @returns whether that matches the scores. */
 export async function reportCrossings(
   operator: OperatorClient,
   home: string,
   receiver: DemoReceiver,
 ): Promise<boolean> {
   const people = await operator.list<Person>(`${home}/people`);
-  const expected = people.filter(({ score }) => score >= THRESHOLD).map(({ email }) => email);
+  const accounts = await readAccounts(operator, home);
+  const expected = [
+    ...people.filter(({ score }) => score >= THRESHOLD).map(({ email }) => email),
+    ...accounts.filter(({ score }) => score >= ACCOUNT_THRESHOLD).map(({ external_id: id }) => id),
+  ];
   for (const untilMs = Date.now() + WAIT_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
     if (receiver.crossings.size >= expected.length) break;
   }
   const crossings = [...receiver.crossings.values()].sort((a, b) => a.time.localeCompare(b.time));
-  const rows = crossings.map(({ time, data }) => ({ ...data, time }));
-  show(`Notifications of crossing ${THRESHOLD} points`, rows, ["email", "score_before", "score", "time"]);
-  const emails = crossings.map(({ data }) => data.email);
-  const isExpected = emails.length === expected.length && expected.every((email) => emails.includes(email));
+  const rows = crossings.map(({ time, data }) => ({ ...data, who: data.email ?? data.external_id, time }));
+  const title = `Notifications of people who crossed ${THRESHOLD} points, and accounts that crossed ${ACCOUNT_THRESHOLD}`;
+  show(title, rows, ["who", "score_before", "score", "time"]);
+  const names = rows.map(({ who }) => who ?? "");
+  const isExpected = names.length === expected.length && expected.every((name) => names.includes(name));
   const good = isExpected && expected.length > 0 && receiver.refused === 0;
   console.log(
-    `  ${mark(good)} the first: ${emails[0] ?? "nobody"}; each once, and signed so that the library verifies it`,
+    `  ${mark(good)} the first: ${names[0] ?? "nobody"}; each once, and signed so that the library verifies it`,
   );
   return good;
 }
@@ -116,16 +136,24 @@ export async function report(operator: OperatorClient, home: string, outcome: De
   const books = await operator.get<BooksAnswer>(`${home}/books`);
   people.sort((a, b) => b.score - a.score || a.email.localeCompare(b.email));
   const scored = people.map((person) => ({ ...person, made_of: madeOf(person) }));
-  show("People and their scores", scored, ["email", "name", "company", "score", "made_of"]);
+  show("People and their scores", scored, ["email", "name", "company", "score", "next_lapse_at", "made_of"]);
+  const accounts = await readAccounts(operator, home);
+  show("Accounts and the scores of their people", accounts, ["external_id", "name", "plan", "score", "people"]);
   show("Signal queue", groups, ["event", "source", "count", "anonymous", "held"]);
   const refused = rejections.map((rejection) => ({ ...rejection, detail: cut(String(rejection["detail"]), 60) }));
   show("Refused calls, as an admin sees them", refused, ["key_name", "status", "code", "calls", "detail"]);
   show("Usage of the billing period", [usage], ["signal_limit", "accepted", "held", "rejected", "period_end"]);
   show("Books", [books], Object.keys(books));
-  return check(outcome, people, usage, books);
+  return check(outcome, people, accounts, usage, books);
 }
 
-function check(outcome: DemoOutcome, people: Person[], usage: UsageAnswer, books: BooksAnswer): boolean {
+function check(
+  outcome: DemoOutcome,
+  people: Person[],
+  accounts: Account[],
+  usage: UsageAnswer,
+  books: BooksAnswer,
+): boolean {
   const kept = outcome.accepted + outcome.held;
   const placed = books.processed + books.duplicates + books.held + books.purged + books.dead_lettered + books.in_flight;
   const wrongScores = people.filter(({ email, score }) => score !== (outcome.scores.get(email) ?? 0));
@@ -147,6 +175,14 @@ function check(outcome: DemoOutcome, people: Person[], usage: UsageAnswer, books
       `usage: ${usage.accepted} accepted of ${outcome.signalLimit}, ${usage.held} held`,
       usage.accepted === outcome.signalLimit && usage.held === outcome.held,
     ],
+    [
+      `${accounts[0]?.external_id} is the most active account, with ${accounts[0]?.score} points of ${accounts[0]?.people} people`,
+      (accounts[0]?.score ?? 0) >= ACCOUNT_THRESHOLD,
+    ],
+    [
+      "the points of three old signals have lapsed",
+      people.flatMap((person) => person.scoring_signals).filter(({ lapsed }) => lapsed).length === 3,
+    ],
     [`scores of ${people.length} people: ${wrong.join(", ") || "as expected"}`, wrong.length === 0],
   ];
   console.log(`\n${bold("Is that what was sent?")}`);
@@ -159,6 +195,11 @@ function check(outcome: DemoOutcome, people: Person[], usage: UsageAnswer, books
   return good;
 }
 
+async function readAccounts(operator: OperatorClient, home: string): Promise<Account[]> {
+  const { items } = await operator.get<{ items: Account[] }>(`${home}/accounts?order=score`);
+  return items;
+}
+
 type Row = Record<string, string | number | boolean | null>;
 
 function show(title: string, items: readonly object[], columns: string[]): void {
@@ -167,8 +208,9 @@ function show(title: string, items: readonly object[], columns: string[]): void 
   console.log(`\n${bold(title)}\n${table(columns, rows)}`);
 }
 
-/** Composition of a score, such as `demo_requested, pricing_viewed ×3`. */
+/** Composition of a score, such as `demo_requested, pricing_viewed ×3`, without lapsed points. */
 function madeOf({ scoring_signals: scoringSignals }: Person): string {
-  const byName = Map.groupBy(scoringSignals, (scored) => scored.scoring_signal);
+  const counting = scoringSignals.filter(({ lapsed }) => !lapsed);
+  const byName = Map.groupBy(counting, (scored) => scored.scoring_signal);
   return [...byName].map(([name, { length }]) => (length === 1 ? name : `${name} ×${length}`)).join(", ");
 }

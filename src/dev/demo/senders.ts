@@ -193,7 +193,12 @@ function websiteVisits(path: string): DemoDelivery[] {
   ]);
   const identifies = IDENTIFIED.map(({ anonymousId, userId, lead }) => {
     const { email, firstName, lastName, company, title } = lead;
-    const traits = { email, name: `${firstName} ${lastName}`, company: { name: company }, title };
+    const traits = {
+      email,
+      name: `${firstName} ${lastName}`,
+      company: { id: accountOf(company), name: company },
+      title,
+    };
     return cdpCall("identify", { anonymousId, userId, traits });
   });
   const features = VISITORS.flatMap((visitor) =>
@@ -211,6 +216,43 @@ function websiteVisits(path: string): DemoDelivery[] {
       points: IDENTIFIED.map(({ lead }) => [lead, 5 * 2]),
     }),
   ];
+}
+
+/** The external id of a company in the demo, such as `cedar-freight`; null: the lead has none. */
+function accountOf(company: string | null): string | null {
+  return company?.toLowerCase().replaceAll(/\W+/g, "-") ?? null;
+}
+
+/** Traits of accounts, and signals of the past with the times at which they occurred. */
+export function history({ campaigns }: DemoKeys): Sender {
+  const path = `${SIGNALS}/${campaigns}`;
+  const groups = IDENTIFIED.map(({ userId, lead: { company } }) =>
+    jsonCall(
+      path,
+      cdpCall("group", {
+        userId,
+        groupId: accountOf(company),
+        traits: { name: company, plan: "trial", region: "emea" },
+      }),
+    ),
+  );
+  const [{ userId, lead }] = IDENTIFIED as [(typeof IDENTIFIED)[number]];
+  const usedDaysAgo = (days: number): object => ({
+    ...cdpCall("track", { userId, event: "Feature Used", properties: { days } }),
+    timestamp: new Date(Date.now() - days * 86_400_000).toISOString(),
+  });
+  const past = (...days: number[]): Call[] => [jsonCall(`${path}/batch`, days.map(usedDaysAgo))];
+  return {
+    name: "Accounts and history",
+    deliveries: [
+      delivery("group calls: 5 people belong to accounts", groups),
+      delivery("signals of the last weeks, whose points still count", past(3, 10, 20), {
+        kept: 3,
+        points: [[lead, 3 * 2]],
+      }),
+      delivery("signals of months ago, whose points have lapsed", past(40, 70, 100), { kept: 3, points: [[lead, 0]] }),
+    ],
+  };
 }
 
 /** Batches of server-side SDKs, which know their users only by id. */

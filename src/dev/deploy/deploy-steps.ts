@@ -2,6 +2,7 @@
 import { parseArgs, stripVTControlCharacters } from "node:util";
 import { unstable_readConfig, type Unstable_Config } from "wrangler";
 import { FIT_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
+import { jurisdictionProblem } from "../../domain/jurisdiction.ts";
 import { carriedBy, QUEUE_WORDS, type Carried } from "../../queue/queue-names.ts";
 
 /**
@@ -26,14 +27,15 @@ export function ofEnvironment(environment: string | undefined): string[] {
 export type DeployConfig = Pick<
   Unstable_Config,
   | ("name" | "account_id" | "vars" | "d1_databases" | "r2_buckets" | "queues" | "durable_objects" | "ratelimits")
-  | ("send_email" | "observability" | "logpush")
+  | ("send_email" | "observability" | "logpush" | "services" | "workers_dev")
+  | ("triggers" | "migrations" | "compatibility_flags" | "main")
 >;
 
 /** An environment's section of wrangler.toml; `environment` is undefined for the top level. */
 export interface Section {
   environment: string | undefined;
   config: DeployConfig;
-  /** Host names of its routes. An environment without routes inherits those of the top level. */
+  /** Host names of its routes, `*.` for many. An environment without routes inherits those of the top level. */
   hosts: readonly string[];
 }
 
@@ -45,7 +47,7 @@ export function readSections(file: string): Section[] {
     const config = read(environment);
     const routes = [config.route, ...(config.routes ?? [])].filter((route) => route !== undefined);
     const hosts = routes.map((route) => (typeof route === "string" ? route : route.pattern).split("/")[0] ?? "");
-    return { environment, config, hosts: hosts.filter((host) => !host.includes("*")) };
+    return { environment, config, hosts };
   });
 }
 
@@ -71,6 +73,10 @@ class Findings {
 
 const NO_DATABASE = /^[0-]*$/;
 
+function createDatabase(name: string, config: DeployConfig): string {
+  return ["npx wrangler d1 create", name, ...inJurisdiction(textOf(config, "JURISDICTION"))].join(" ");
+}
+
 /** @param all every section of the file, the top level first. */
 export function missingInConfig(all: readonly Section[], environment: string | undefined): Missing[] {
   const [base] = all;
@@ -87,11 +93,13 @@ export function missingInConfig(all: readonly Section[], environment: string | u
     found.addIf(!has.has(name), `${name} is missing.`, "its lines, as at the top level, under a name of its own,");
   }
   checkSettings(config, base.config, found);
+  checkInherited(config, base.config, found);
   checkQueues(config, found);
+  checkJurisdiction(config, found);
   for (const section of all) if (section !== checked) checkShared(section, checked, found);
   for (const { database_id: id = "", database_name: name = "", binding } of config.d1_databases) {
     if (!NO_DATABASE.test(id)) continue;
-    const how = `npx wrangler d1 create ${name}, and its id as database_id into ${found.section}`;
+    const how = `${createDatabase(name, config)}, and its id as database_id into ${found.section}`;
     found.missing.push({ what: `${binding} has no database yet.`, how });
   }
   checkSignIn(config, found);
@@ -107,6 +115,11 @@ export function missingInConfig(all: readonly Section[], environment: string | u
     "invocation_logs = false, traces off and no logpush",
   );
   found.addIf(config.name === undefined, "The Worker has no name.", "name");
+  found.addIf(
+    config.workers_dev === false && checked.hosts.length === 0,
+    "The Worker has no address.",
+    "routes, or workers_dev = true,",
+  );
   return found.missing;
 }
 
@@ -169,15 +182,40 @@ function checkSettings(config: DeployConfig, base: DeployConfig, found: Findings
   }
 }
 
+/** Settings that every environment inherits: its Worker would be another program than the tested one. */
+function checkInherited(config: DeployConfig, base: DeployConfig, found: Findings): void {
+  for (const name of ["main", "compatibility_flags", "migrations", "triggers"] as const) {
+    found.addIf(
+      JSON.stringify(config[name]) !== JSON.stringify(base[name]),
+      `${name} differs from the top level's.`,
+      `no lines of ${name}, because they are inherited,`,
+    );
+  }
+}
+
+/** The platform cannot move data later, so all of it must begin in the jurisdiction. */
+function checkJurisdiction(config: DeployConfig, found: Findings): void {
+  const jurisdiction = textOf(config, "JURISDICTION");
+  const problem = jurisdictionProblem(jurisdiction, jurisdiction);
+  found.addIf(problem !== null, String(problem), 'JURISDICTION = "eu", "us" or ""');
+  if (jurisdiction === "" || problem !== null) return;
+  for (const bucket of config.r2_buckets) {
+    found.addIf(
+      bucket.jurisdiction !== jurisdiction,
+      `The bucket of ${bucket.binding} is not in the jurisdiction "${jurisdiction}" of the objects.`,
+      `jurisdiction = "${jurisdiction}" of the bucket`,
+    );
+  }
+}
+
 /**
- * Resources that the environment shares with another deployed one because a copy kept their names. Workers of an
- * account share the budget of a rate limit with the same `namespace_id`.
+ * Resources that the environment shares with another one because a copy kept their names. Workers of an account share the
+ * budget of a rate limit with the same `namespace_id`.
  */
 function checkShared(other: Section, checked: Section, found: Findings): void {
-  const isDeployed = other.config.d1_databases.some(({ database_id: id = "" }) => !NO_DATABASE.test(id));
   const { account_id: account } = checked.config;
   const inAnotherAccount = account !== undefined && (other.config.account_id ?? account) !== account;
-  if (!isDeployed || inAnotherAccount) return;
+  if (inAnotherAccount) return;
   const owner = other.environment === undefined ? "the top level" : `[env.${other.environment}]`;
   const taken = new Set(namesOf(other));
   for (const name of namesOf(checked)) {
@@ -189,10 +227,14 @@ function namesOf({ config, hosts }: Section): string[] {
   return [
     ...(config.name === undefined ? [] : [`The Worker's name ${config.name}`]),
     ...hosts.map((host) => `The host ${host}`),
-    ...config.d1_databases.map(({ database_id: id = "" }) => `The database ${id}`),
+    ...config.d1_databases.flatMap(({ database_id: id = "", database_name: name }) => [
+      ...(NO_DATABASE.test(id) ? [] : [`The database ${id}`]),
+      `The database name ${name}`,
+    ]),
     ...config.r2_buckets.map(({ bucket_name: name = "" }) => `The bucket ${name}`),
     ...queuesOf(config).map((name) => `The queue ${name}`),
     ...(config.ratelimits ?? []).map(({ namespace_id: id }) => `The rate limits' namespace_id ${id}`),
+    ...(config.services ?? []).map(({ service }) => `The Worker ${service} of a service binding`),
   ];
 }
 
@@ -240,6 +282,7 @@ function bindingsOf(config: DeployConfig): string[] {
     ...config.durable_objects.bindings.map(({ name }) => name),
     ...(config.ratelimits ?? []).map(({ name }) => name),
     ...(config.send_email ?? []).map(({ name }) => name),
+    ...(config.services ?? []).map(({ binding }) => binding),
     ...Object.keys(config.vars),
   ];
 }
@@ -264,6 +307,8 @@ interface CloudflareAccount {
   /** Whether each queue and bucket of the configuration exists. */
   queues: Record<string, boolean | Unknown>;
   buckets: Record<string, boolean | Unknown>;
+  /** Jurisdiction of the first workspace's objects; null: the database has no workspace. */
+  jurisdiction: string | null | Unknown;
   /** The Worker's secrets; empty before the first deployment. */
   secrets: { name: string }[] | Unknown;
   /** Which system answers at each of the Worker's hosts, for webhook paths and page paths. */
@@ -284,16 +329,18 @@ export async function readAccount(
       await Promise.all(names.map(async (name) => [name, await exists(wrangler, info(name))] as const)),
     );
   const places = new Map(config.r2_buckets.map(({ bucket_name: name = "", jurisdiction }) => [name, jurisdiction]));
-  const [databases, secrets, queues, buckets, fronts] = await Promise.all([
+  const [databases, jurisdiction, secrets, queues, buckets, fronts] = await Promise.all([
     readJson(wrangler, ["d1", "list", "--json"]),
+    recordedJurisdiction(config, wrangler, environment),
     // Before the first deployment there is no Worker that could have secrets.
     readJson(wrangler, ["secret", "list", "--format", "json", ...ofEnvironment(environment)], []),
     existing(queuesOf(config), (name) => ["queues", "info", name]),
     existing([...places.keys()], (name) => ["r2", "bucket", "info", name, ...inJurisdiction(places.get(name))]),
-    Promise.all(hosts.map((host) => readHost(host, fetchUrl))),
+    Promise.all(hosts.filter((host) => !host.includes("*")).map((host) => readHost(host, fetchUrl))),
   ]);
   return {
     databases: databases as CloudflareAccount["databases"],
+    jurisdiction,
     secrets: secrets as CloudflareAccount["secrets"],
     queues,
     buckets,
@@ -301,10 +348,25 @@ export async function readAccount(
   };
 }
 
-const inJurisdiction = (place?: string): string[] => (place === undefined ? [] : ["--jurisdiction", place]);
+const inJurisdiction = (place?: string): string[] => (place ? ["--jurisdiction", place] : []);
+
+/** A workspace of a version without jurisdictions is in none. */
+async function recordedJurisdiction(
+  { d1_databases: [database] }: DeployConfig,
+  wrangler: Wrangler,
+  environment: string | undefined,
+): Promise<CloudflareAccount["jurisdiction"]> {
+  if (database === undefined || NO_DATABASE.test(database.database_id ?? "")) return null;
+  const query = ["--remote", "--json", "--command", "SELECT * FROM workspaces LIMIT 1"];
+  const args = ["d1", "execute", database.binding, ...query, ...ofEnvironment(environment)];
+  const answer = (await readJson(wrangler, args, [])) as { results: { jurisdiction?: string }[] }[] | Unknown;
+  if ("unknown" in answer) return answer;
+  const [workspace] = answer[0]?.results ?? [];
+  return workspace === undefined ? null : (workspace.jurisdiction ?? "");
+}
 
 /** The platform's messages about missing resources. */
-const NOT_THERE = /does not exist|not found|\b(10006|10007|11000)\b/i;
+const NOT_THERE = /does not exist|not found|no such table|\b(10006|10007|11000)\b/i;
 
 async function exists(wrangler: Wrangler, args: string[]): Promise<boolean | Unknown> {
   const { code, out } = await wrangler(args);
@@ -355,7 +417,8 @@ async function front(url: string, fetchUrl: Fetch): Promise<Front> {
 }
 
 export function missingInAccount({ config, environment }: Section, account: CloudflareAccount): Missing[] {
-  const { databases, queues, buckets, secrets, hosts } = account;
+  const { databases, jurisdiction: recorded, queues, buckets, secrets, hosts } = account;
+  const jurisdiction = textOf(config, "JURISDICTION");
   const missing: Missing[] = [];
   const notAsked: { what: string; unknown: string }[] = [];
   const need = (resource: string, there: boolean | Unknown | undefined, how: string): void => {
@@ -366,17 +429,22 @@ export function missingInAccount({ config, environment }: Section, account: Clou
     if (NO_DATABASE.test(id)) continue;
     const isThere = "unknown" in databases ? databases : databases.some(({ uuid }) => uuid === id);
     const known = "unknown" in databases ? undefined : databases.find((database) => database.name === name);
-    const how =
-      known === undefined ? `npx wrangler d1 create ${name}` : `database_id = "${known.uuid}" in wrangler.toml`;
+    const how = known === undefined ? createDatabase(name, config) : `database_id = "${known.uuid}" in wrangler.toml`;
     need(`database ${id}`, isThere, how);
   }
   for (const queue of queuesOf(config)) {
-    need(`queue ${queue}`, queues[queue], `npx wrangler queues create ${queue}`);
+    const how = `npx wrangler queues create ${queue}`;
+    const place = `a queue ${queue} in the jurisdiction "${jurisdiction}": docs/deploy.md has the command`;
+    need(`queue ${queue}`, queues[queue], jurisdiction === "" ? how : place);
   }
-  for (const { bucket_name: bucket = "", jurisdiction } of config.r2_buckets) {
-    const how = ["npx wrangler r2 bucket create", bucket, ...inJurisdiction(jurisdiction)].join(" ");
+  for (const { bucket_name: bucket = "", jurisdiction: place } of config.r2_buckets) {
+    const how = ["npx wrangler r2 bucket create", bucket, ...inJurisdiction(place)].join(" ");
     need(`bucket ${bucket}`, buckets[bucket], how);
   }
+  const isUnknown = typeof recorded === "object" && recorded !== null;
+  if (isUnknown) notAsked.push({ what: "the jurisdiction of the data", ...recorded });
+  const problem = isUnknown || recorded === null ? null : jurisdictionProblem(jurisdiction, recorded);
+  if (problem !== null) missing.push({ what: problem, how: `JURISDICTION = ${JSON.stringify(recorded)}` });
   const flag = environment === undefined ? "" : ` --env ${environment}`;
   need(
     "secret OPERATOR_TOKEN, without which nobody can make a workspace",

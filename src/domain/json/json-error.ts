@@ -63,14 +63,14 @@ export function describeJsonError(
   const { text, position } = textAround(bytes, start, end, error.position);
   const found = characterInWords(text, position);
   const explained = explainOtherFormat(bytes, start, end) ?? EXPLAIN[error.kind](text, position, found);
-  return `Not valid JSON at ${place(bytes, start, error.position, ofLine)}: ${explained}`;
+  return `Not valid JSON at ${describePlace(bytes, start, error.position, ofLine)}: ${explained}`;
 }
 
 /**
- * A single pass counts lines and UTF-16 units, because decoding 16 MB takes longer. A byte that is not UTF-8 may
- * shift the column by one.
+ * The line and column of a byte's position. A single pass counts lines and UTF-16 units, because decoding 16 MB takes
+ * longer. A byte that is not UTF-8 may shift the column by one.
  */
-function place(bytes: Uint8Array, start: number, position: number, ofLine?: number): string {
+export function describePlace(bytes: Uint8Array, start: number, position: number, ofLine?: number): string {
   let line = ofLine ?? 1;
   let units = 0;
   let lineStart = 0;

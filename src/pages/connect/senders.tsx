@@ -111,8 +111,8 @@ function EventForm({ status, program, query = {} }: Composer) {
     <form method="get" class="stack tight">
       <HiddenFields fields={query} />
       <div class="pair">
-        <TextField name="status" label="Member status" value={status} autocomplete="off" />
-        <TextField name="program" label="Program name" value={program} autocomplete="off" />
+        <TextField name="status" label="Member status" value={status} />
+        <TextField name="program" label="Program name" value={program} />
       </div>
       <div class="row">
         <button>Update event</button>
@@ -238,7 +238,6 @@ export function TestCall({ home, setUp }: { home: string; setUp: SetUp }) {
   const [webhook] = webhooksOf(setUp.origin, setUp);
   const { key, secret } = setUp;
   const noun = setUp.endpointType === "signal_staging" ? "signal" : "update";
-  const text = { autocomplete: "off", spellcheck: false, required: true };
   return (
     <div class="needs-script" id="test-call">
       <Panel title={`Send a test ${noun}`}>
@@ -256,20 +255,14 @@ export function TestCall({ home, setUp }: { home: string; setUp: SetUp }) {
               hint="Stays in this browser."
               data-fill={KEY_PLACEHOLDER}
               placeholder="sk_…"
-              {...text}
+              code
+              required
             />
           )}
           {secret === SECRET_PLACEHOLDER && (
-            <TextField name="test-secret" label="Shared secret" data-fill={SECRET_PLACEHOLDER} {...text} />
+            <TextField name="test-secret" label="Shared secret" data-fill={SECRET_PLACEHOLDER} code required />
           )}
-          <TextArea
-            name="test-body"
-            label="Body"
-            value={JSON.stringify(webhook.body, null, 2)}
-            rows={8}
-            class="mono"
-            spellcheck={false}
-          />
+          <TextArea name="test-body" label="Body" value={JSON.stringify(webhook.body, null, 2)} rows={8} />
           <div class="row">
             <button>{`Send test ${noun}`}</button>
           </div>

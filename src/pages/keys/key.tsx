@@ -105,7 +105,7 @@ async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<
       <div class="columns">
         <Panel title="Settings">
           <Form action={`${path}/${apiKey.id}`} submit="Save" look="">
-            <TextField name="name" label="Name" value={typed.name} error={errors.name} autocomplete="off" required />
+            <TextField name="name" label="Name" value={typed.name} error={errors.name} required />
             {works && (
               <TextField
                 name="silent_after_days"
@@ -118,7 +118,6 @@ async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<
                 value={typed.silent_after_days}
                 error={errors.silent_after_days}
                 inputmode="numeric"
-                autocomplete="off"
               />
             )}
           </Form>

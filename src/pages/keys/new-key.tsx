@@ -16,7 +16,7 @@ import { payloadTemplate } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { sentence } from "../kit/format.ts";
-import { CheckField, Choice, DataList, Form, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
+import { Check, Choices, DataList, Form, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
 import { fragment, page } from "../page.tsx";
@@ -160,6 +160,12 @@ const TYPE_HINT = {
   product_org: "Account data, mapped by a payload template.",
 } as const satisfies Record<EndpointType, string>;
 
+const ENDPOINT_OPTIONS = ENDPOINT_TYPES.map((value) => ({
+  value,
+  label: ENDPOINT_LABEL[value],
+  hint: TYPE_HINT[value],
+}));
+
 function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
   const path = sectionPath(c, "keys");
   const messages = messagesOf(errors);
@@ -181,11 +187,8 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
       data-preview="#mapped"
       data-preview-url={`${path}/new/preview`}
       novalidate
+      hasButtons
     >
-      {/* Enter in a field presses the first button of a form. */}
-      <button class="visually-hidden" tabindex={-1} aria-hidden="true">
-        Create API key
-      </button>
       <FormErrors title="The key was not created" errors={messages} />
       <Panel>
         <div class="form">
@@ -195,25 +198,19 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
             hint="Such as the system that sends with it."
             value={typed.name}
             error={errors["name"]}
-            autocomplete="off"
             autofocus={typed.name === "" && messages.length === 0}
             required
           />
-          <fieldset class="field">
-            <legend>Endpoint type</legend>
-            {ENDPOINT_TYPES.map((type) => (
-              <Choice
-                group="type"
-                name="endpoint_type"
-                value={type}
-                label={ENDPOINT_LABEL[type]}
-                hint={TYPE_HINT[type]}
-                checked={typed.endpointType === type}
-              />
-            ))}
-          </fieldset>
+          <Choices
+            legend="Endpoint type"
+            name="endpoint_type"
+            group="type"
+            options={ENDPOINT_OPTIONS}
+            value={typed.endpointType}
+          />
           <LifetimeFields label="Expiration" typed={typed} error={errors["expires"]} />
-          <CheckField
+          <Check
+            id="secret"
             name="secret"
             label="Shared secret"
             hint="Calls must carry it in the header X-Api-Secret."
@@ -264,8 +261,6 @@ function TemplateEditor({ typed, errors }: EditorProps) {
           label="Sample payload"
           hint="JSON, as the sender posts it. It is not stored."
           value={typed.sample}
-          class="mono"
-          spellcheck={false}
           rows={10}
         />
         <div class="row">
@@ -288,14 +283,14 @@ function Mapping({ row, at, errors }: { row: MappingRow; at: number; errors: Err
     value: row[name],
     error: errors[`rows.${at}.${name}`],
   });
-  const text = { class: "mono", autocomplete: "off", spellcheck: false };
   return (
     <li class="pair" aria-label={`Mapping ${at + 1}`}>
-      <TextField {...field("target")} label="Target" list="targets" placeholder="attributes.region" {...text} />
-      <TextField {...field("path")} label="Path" placeholder="company.region" {...text} />
+      <TextField {...field("target")} label="Target" list="targets" placeholder="attributes.region" code />
+      <TextField {...field("path")} label="Path" placeholder="company.region" code />
       <SelectField {...field("type")} label="Type" options={PAYLOAD_TYPES.map((type) => [type, type] as const)} />
       <div class="row">
-        <CheckField
+        <Check
+          id={`rows.${at}.required`}
           name={`rows.${at}.required`}
           label="Required"
           checked={row.required || row.target === "external_id"}

@@ -2,9 +2,10 @@
 import { findKey, type ApiKey } from "../../control/api-keys.ts";
 import { isOverlap, rotateApiKey, type Overlap } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { LinkButton } from "../kit/actions.tsx";
 import { Form, FormErrors, SelectField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
-import { Panel } from "../kit/parts.tsx";
+import { Notice, Panel } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { contextOf, counterOf, type Ctx, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
@@ -67,16 +68,30 @@ export const rotateKeyPages = pages
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
-    // `formPage` already shows that the key is inactive.
+    // `formPage` says that the key is inactive.
     const errors = refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] };
     return formPage(c, (await findKey(db, id, key.id)) ?? key, { formToken, overlap, lifetime }, errors);
   });
 
-async function formPage(c: Ctx, apiKey: ApiKey, typed: TypedRotation, found: Errors = {}): Promise<Response> {
+function inactivePage(c: Ctx, { id, name }: ApiKey): Promise<Response> {
+  const path = sectionPath(c, "keys");
+  const heading = { title: "Rotate API key", heading: `Rotate ${name}`, crumbs: [[name, `${path}/${id}`]] as const };
+  return page(
+    c,
+    { section: "keys", ...heading, status: 409 },
+    <>
+      <Notice tone="bad" title="An inactive key cannot be rotated" text="Create a new key instead." />
+      <div>
+        <LinkButton href={`${path}/new`} text="Create API key" look="primary" />
+      </div>
+    </>,
+  );
+}
+
+async function formPage(c: Ctx, apiKey: ApiKey, typed: TypedRotation, errors: Errors = {}): Promise<Response> {
+  if (!isActive(apiKey)) return inactivePage(c, apiKey);
   const lastUsed = await counterOf(c).lastUsed();
   const path = sectionPath(c, "keys");
-  const works = isActive(apiKey);
-  const errors: Errors = works ? found : { form: "This key is inactive. Create a new key instead." };
   return page(
     c,
     {
@@ -90,7 +105,7 @@ async function formPage(c: Ctx, apiKey: ApiKey, typed: TypedRotation, found: Err
           <code>{apiKey.maskedKey}</code>, last used: <LastUsed usedMs={lastUsed[apiKey.id]} />.
         </>
       ),
-      status: !works ? 409 : Object.keys(errors).length === 0 ? 200 : 422,
+      status: Object.keys(errors).length === 0 ? 200 : 422,
     },
     <>
       <FormErrors title="The key was not rotated" errors={Object.values(errors)} />

@@ -37,6 +37,8 @@ interface Question {
   tone?: "danger" | "primary";
   /** Classes of the button that asks. */
   look?: string;
+  /** Hidden fields. */
+  fields?: Record<string, string>;
 }
 
 /**
@@ -50,6 +52,7 @@ export function Confirm({
   submit,
   tone = "danger",
   look = "button",
+  fields = {},
   children,
 }: PropsWithChildren<Question>) {
   return (
@@ -59,6 +62,7 @@ export function Confirm({
       </summary>
       <form method="post" action={action} class="confirm-body" data-once>
         <h2>{title}</h2>
+        <HiddenFields fields={fields} />
         {children}
         <div class="row">
           <button class={tone}>{submit}</button>
@@ -71,19 +75,23 @@ export function Confirm({
   );
 }
 
-/** A button that posts a form without fields. */
-export function PostButton({
-  action,
-  look = "",
-  fields = {},
-  label,
-  children,
-}: PropsWithChildren<{ action: string; look?: string; fields?: Record<string, string>; label?: string }>) {
+interface PostProps {
+  action: string;
+  text: string;
+  look?: string;
+  /** Hidden fields. */
+  fields?: Record<string, string>;
+  /** Names the button for screen readers. */
+  label?: string;
+}
+
+/** A button that posts a form without visible fields. */
+export function PostButton({ action, text, look = "", fields = {}, label }: PostProps) {
   return (
     <form method="post" action={action} data-once>
       <HiddenFields fields={fields} />
       <button class={look} aria-label={label}>
-        {children}
+        {text}
       </button>
     </form>
   );

@@ -1,6 +1,7 @@
 /**
  * Charts, drawn on the server: scales and shapes by d3, a text alternative with each. The content security policy forbids
- * inline styles. Each chart is drawn twice, for a phone and for wider screens, so that its text keeps its size.
+ * inline styles. Each chart is drawn for three widths, and the style sheet shows the one that fits, so that its text keeps
+ * its size.
  */
 import { scaleLinear, scaleUtc, type ScaleLinear, type ScaleTime } from "d3-scale";
 import { area, line } from "d3-shape";
@@ -9,7 +10,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { compact, day, grouped, timeOfDay } from "./format.ts";
 
 /** Widths in units of the view box: about the pixels that a chart has. */
-const WIDTHS = { phone: 340, half: 620, full: 1_080 } as const;
+const WIDTHS = { small: 340, medium: 620, large: 1_080 } as const;
 const HEIGHT = 200;
 const MARGIN = { top: 10, right: 4, bottom: 24, left: 40 };
 const FONT_SIZE = 12;
@@ -19,7 +20,6 @@ const CHARACTER_WIDTH = 0.66;
 const LABEL_GAP = 8;
 const YEAR_MS = 365 * DAY_MS;
 
-type Size = "half" | "full";
 type TimeScale = ScaleTime<number, number>;
 type ValueScale = ScaleLinear<number, number>;
 
@@ -27,8 +27,6 @@ interface ChartProps {
   /** Says in words what the chart shows. */
   label: string;
   caption?: Child;
-  /** `full`: the chart has the width of the page. */
-  size?: Size;
 }
 
 interface DrawnProps extends ChartProps {
@@ -37,8 +35,8 @@ interface DrawnProps extends ChartProps {
   draw: (y: ValueScale, width: number) => Child;
 }
 
-/** Draws a chart for both widths, with lines across at round values. Counts are whole numbers. */
-function Drawn({ label, caption, size = "half", values, draw }: DrawnProps) {
+/** Draws a chart for each width, with lines across at round values. Counts are whole numbers. */
+function Drawn({ label, caption, values, draw }: DrawnProps) {
   const y = scaleLinear(values, [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
   const ticks = y.ticks(4).filter((tick) => Number.isInteger(tick));
   const svg = (name: string, width: number) => (
@@ -56,8 +54,7 @@ function Drawn({ label, caption, size = "half", values, draw }: DrawnProps) {
   );
   return (
     <figure>
-      {svg("on-desk", WIDTHS[size])}
-      {svg("on-phone", WIDTHS.phone)}
+      {Object.entries(WIDTHS).map(([name, width]) => svg(name, width))}
       {caption !== undefined && <figcaption>{caption}</figcaption>}
     </figure>
   );

@@ -1,5 +1,5 @@
 /** Form fields with their label, hint and error, tied together for screen readers. */
-import type { Child, JSX } from "hono/jsx";
+import type { Child, JSX, PropsWithChildren } from "hono/jsx";
 import { HiddenFields, LinkButton } from "./actions.tsx";
 
 interface Labelled {
@@ -44,11 +44,23 @@ function Around({ field, children }: { field: Labelled; children: Child }) {
   );
 }
 
-export function TextField({ name, label, hint, error, ...input }: Labelled & Input) {
+/** For a text that is not made of words, such as a path. */
+const CODE = { class: "mono", autocapitalize: "off", spellcheck: false } as const;
+
+/** @param props.code whether the text is not made of words. */
+export function TextField({ name, label, hint, error, code = false, ...input }: Labelled & Input & { code?: boolean }) {
   const field = { name, label, hint, error };
   return (
     <Around field={field}>
-      <input id={name} name={name} type="text" {...input} {...described(field)} />
+      <input
+        id={name}
+        name={name}
+        type="text"
+        autocomplete="off"
+        {...(code && CODE)}
+        {...input}
+        {...described(field)}
+      />
     </Around>
   );
 }
@@ -62,11 +74,11 @@ interface NameFieldProps {
 
 /** A field for a name: known ones are offered, and others can be typed. */
 export function NameField({ known, ...field }: NameFieldProps) {
-  if (known.length === 0) return <TextField {...field} autocomplete="off" />;
+  if (known.length === 0) return <TextField {...field} />;
   const id = `known-${field.name}`;
   return (
     <>
-      <TextField {...field} list={id} autocomplete="off" />
+      <TextField {...field} list={id} />
       <DataList id={id} values={known} />
     </>
   );
@@ -83,36 +95,29 @@ export function DataList({ id, values }: { id: string; values: readonly string[]
   );
 }
 
-export function TextArea({
-  name,
-  label,
-  hint,
-  error,
-  value,
-  ...area
-}: Labelled & Omit<JSX.IntrinsicElements["textarea"], "name" | "id"> & { value: string }) {
+type Area = Omit<JSX.IntrinsicElements["textarea"], "name" | "id"> & { value: string };
+
+/** A field for several lines of a text that is not made of words. */
+export function TextArea({ name, label, hint, error, value, ...area }: Labelled & Area) {
   const field = { name, label, hint, error };
   return (
     <Around field={field}>
-      <textarea id={name} name={name} {...area} {...described(field)}>
+      <textarea id={name} name={name} {...CODE} {...area} {...described(field)}>
         {textareaText(value)}
       </textarea>
     </Around>
   );
 }
 
-export function SelectField({
-  name,
-  label,
-  hint,
-  error,
-  value,
-  options,
-}: Labelled & { value: string; options: readonly (readonly [value: string, text: string])[] }) {
-  const field = { name, label, hint, error };
+interface SelectProps extends Labelled {
+  value: string;
+  options: readonly (readonly [value: string, text: string])[];
+}
+
+export function SelectField({ value, options, ...field }: SelectProps) {
   return (
     <Around field={field}>
-      <select id={name} name={name} {...described(field)}>
+      <select id={field.name} name={field.name} {...described(field)}>
         {options.map(([option, text]) => (
           <option value={option} selected={option === value}>
             {text}
@@ -123,19 +128,72 @@ export function SelectField({
   );
 }
 
-export function CheckField({ name, label, hint, checked }: Labelled & { checked: boolean }) {
+interface CheckProps {
+  type?: "radio" | "checkbox";
+  id: string;
+  name: string;
+  value?: string;
+  label: Child;
+  hint?: Child;
+  checked: boolean;
+  autofocus?: boolean;
+}
+
+/** A box to tick, or one of several radio buttons. The children stand below the hint. */
+export function Check({
+  type = "checkbox",
+  value = "on",
+  label,
+  hint,
+  children,
+  ...input
+}: PropsWithChildren<CheckProps>) {
+  const hintId = hint === undefined ? undefined : `${input.id}-hint`;
   return (
     <div class="check">
-      <input type="checkbox" id={name} name={name} value="on" checked={checked} {...described({ name, label, hint })} />
+      <input type={type} value={value} aria-describedby={hintId} {...input} />
       <div>
-        <label for={name}>{label}</label>
+        <label for={input.id}>{label}</label>
         {hint !== undefined && (
-          <div class="hint" id={`${name}-hint`}>
+          <div class="hint" id={hintId}>
             {hint}
           </div>
         )}
+        {children}
       </div>
     </div>
+  );
+}
+
+interface ChoicesProps<Value extends string> {
+  legend: string;
+  name: string;
+  /** Of the ids: `group-value`. */
+  group: string;
+  options: readonly { value: Value; label: string; hint: string }[];
+  value: Value;
+  /** Whether the first option asks for the focus. */
+  autofocus?: boolean;
+}
+
+/** Radio buttons, with the meaning of each option. */
+export function Choices<Value extends string>(props: ChoicesProps<Value>) {
+  const { legend, name, group, options, value: chosen, autofocus = false } = props;
+  return (
+    <fieldset class="field">
+      <legend>{legend}</legend>
+      {options.map(({ value, ...texts }, index) => (
+        <Check
+          type="radio"
+          id={`${group}-${value}`}
+          name={name}
+          value={value}
+          {...texts}
+          checked={value === chosen}
+          autofocus={autofocus && index === 0}
+        />
+      ))}
+    </fieldset>
   );
 }
 
@@ -151,17 +209,29 @@ interface FormProps extends FormAttributes {
   cancel?: string;
   /** Hidden fields. */
   hidden?: Record<string, string>;
+  /** Whether the form has further buttons. */
+  hasButtons?: boolean;
+  /** Controls beside the button that sends the form. */
+  beside?: Child;
   children: Child;
 }
 
 /** A form that is sent once, with the button that sends it. */
-export function Form({ action, submit, look = "primary", cancel, hidden = {}, children, ...attributes }: FormProps) {
+export function Form({ action, submit, look = "primary", cancel, hidden = {}, children, ...props }: FormProps) {
+  const { hasButtons = false, beside, ...attributes } = props;
   return (
     <form method="post" action={action} class="form" data-once {...attributes}>
+      {hasButtons && (
+        // The Enter key presses the first button of a form: this one.
+        <button class="visually-hidden" tabindex={-1} aria-hidden="true">
+          {submit}
+        </button>
+      )}
       <HiddenFields fields={hidden} />
       {children}
       <div class="row">
         <button class={look}>{submit}</button>
+        {beside}
         {cancel !== undefined && <LinkButton href={cancel} text="Cancel" />}
       </div>
     </form>
@@ -169,7 +239,7 @@ export function Form({ action, submit, look = "primary", cancel, hidden = {}, ch
 }
 
 /** The errors of a form, shown above it. */
-export function FormErrors({ errors, title = "Nothing was saved" }: { errors: readonly string[]; title?: string }) {
+export function FormErrors({ errors, title = "Nothing was saved" }: { errors: readonly Child[]; title?: string }) {
   if (errors.length === 0) return <></>;
   return (
     <div class="notice bad" role="alert">
@@ -179,53 +249,6 @@ export function FormErrors({ errors, title = "Nothing was saved" }: { errors: re
           <li>{error}</li>
         ))}
       </ul>
-    </div>
-  );
-}
-
-/** One of several that are offered, with what it means; a radio button, or a box where several may be chosen. */
-export function Choice({
-  type = "radio",
-  group,
-  name,
-  value,
-  label,
-  hint,
-  checked,
-  autofocus = false,
-  children,
-}: {
-  type?: "radio" | "checkbox";
-  /** Of the ids: `group-value`. */
-  group: string;
-  name: string;
-  value: string;
-  label: Child;
-  hint: Child;
-  checked: boolean;
-  autofocus?: boolean;
-  /** Below the hint. */
-  children?: Child;
-}) {
-  const id = `${group}-${value}`;
-  return (
-    <div class="check">
-      <input
-        type={type}
-        id={id}
-        name={name}
-        value={value}
-        checked={checked}
-        aria-describedby={`${id}-hint`}
-        autofocus={autofocus}
-      />
-      <div>
-        <label for={id}>{label}</label>
-        <div class="hint" id={`${id}-hint`}>
-          {hint}
-        </div>
-        {children}
-      </div>
     </div>
   );
 }

@@ -108,7 +108,7 @@ export function WorkspacePage({ c, title, section, search, children }: Workspace
                 name="q"
                 value={search}
                 placeholder="Search"
-                aria-label="Search people, events, signals and accounts"
+                aria-label="Search people, events, signals, accounts and rules"
                 aria-keyshortcuts="/"
                 data-search
               />

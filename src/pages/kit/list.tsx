@@ -261,6 +261,11 @@ export function NoMatches({ what, list, text }: { what: string; list: ListAddres
   );
 }
 
+/** Says that the order by score is not final, while the nightly job removes points that have lapsed. */
+export function LapsingNote({ lapsing }: { lapsing: boolean }) {
+  return lapsing ? <p class="quiet small">Points are lapsing right now; the order may change.</p> : <></>;
+}
+
 interface ListPanelProps {
   list: ListAddress;
   /** The slice to show. `complete` false: the search stopped early. */

@@ -211,27 +211,30 @@ export function CopyText({
   );
 }
 
-export function Timeline({ children }: PropsWithChildren) {
-  return <ol class="timeline">{children}</ol>;
+export interface TimelineStep {
+  title: Child;
+  /** Null: unknown. */
+  ms?: number | null;
+  tone?: Tone;
+  text: Child;
 }
 
-export function TimelineStep({
-  title,
-  ms = null,
-  tone = "quiet",
-  children,
-}: PropsWithChildren<{ title: Child; ms?: number | null; tone?: Tone }>) {
+export function Timeline({ steps }: { steps: readonly TimelineStep[] }) {
   return (
-    <li class={tone === "quiet" ? undefined : tone}>
-      <div class="row">
-        <strong>{title}</strong>
-        {ms !== null && (
-          <span class="quiet small">
-            <Time ms={ms} />
-          </span>
-        )}
-      </div>
-      <div class="quiet">{children}</div>
-    </li>
+    <ol class="timeline">
+      {steps.map(({ title, ms = null, tone = "quiet", text }) => (
+        <li class={tone === "quiet" ? undefined : tone}>
+          <div class="row">
+            <strong>{title}</strong>
+            {ms !== null && (
+              <span class="quiet small">
+                <Time ms={ms} />
+              </span>
+            )}
+          </div>
+          <div class="quiet">{text}</div>
+        </li>
+      ))}
+    </ol>
   );
 }

@@ -54,9 +54,11 @@ async function deliveryPage(c: Ctx, refused?: string) {
   const inProgress = isInProgress(delivery, destination);
   const isWebhook = destination.type === "webhook";
   const again = (
-    <PostButton action={`${destinationPath}/deliveries/${id}/again`} look={state === "failed" ? "primary" : ""}>
-      Deliver again
-    </PostButton>
+    <PostButton
+      action={`${destinationPath}/deliveries/${id}/again`}
+      look={state === "failed" ? "primary" : ""}
+      text="Deliver again"
+    />
   );
   return page(
     c,

@@ -10,7 +10,7 @@ import { DESTINATION_HEADERS_MAX } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
 import { sentence } from "../kit/format.ts";
-import { Choice, Form, FormErrors, TextField } from "../kit/forms.tsx";
+import { Check, Choices, Form, FormErrors, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Json, Panel } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
@@ -181,7 +181,6 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
             hint="Such as the system or the channel."
             value={typed.name}
             error={errors.name}
-            autocomplete="off"
             autofocus={typed.name === "" && !isRefused}
             required
           />
@@ -198,9 +197,6 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
   );
 }
 
-/** For texts that are not words. */
-const PLAIN = { autocomplete: "off", autocapitalize: "off", spellcheck: false } as const;
-
 interface TargetProps {
   typed: TypedDestination;
   error: string | undefined;
@@ -215,12 +211,13 @@ function Target({ typed, error, stored, offered }: TargetProps) {
   return (
     <>
       {stored === undefined && (
-        <fieldset class="field">
-          <legend>Type</legend>
-          {offered.map((type) => (
-            <Choice group="type" name="type" value={type} {...TYPE_TEXT[type]} checked={typed.type === type} />
-          ))}
-        </fieldset>
+        <Choices
+          legend="Type"
+          name="type"
+          group="type"
+          options={offered.map((type) => ({ value: type, label: TYPE_TEXT[type].label, hint: TYPE_TEXT[type].hint }))}
+          value={typed.type}
+        />
       )}
       <TextField
         name="target"
@@ -236,9 +233,8 @@ function Target({ typed, error, stored, offered }: TargetProps) {
         }
         value={typed.target}
         error={error}
-        class="mono"
+        code
         inputmode={typed.type === "email" ? "email" : "url"}
-        {...PLAIN}
         required={stored === undefined}
       />
     </>
@@ -267,17 +263,15 @@ function Headers({ typed, errors, stored }: Pick<TargetProps, "typed" | "stored"
                 label={`Header ${index + 1}`}
                 value={row?.name ?? ""}
                 error={errors[`header_name_${index}`]}
-                class="mono"
-                {...PLAIN}
+                code
               />
               <TextField
                 name={`header_value_${index}`}
                 label={`Value ${index + 1}`}
                 value={row?.value ?? ""}
                 error={errors[`header_value_${index}`]}
-                class="mono"
+                code
                 placeholder={row !== undefined && storedNames.includes(row.name) ? HIDDEN_VALUE : undefined}
-                {...PLAIN}
               />
             </div>
           ))}
@@ -298,9 +292,8 @@ function Events({ typed, error, workspaceId }: Pick<TargetProps, "typed" | "erro
       )}
       <div class="columns">
         {eventTypes.map((type, index) => (
-          <Choice
-            type="checkbox"
-            group="event"
+          <Check
+            id={`event-${type}`}
             name="events"
             value={type}
             label={EVENT_CATALOGUE[type].label}
@@ -314,7 +307,7 @@ function Events({ typed, error, workspaceId }: Pick<TargetProps, "typed" | "erro
               </summary>
               <Json value={envelopeOf(exampleEvent(type), workspaceId)} label={`Example of ${type}`} />
             </details>
-          </Choice>
+          </Check>
         ))}
       </div>
     </fieldset>

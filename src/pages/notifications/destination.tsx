@@ -8,7 +8,7 @@ import * as destinations from "../../workspace/manage-destinations.ts";
 import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
 import type { Done, Tone } from "../copy.ts";
-import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
+import { Confirm, LinkButton, Menu, PostButton } from "../kit/actions.tsx";
 import { counted, grouped } from "../kit/format.ts";
 import { SelectField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
@@ -24,7 +24,8 @@ import {
   destinationsCall,
   HIDDEN_VALUE,
   isInProgress,
-  lastTestFailed,
+  type LastTest,
+  readLastTest,
   problemText,
   statusOf,
   TYPE_TEXT,
@@ -92,8 +93,8 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
   const object = destinationsOf(c.env, c.get("workspace").id);
   const deliveries = await object.listDeliveries(destination.id, list.slice(PAGE_ROWS));
   if (deliveries === null) return notFoundPage(c, "destination");
-  const testFailed = await lastTestFailed(c, destination);
-  const { tone, label, text } = statusOf(destination, testFailed);
+  const [lastTest, failed] = await Promise.all([readLastTest(c, destination), object.failedSince(destination.id, 0)]);
+  const { tone, label, text } = statusOf(destination, lastTest);
   return page(
     c,
     {
@@ -106,8 +107,8 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
     <>
       {refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />}
       {NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />}
-      <Details destination={destination} testFailed={testFailed} />
-      <Deliveries destination={destination} list={list} deliveries={deliveries} />
+      <Details destination={destination} lastTest={lastTest} />
+      <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />
       {destination.type === "webhook" && <VerifyPanel />}
     </>,
   );
@@ -118,17 +119,11 @@ function DestinationActions({ path, destination }: { path: string; destination: 
   const isActive = state === "active";
   return (
     <>
-      {!isActive && (
-        <PostButton action={`${path}/resume`} look="primary">
-          Resume
-        </PostButton>
-      )}
-      <PostButton action={`${path}/test`} look={isActive ? "primary" : ""}>
-        Send test
-      </PostButton>
+      {!isActive && <PostButton action={`${path}/resume`} look="primary" text="Resume" />}
+      <PostButton action={`${path}/test`} look={isActive ? "primary" : ""} text="Send test" />
       <Menu label={`Actions for destination ${name}`}>
         <a href={`${path}/change`}>Edit</a>
-        {isActive && <PostButton action={`${path}/pause`}>Pause</PostButton>}
+        {isActive && <PostButton action={`${path}/pause`} text="Pause" />}
         {type === "webhook" && (
           <Confirm
             label="Rotate secret"
@@ -156,10 +151,10 @@ function DestinationActions({ path, destination }: { path: string; destination: 
   );
 }
 
-function Details({ destination, testFailed }: { destination: Destination; testFailed: boolean }) {
+function Details({ destination, lastTest }: { destination: Destination; lastTest: LastTest }) {
   const { type, maskedTarget, events, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } = destination;
   const { headerNames, oldSecretEndsAtMs } = destination;
-  const { tone, label, text } = statusOf(destination, testFailed);
+  const { tone, label, text } = statusOf(destination, lastTest);
   const status = (
     <>
       <Badge tone={tone}>{label}</Badge> <span class="quiet">{!NOTICED.includes(tone) && text}</span>
@@ -205,23 +200,29 @@ interface DeliveriesProps {
   destination: Destination;
   list: ListAddress;
   deliveries: PageOf<Delivery>;
+  /** Number of failed deliveries that can be sent again. */
+  failed: number;
 }
 
-function Deliveries({ destination, list, deliveries }: DeliveriesProps) {
+function Deliveries({ destination, list, deliveries, failed }: DeliveriesProps) {
   const refreshes = deliveries.items.some((delivery) => isInProgress(delivery, destination));
   const again = ({ id, type }: Delivery) => (
     <PostButton
       action={`${list.path}/deliveries/${id}/again`}
       look="small"
       label={`Deliver ${EVENT_CATALOGUE[type].label} again`}
-    >
-      Deliver again
-    </PostButton>
+      text="Deliver again"
+    />
   );
   return (
     <div id="deliveries" {...(refreshes ? { "data-refresh": "2000" } : {})}>
       <ListPanel
         title="Deliveries"
+        actions={
+          failed > 0 && (
+            <LinkButton href={`${list.path}/again`} text={`Deliver ${grouped(failed)} failed again`} look="small" />
+          )
+        }
         list={list}
         found={deliveries}
         empty={<Empty title="No deliveries yet" text="Send a test to check the connection." />}

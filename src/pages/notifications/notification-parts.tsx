@@ -85,8 +85,7 @@ interface DestinationStatus {
   text: string | null;
 }
 
-/** @param testFailed the latest delivery is a failed test. */
-export function statusOf(destination: Destination, testFailed: boolean): DestinationStatus {
+export function statusOf(destination: Destination, lastTest: LastTest): DestinationStatus {
   const { state, disabledReason, failingSinceMs, lastDeliveredAtMs } = destination;
   if (state === "disabled") {
     const reason = disabledReason === null ? "" : `${DISABLED[disabledReason]} `;
@@ -101,18 +100,25 @@ export function statusOf(destination: Destination, testFailed: boolean): Destina
       "Deliveries are retried at growing intervals. After five days without success, the destination is switched off.";
     return { tone: "warn", label: "Failing", text };
   }
-  if (testFailed) {
+  if (lastTest === "failed") {
     return { tone: "bad", label: "Test failed", text: "Fix the receiver, then send another test." };
   }
-  if (lastDeliveredAtMs === null) return { tone: "info", label: "Ready", text: "No events yet. Send a test." };
+  if (lastDeliveredAtMs === null) {
+    const text = lastTest === "delivered" ? "The test was delivered. No events yet." : "No events yet. Send a test.";
+    return { tone: "info", label: "Ready", text };
+  }
   return { tone: "good", label: "Healthy", text: null };
 }
 
+/** The result of the latest delivery if it is a test. Null: it is none, or has no result yet. */
+export type LastTest = "delivered" | "failed" | null;
+
 /** Tests change no state of the destination, so their result is read from the deliveries. */
-export async function lastTestFailed(c: Ctx, { id }: Destination): Promise<boolean> {
+export async function readLastTest(c: Ctx, { id }: Destination): Promise<LastTest> {
   const found = await destinationsOf(c.env, c.get("workspace").id).listDeliveries(id, { cursor: null, limit: 1 });
   const [latest] = found?.items ?? [];
-  return latest?.type === "destination.test" && latest.state === "failed";
+  if (latest?.type !== "destination.test") return null;
+  return latest.state === "delivered" || latest.state === "failed" ? latest.state : null;
 }
 
 type DestinationState = Pick<Destination, "state" | "failingSinceMs">;
@@ -127,7 +133,7 @@ export function isInProgress(delivery: Delivery, destination: DestinationState):
   if (type === "destination.test") return true;
   const leftMs = dueAtMs - Date.now();
   if (destination.state !== "active" || leftMs >= SOON_MS) return false;
-  return attempts.length === 0 ? destination.failingSinceMs === null : leftMs > 0;
+  return destination.failingSinceMs === null || (attempts.length > 0 && leftMs > 0);
 }
 
 const DELIVERY_END = {
@@ -158,7 +164,8 @@ function deliveryStatus(
     const failed = { tone: "bad", label: "Failed" } as const;
     return endReason === null || isTest ? failed : { ...failed, note: DELIVERY_END[endReason] };
   }
-  if (isInProgress(delivery, destination) && attempts.length === 0) return { tone: "info", label: "In progress" };
+  const isDue = attempts.length === 0 || (dueAtMs !== null && dueAtMs <= Date.now());
+  if (isDue && isInProgress(delivery, destination)) return { tone: "info", label: "In progress" };
   if (destination.state !== "active" && !isTest) {
     return { tone: "quiet", label: "Waiting", note: "Until the destination is resumed" };
   }

@@ -16,7 +16,8 @@ import { readForm } from "../read-form.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
-import { destinationsCall, lastTestFailed, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
+import { redeliverPages } from "./redeliver.tsx";
+import { destinationsCall, type LastTest, readLastTest, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
 
 const requireNotificationManager = pages.createMiddleware(async (c, next) => {
   if (!mayManage(c)) return managersOnlyPage(c, null, "Notifications", "see or manage notifications");
@@ -42,7 +43,8 @@ export const notificationPages = pages
   })
   .route("/", destinationFormPages)
   .route("/", destinationPages)
-  .route("/", deliveryPages);
+  .route("/", deliveryPages)
+  .route("/", redeliverPages);
 
 /** Thresholds as typed (`50, 100`), in ascending order. */
 export function readThresholds(typed: string): Result<number[], string> {
@@ -58,7 +60,7 @@ type ThresholdTexts = Record<keyof ScoreThresholds, string>;
 
 interface Row {
   destination: Destination;
-  testFailed: boolean;
+  lastTest: LastTest;
 }
 
 /** @param typed the thresholds as typed; undefined: the stored ones. */
@@ -69,7 +71,7 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
   const rows = await Promise.all(
     stored.map(async (destination): Promise<Row> => ({
       destination,
-      testFailed: await lastTestFailed(c, destination),
+      lastTest: await readLastTest(c, destination),
     })),
   );
   const texts = typed ?? { people: people.join(", "), accounts: accounts.join(", ") };
@@ -114,7 +116,6 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
             hint={`Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`}
             value={texts.people}
             error={errors.people}
-            autocomplete="off"
           />
           <TextField
             name="account_thresholds"
@@ -122,7 +123,6 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
             hint={`Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`}
             value={texts.accounts}
             error={errors.accounts}
-            autocomplete="off"
           />
         </Form>
       </Panel>
@@ -171,8 +171,8 @@ function DestinationsTable({ path, rows }: { path: string; rows: readonly Row[] 
         },
         {
           head: "Status",
-          cell({ destination, testFailed }) {
-            const { tone, label } = statusOf(destination, testFailed);
+          cell({ destination, lastTest }) {
+            const { tone, label } = statusOf(destination, lastTest);
             return <Badge tone={tone}>{label}</Badge>;
           },
         },

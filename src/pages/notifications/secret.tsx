@@ -11,11 +11,7 @@ import { VERIFY_CODE } from "./verify-code.ts";
 export function secretPage(c: Ctx, created: CreatedDestination, change: "created" | "rotated") {
   const { destination, secret, isNew } = created;
   const path = `${sectionPath(c, "notifications")}/${destination.id}`;
-  const test = (
-    <PostButton action={`${path}/test`} look="primary">
-      Send test
-    </PostButton>
-  );
+  const test = <PostButton action={`${path}/test`} look="primary" text="Send test" />;
   return page(
     c,
     {

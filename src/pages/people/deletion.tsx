@@ -92,9 +92,7 @@ function deletePage(c: Ctx, typed = "", error?: string): Promise<Response> {
           hint={email}
           value={typed}
           error={error}
-          autocomplete="off"
-          autocapitalize="off"
-          spellcheck={false}
+          code
           autofocus
           required
         />

@@ -7,7 +7,7 @@ import { exportFile } from "../../workspace/export-file.ts";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/actions.tsx";
 import { counted, withQuery } from "../kit/format.ts";
-import { Filters, ListAddress, ListPanel, NoMatches, scanOn } from "../kit/list.tsx";
+import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches, scanOn } from "../kit/list.tsx";
 import { Empty, Time } from "../kit/parts.tsx";
 import { Count, Table } from "../kit/table.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
@@ -36,10 +36,12 @@ export const peoplePages = pages
     const q = list.searchText("q", "Search", `Search email, ${traitsInWords(SEARCHED_TRAITS, "or")}`);
     const sort = list.sort(SORTS, "newest");
     const minScore = list.wholeNumber("score", "Score at least");
+    const account = list.text("account", "Account", "External id of the account");
     const { sinceMs, untilMs } = list.days("Last seen");
     const query = {
       sort,
       ...(q === "" ? {} : { text: q }),
+      ...(account === "" ? {} : { account }),
       ...(minScore === null ? {} : { minScore }),
       ...(sinceMs === null ? {} : { sinceDay: dayOf(sinceMs) }),
       ...(untilMs === null ? {} : { untilDay: dayOf(untilMs) - 1 }),
@@ -58,11 +60,16 @@ export const peoplePages = pages
       },
       <>
         <Filters list={list} />
+        <LapsingNote lapsing={people.lapsing} />
         {!people.sorted && <p class="quiet small">Too many people match to be sorted. They are listed by email.</p>}
         <ListPanel
           list={list}
           found={people}
-          read={counted(people.scans * (q === "" ? PEOPLE_SCAN : PEOPLE_SEARCHED), "person", "people")}
+          read={counted(
+            people.scans * (q === "" || account !== "" ? PEOPLE_SCAN : PEOPLE_SEARCHED),
+            "person",
+            "people",
+          )}
           empty={<NobodyYet base={base} />}
           noMatches={
             wasDeleted ? <Deleted base={base} email={q.toLowerCase()} /> : <NoMatches what="people" list={list} />

@@ -1,11 +1,14 @@
 /** A person's page: their score with its breakdown by rule, their timeline, and the ids that they are known by. */
 import type { Child } from "hono/jsx";
 import { ruleNames } from "../../control/stored-rules.ts";
+import { DAY_MS } from "../../domain/duration.ts";
 import { TRAIT_NAMES, traitLabel } from "../../domain/signal/traits.ts";
 import { PAGE_ROWS, PERSON_MAX_IDS } from "../../limits.ts";
 import type {
   Identity,
+  PersonAccount,
   PersonPage,
+  PersonSummary,
   PersonTimeline,
   ScoreCurve,
   ScoringSignal,
@@ -14,7 +17,7 @@ import type {
 } from "../../store/protocol/people-and-accounts.ts";
 import { LinkButton, Menu } from "../kit/actions.tsx";
 import { TimeChart } from "../kit/charts.tsx";
-import { counted, day, exactTime, grouped, signed } from "../kit/format.ts";
+import { counted, day, exactTime, grouped, signed, withQuery } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
 import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
 import { Table } from "../kit/table.tsx";
@@ -24,6 +27,11 @@ import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 /** Path of a person's page. An email may contain slashes and percent signs. */
 export function personPath(base: string, email: string): string {
   return `${base}/people/${encodeURIComponent(email)}`;
+}
+
+/** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
+export function accountPath(base: string, externalId: string): string {
+  return withQuery(`${base}/accounts/one`, { external_id: externalId });
 }
 
 /** The email of the path, as the store has it. */
@@ -67,7 +75,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
     },
     <>
       <Stats>
-        <Stat label="Score" value={person.score} note={scoreNote(curve)} />
+        <Stat label="Score" value={person.score} note={scoreNote(person, curve)} />
         <Stat label="Last seen" value={<Time ms={person.lastSeenMs} />} />
         <Stat label="First seen" value={<Time ms={person.firstSeenMs} />} />
       </Stats>
@@ -77,7 +85,12 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
         </Panel>
         <Panel title="Profile">
           <Facts
-            of={TRAIT_NAMES.map((trait) => [traitLabel(trait), person[trait] ?? <span class="quiet">Unknown</span>])}
+            of={[
+              ["Account", <AccountLink base={base} account={person.account} />],
+              ...TRAIT_NAMES.map(
+                (trait) => [traitLabel(trait), person[trait] ?? <span class="quiet">Unknown</span>] as const,
+              ),
+            ]}
           />
           <p class="quiet small">From traits and properties of signals. The latest value of each field wins.</p>
         </Panel>
@@ -89,17 +102,26 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
   );
 });
 
-type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
+export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
 /** The shortest time that the curve spans, so that a score of just now is not drawn as if it had taken all day. */
 const CURVE_MIN_MS = 3_600_000;
 
-function scoreNote({ signals, complete }: ScoreCurve): string {
+function scoreNote({ nextLapseAtMs }: PersonSummary, { signals, complete, byRule }: ScoreCurve): string {
   if (signals === 0) return "no scoring signals yet";
-  return complete ? `from ${counted(signals, "scoring signal")}` : `from more than ${grouped(signals)} scoring signals`;
+  const lapsed = signals - byRule.reduce((sum, { times }) => sum + times, 0);
+  const from = complete
+    ? `from ${counted(signals - lapsed, "scoring signal")}${lapsed === 0 ? "" : `, ${grouped(lapsed)} lapsed`}`
+    : `from more than ${grouped(signals)} scoring signals`;
+  return nextLapseAtMs === null ? from : `${from}; next points lapse on ${day(nextLapseAtMs)}`;
 }
 
-/** The score over time, in steps: it stays the same until the next signal. */
+function AccountLink({ base, account }: { base: string; account: PersonAccount | null }) {
+  if (account === null) return <span class="quiet">None</span>;
+  return <a href={accountPath(base, account.externalId)}>{account.name ?? account.externalId}</a>;
+}
+
+/** The score over time, in steps: it stays the same until the next signal, or until points lapse. */
 function Curve({ curve, score }: { curve: ScoreCurve; score: number }) {
   const [first] = curve.points;
   if (first === undefined) return <p class="quiet">No mapping rule has matched a signal of this person yet.</p>;
@@ -209,11 +231,25 @@ function Entry({ entry: { signal, scores }, base, rules }: { entry: TimelineEntr
   );
 }
 
-function Score({ score, base, rules }: { score: ScoringSignal; base: string; rules: RuleNames }) {
+/** When points lapsed, or the last day on which they count. */
+export function lapseText({ lapsed, lapsesAtMs }: Pick<ScoringSignal, "lapsed" | "lapsesAtMs">): string {
+  if (lapsesAtMs === null) return "";
+  return lapsed ? `, lapsed on ${day(lapsesAtMs)}` : `, until ${day(lapsesAtMs - DAY_MS)}`;
+}
+
+export function Score({ score, base, rules }: { score: ScoringSignal; base: string; rules: RuleNames }) {
   const rule = rules.get(score.ruleId);
   return (
     <div>
-      <Points points={score.points} /> {score.scoringSignal}{" "}
+      {score.lapsed ? (
+        <span class="quiet">
+          {signed(score.points)}
+          {lapseText(score)}:
+        </span>
+      ) : (
+        <Points points={score.points} />
+      )}{" "}
+      {score.scoringSignal}{" "}
       <span class="quiet small">
         {rule === undefined ? (
           "from a deleted rule"
@@ -223,6 +259,7 @@ function Score({ score, base, rules }: { score: ScoringSignal; base: string; rul
             {score.ruleVersion !== rule.version && `, version ${score.ruleVersion} (now ${rule.version})`}
           </>
         )}
+        {!score.lapsed && lapseText(score)}
       </span>
     </div>
   );

@@ -10,8 +10,7 @@ import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
 import { countText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { counted, grouped, signed } from "../kit/format.ts";
-import { HiddenFields } from "../kit/actions.tsx";
-import { CheckField, DataList, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
+import { Check, DataList, Form, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
 import { type Ctx, formText, storeOf } from "../pages-env.ts";
 import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
 import {
@@ -74,41 +73,37 @@ export function RuleEditor(props: EditorProps) {
     ...(version !== undefined && { version: String(version) }),
     ...(source !== null && { source: source.id }),
   };
+  const previewing = (
+    <div class="row at-end">
+      <select name="days" aria-label="Days of the preview">
+        {PREVIEW_DAYS.map((days) => (
+          <option value={String(days)} selected={String(days) === form.days}>
+            Last {days} days
+          </option>
+        ))}
+      </select>
+      <button name="do" value="preview" data-swap="#preview">
+        Preview
+      </button>
+    </div>
+  );
   return (
     <div class="columns main-first">
-      <form
-        method="post"
+      <Form
         action={action}
+        submit={submit}
+        hidden={hidden}
+        hasButtons
+        beside={previewing}
         class="stack"
         id="rule"
         data-preview="#preview"
         data-preview-url={`${base}/rules/preview`}
         data-preview-first
-        data-once
       >
-        {/* The Enter key presses the first submit button of a form: this one, which saves. */}
-        <button class="visually-hidden" name="do" value="save" tabindex={-1} aria-hidden="true">
-          {submit}
-        </button>
-        <HiddenFields fields={hidden} />
         {Object.keys(errors).length > 0 && <FormErrors errors={[errors[""] ?? "Fix the fields marked below."]} />}
         <Fields {...props} errors={errors} />
-        <div class="row">
-          <button class="primary" name="do" value="save">
-            {submit}
-          </button>
-          <select name="days" aria-label="Days of the preview">
-            {PREVIEW_DAYS.map((days) => (
-              <option value={String(days)} selected={String(days) === form.days}>
-                Last {days} days
-              </option>
-            ))}
-          </select>
-          <button name="do" value="preview" data-swap="#preview">
-            Preview
-          </button>
-        </div>
-      </form>
+      </Form>
       <PreviewPanel base={base} preview={preview} paths={suggestions.paths} />
     </div>
   );
@@ -128,7 +123,8 @@ function Fields(props: FieldsProps) {
     <>
       <Panel>
         <TextField {...text("name")} autofocus={button === undefined && newId !== undefined} />
-        <CheckField
+        <Check
+          id="enabled"
           name="enabled"
           label={RULE_FIELD_LABEL.enabled}
           hint="An enabled rule applies from the next signal on. Past signals change only when you apply the rule."
@@ -140,7 +136,6 @@ function Fields(props: FieldsProps) {
           {...text("event")}
           hint="Case-sensitive. Use * for any text, such as Filled Out *."
           list="events"
-          autocomplete="off"
           spellcheck={false}
         />
         <DataList id="events" values={suggestions.events} />
@@ -161,7 +156,7 @@ function Fields(props: FieldsProps) {
         <SelectField
           name="frequency"
           label={RULE_FIELD_LABEL.frequency}
-          hint="Only the first match per day (or ever) adds points."
+          hint="Once a day or once ever: only the first match adds points."
           error={errors["frequency"]}
           value={form.frequency}
           options={RULE_FREQUENCIES.map((frequency) => [frequency, FREQUENCY_LABEL[frequency].option] as const)}

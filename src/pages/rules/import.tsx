@@ -105,7 +105,7 @@ interface FormProps {
 function ImportForm({ base, text = "", problems = [] }: FormProps) {
   const isInvalid = problems.length > 0;
   const isKept = text.length <= KEPT_CHARACTERS;
-  const errors = problems.slice(0, SHOWN_RULES).map(problemText);
+  const errors: Child[] = problems.slice(0, SHOWN_RULES).map((problem) => <Problem problem={problem} />);
   if (problems.length > SHOWN_RULES) errors.push(`${counted(problems.length - SHOWN_RULES, "more rule")} with errors.`);
   if (!isKept) errors.push("The file is too large to be shown here. Fix it and choose it again.");
   return (
@@ -118,7 +118,6 @@ function ImportForm({ base, text = "", problems = [] }: FormProps) {
         hint="Rules with a known id, or else a known name, are changed. Others are added. Rules not in the file stay."
         value={isKept ? text : ""}
         rows={isInvalid ? 16 : 6}
-        spellcheck={false}
         autofocus={isInvalid}
       />
       <div>
@@ -128,10 +127,19 @@ function ImportForm({ base, text = "", problems = [] }: FormProps) {
   );
 }
 
-function problemText({ index, name, messages }: FileProblem): string {
-  const text = messages.map((message) => cut(message, 200)).slice(0, 5);
-  if (index !== null) text.unshift(`Rule ${index + 1}${name === null ? "" : `, ${cut(name, 100)}`}:`);
-  return text.join(" ");
+function Problem({ problem: { index, name, messages } }: { problem: FileProblem }) {
+  const texts = messages.map((message) => cut(message, 300)).slice(0, 5);
+  if (index === null) return <>{texts.join(" ")}</>;
+  return (
+    <>
+      {`Rule ${index + 1}${name === null ? "" : `, ${cut(name, 100)}`}:`}
+      <ul>
+        {texts.map((text) => (
+          <li>{text}</li>
+        ))}
+      </ul>
+    </>
+  );
 }
 
 function FileField({ label, ...input }: { label: string; autofocus?: boolean; required?: boolean }) {

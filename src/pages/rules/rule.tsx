@@ -7,10 +7,10 @@ import { newId } from "../../platform/ids.ts";
 import type { RuleFacts, RuleJob } from "../../store/protocol/store-operations.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../../workspace/rules-on-history.ts";
-import { Confirm, HiddenFields, Menu, PostButton } from "../kit/actions.tsx";
+import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
 import { Sparkline } from "../kit/charts.tsx";
 import { authorName, counted, grouped } from "../kit/format.ts";
-import { CheckField } from "../kit/forms.tsx";
+import { Check } from "../kit/forms.tsx";
 import { Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
 import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
@@ -228,7 +228,7 @@ function Actions({ base, rule: { id, name, enabled } }: { base: string; rule: St
       <Menu label="Actions for this rule">
         <a href={`${base}/new?copy=${id}`}>Duplicate</a>
         <a href={`${path}/versions`}>View versions</a>
-        <PostButton action={`${path}/${enabled ? "disable" : "enable"}`}>{enabled ? "Disable" : "Enable"}</PostButton>
+        <PostButton action={`${path}/${enabled ? "disable" : "enable"}`} text={enabled ? "Disable" : "Enable"} />
         <Confirm
           label="Delete"
           title={`Delete “${name}”?`}
@@ -237,7 +237,8 @@ function Actions({ base, rule: { id, name, enabled } }: { base: string; rule: St
           look="danger"
         >
           <p>The rule creates no further scoring signals.</p>
-          <CheckField
+          <Check
+            id="remove"
             name="remove"
             label="Remove its scoring signals too"
             hint="Otherwise they stay with their points."
@@ -271,9 +272,9 @@ async function deletedPage(c: Ctx): Promise<Response> {
           title="Remove the scoring signals of this rule?"
           action={`${workspacePath(c)}/rules/${ruleId}/delete`}
           submit="Remove scoring signals"
+          fields={{ remove: "on" }}
         >
           <p>Their points are subtracted from the scores. This cannot be undone.</p>
-          <HiddenFields fields={{ remove: "on" }} />
         </Confirm>
       )}
     </>,
@@ -347,9 +348,5 @@ async function applyOffer(c: Ctx, path: string, rule: StoredRule, facts: RuleFac
     const count = complete ? counted(matches, "past signal") : `${grouped(matches)} or more past signals`;
     label = `Apply to ${matches === 0 ? "past signals" : count}`;
   } else if (!hasScoringSignals) return <></>;
-  return (
-    <PostButton action={`${path}/apply`} look="small">
-      {label}
-    </PostButton>
-  );
+  return <PostButton action={`${path}/apply`} look="small" text={label} />;
 }

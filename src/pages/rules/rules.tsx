@@ -118,9 +118,7 @@ function actionsColumn(base: string): Column<Row> {
     kind: "actions",
     cell: ({ id, name, enabled }) => (
       <Menu label={`Actions for ${name}`}>
-        <PostButton action={`${base}/${id}/${enabled ? "disable" : "enable"}`}>
-          {enabled ? "Disable" : "Enable"}
-        </PostButton>
+        <PostButton action={`${base}/${id}/${enabled ? "disable" : "enable"}`} text={enabled ? "Disable" : "Enable"} />
         <a href={`${base}/new?copy=${id}`}>Duplicate</a>
       </Menu>
     ),

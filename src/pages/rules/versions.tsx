@@ -7,7 +7,7 @@ import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { PostButton } from "../kit/actions.tsx";
 import { authorName } from "../kit/format.ts";
 import { FormErrors } from "../kit/forms.tsx";
-import { Notice, Panel, Time, Timeline, TimelineStep } from "../kit/parts.tsx";
+import { Notice, Panel, Time, Timeline } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
@@ -31,23 +31,17 @@ export const ruleVersionPages = pages
         crumbs: [[rule.name, path]],
         intro: `The current version and up to ${RULE_VERSIONS_KEPT} earlier ones, fewer for very large rules.`,
       },
-      <Timeline>
-        {versions.map((version, index) => (
-          <TimelineStep
-            title={
-              <>
-                <a href={`${path}/versions/${version.version}`}>Version {version.version}</a>
-                {index === 0 && " (current)"}
-              </>
-            }
-            ms={Date.parse(version.at)}
-            tone={index === 0 ? "good" : "quiet"}
-          >
-            By {authorName(version.by)}
-            <Changes version={version} before={versions[index + 1]} />
-          </TimelineStep>
-        ))}
-      </Timeline>,
+      <Timeline
+        steps={versions.map((version, index) => ({
+          title: [
+            <a href={`${path}/versions/${version.version}`}>Version {version.version}</a>,
+            index === 0 && " (current)",
+          ],
+          ms: Date.parse(version.at),
+          tone: index === 0 ? "good" : "quiet",
+          text: [`By ${authorName(version.by)}`, <Changes version={version} before={versions[index + 1]} />],
+        }))}
+      />,
     );
   })
   .get("/:rule_id/versions/:version{[1-9][0-9]{0,9}}", (c) => versionPage(c))
@@ -114,9 +108,8 @@ async function versionPage(c: Ctx, refusal?: "rule_changed" | "rules_too_large")
                 action={`${path}/versions/${number}/restore`}
                 look="primary"
                 fields={{ version: String(rule.version) }}
-              >
-                Restore version {number}
-              </PostButton>
+                text={`Restore version ${number}`}
+              />
             )}
           </>
         )}

@@ -99,7 +99,7 @@ function MemberChoice({ members, to }: { members: readonly { email: string; role
         <input type="hidden" name="to" value={to} />
         {members === null ? (
           <>
-            <TextField name="email" label="Email of a member" type="email" autocomplete="off" required />
+            <TextField name="email" label="Email of a member" type="email" required />
             <button class="primary">Sign in</button>
           </>
         ) : (

@@ -6,7 +6,7 @@ import { canManage } from "../../domain/keys/role.ts";
 import { configuredJurisdiction } from "../../env.ts";
 import { clientNetwork, pages, type Ctx } from "../pages-env.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";
-import { requireJurisdiction } from "../../platform/jurisdiction.ts";
+import { requireJurisdiction } from "../../domain/jurisdiction.ts";
 import { Lru } from "../../platform/lru.ts";
 import { signInDriver } from "./drivers.tsx";
 import { problemPage } from "./refusal-pages.tsx";

@@ -63,11 +63,7 @@ function replayPath(base: string): string {
 
 /** A button for owners and admins. */
 export function ReplayButton({ base, id }: { base: string; id: string }) {
-  return (
-    <PostButton action={replayPath(base)} look="small" fields={{ id }} label={`Replay ${id}`}>
-      Replay
-    </PostButton>
-  );
+  return <PostButton action={replayPath(base)} look="small" fields={{ id }} label={`Replay ${id}`} text="Replay" />;
 }
 
 function ReplayAll({ base }: { base: string }) {

@@ -127,6 +127,8 @@ export function titleOf({ kind, event }: Pick<SignalSummary, "kind" | "event">):
   return kind === "signal" && event !== null ? event : KIND_LABEL[kind];
 }
 
+const NO_HELD = "Signals beyond the signal limit wait here until they are released or their billing period ends.";
+
 interface SignalPanelProps {
   base: string;
   list: ListAddress;
@@ -145,8 +147,16 @@ export function SignalPanel({ base, signals, withEvent, ...panel }: SignalPanelP
     { head: "Source", cell: ({ source }) => source, drop: "narrow" },
   ];
   const person: Column<SignalSummary> = { head: "Person", cell: ({ email }) => email ?? "Unknown person" };
+  const { active, query } = panel.list;
+  const isHeldTab = active.length === 1 && query["status"] === "held";
   return (
-    <ListPanel {...panel} found={signals} what="signals" read={counted(signals.scans * LIST_SCAN_SIGNALS, "signal")}>
+    <ListPanel
+      {...panel}
+      {...(isHeldTab && { noMatches: <Empty title="No held signals" text={NO_HELD} /> })}
+      found={signals}
+      what="signals"
+      read={counted(signals.scans * LIST_SCAN_SIGNALS, "signal")}
+    >
       <Table
         caption="Signals"
         rows={signals.items}

@@ -11,10 +11,10 @@ import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL } from 
 import { KeyTitle } from "../key-names.tsx";
 import { LinkButton } from "../kit/actions.tsx";
 import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
-import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, TimelineStep } from "../kit/parts.tsx";
+import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type TimelineStep } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
-import { personPath } from "../people/person.tsx";
+import { lapseText, personPath } from "../people/person.tsx";
 import { ReplayButton } from "./dead-letters.tsx";
 import { groupPath, signalPath, titleOf } from "./signals.tsx";
 
@@ -46,18 +46,7 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
     },
     <div class="columns wide" id="trace" {...(trace === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
       <Panel title="Trace" actions={<Status trace={trace} />}>
-        <Timeline>
-          {trace !== null && trace.occurredFrom !== "received" && <OccurredStep trace={trace} />}
-          <TimelineStep title="Received" ms={signal.receivedAtMs}>
-            {ENDPOINT_LABEL[signal.endpoint]} endpoint
-          </TimelineStep>
-          <VerdictStep base={base} signal={signal} />
-          {trace === null ? (
-            <InFlightStep />
-          ) : (
-            <Fate base={base} trace={trace} rules={rules} mayReplay={mayManage(c)} />
-          )}
-        </Timeline>
+        <Timeline steps={stepsOf(base, signal, trace, rules, mayManage(c))} />
       </Panel>
       <SignalPanel base={base} signal={signal} trace={trace} apiKey={apiKey} />
     </div>,
@@ -120,171 +109,180 @@ function noPayload(trace: SignalTrace | null): string {
   return "The payload is not stored.";
 }
 
-function OccurredStep({ trace: { occurredAtMs, occurredFrom, receivedAtMs } }: { trace: SignalTrace }) {
-  return (
-    <TimelineStep title="Occurred" ms={occurredAtMs}>
-      {occurredAtMs === receivedAtMs ? "Not before the receipt, by " : "By "}
-      <code>{occurredFrom}</code> in the payload
-    </TimelineStep>
-  );
+/** The matched rules that still exist, by id. */
+type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
+
+function stepsOf(
+  base: string,
+  signal: Admission | SignalTrace,
+  trace: SignalTrace | null,
+  rules: RuleNames,
+  mayReplay: boolean,
+): TimelineStep[] {
+  const received = { title: "Received", ms: signal.receivedAtMs, text: `${ENDPOINT_LABEL[signal.endpoint]} endpoint` };
+  if (trace === null) return [received, verdictStep(base, signal), IN_FLIGHT];
+  const { occurredAtMs, occurredFrom, receivedAtMs, recordedAtMs, deletedAtMs } = trace;
+  const by = occurredAtMs === receivedAtMs ? "Not before the receipt, by " : "By ";
+  const occurred = { title: "Occurred", ms: occurredAtMs, text: [by, <code>{occurredFrom}</code>, " in the payload"] };
+  const recorded = `${duration(recordedAtMs - receivedAtMs)} after receipt`;
+  return [
+    ...(occurredFrom === "received" ? [] : [occurred]),
+    received,
+    verdictStep(base, signal),
+    { title: "Recorded", ms: recordedAtMs, text: recorded },
+    ...(deletedAtMs === null ? outcomeSteps(base, trace, rules, mayReplay) : [deletedStep(deletedAtMs)]),
+  ];
 }
 
 /** Accepted or held (spec §8.2 to §8.4), by the signal's ordinal in the billing period and the limit at that moment. */
-function VerdictStep({ base, signal }: { base: string; signal: Admission | SignalTrace }) {
-  const { verdict, ordinal, signalLimit } = signal;
+function verdictStep(base: string, { verdict, ordinal, signalLimit }: Admission | SignalTrace): TimelineStep {
   const place = `signal ${grouped(ordinal)} of ${grouped(signalLimit)}`;
-  return verdict === "held" ? (
-    <TimelineStep title={`Held: ${place}`} tone="warn">
-      Beyond the signal limit of the billing period. <a href={`${base}/signals/all?status=held`}>View held signals</a>
-    </TimelineStep>
-  ) : (
-    <TimelineStep title={`Accepted: ${place}`} tone="good">
-      {ordinal > signalLimit
-        ? "Beyond the signal limit at that time: accepted as overage, or released later."
-        : "Within the signal limit of the billing period."}
-    </TimelineStep>
-  );
+  if (verdict === "held") {
+    const held = <a href={`${base}/signals/all?status=held`}>View held signals</a>;
+    const text = ["Beyond the signal limit of the billing period. ", held];
+    return { title: `Held: ${place}`, tone: "warn", text };
+  }
+  const text =
+    ordinal > signalLimit
+      ? "Beyond the signal limit at that time: accepted as overage, or released later."
+      : "Within the signal limit of the billing period.";
+  return { title: `Accepted: ${place}`, tone: "good", text };
 }
 
-function InFlightStep() {
-  return (
-    <TimelineStep title="In flight" tone="info">
+const IN_FLIGHT: TimelineStep = {
+  title: "In flight",
+  tone: "info",
+  text: (
+    <>
       Stored safely, on its way to the Signal Store. <span class="needs-script">This page refreshes by itself.</span>
       <span class="no-script">Reload this page in a moment.</span>
-    </TimelineStep>
-  );
-}
-
-interface FateProps {
-  base: string;
-  trace: SignalTrace;
-  /** The matched rules that still exist, by id. */
-  rules: ReadonlyMap<string, { name: string; version: number }>;
-  mayReplay: boolean;
-}
-
-function Fate(props: FateProps) {
-  const { receivedAtMs, recordedAtMs, deletedAtMs } = props.trace;
-  return (
-    <>
-      <TimelineStep title="Recorded" ms={recordedAtMs}>
-        {duration(recordedAtMs - receivedAtMs)} after receipt
-      </TimelineStep>
-      {deletedAtMs === null ? (
-        <Outcome {...props} />
-      ) : (
-        <TimelineStep title={`Deleted on ${day(deletedAtMs)}`} ms={deletedAtMs}>
-          The signal was deleted with its person. Its id, event name and place in the usage are kept.
-        </TimelineStep>
-      )}
     </>
-  );
+  ),
+};
+
+function deletedStep(ms: number): TimelineStep {
+  const text = "The signal was deleted with its person. Its id, event name and place in the usage are kept.";
+  return { title: `Deleted on ${day(ms)}`, ms, text };
 }
 
-function Outcome(props: FateProps) {
-  const { base, trace, mayReplay } = props;
-  switch (trace.status) {
-    case "duplicate":
-      return (
-        <TimelineStep title="Duplicate">
-          Same content as{" "}
-          {trace.duplicateOf === null ? (
-            "an earlier signal"
-          ) : (
-            <a class="mono" href={signalPath(base, trace.duplicateOf)}>
-              {trace.duplicateOf}
-            </a>
-          )}
-          . Counted, but not scored.
-        </TimelineStep>
+function outcomeSteps(base: string, trace: SignalTrace, rules: RuleNames, mayReplay: boolean): TimelineStep[] {
+  const { id, status, duplicateOf, heldUntilMs, deadReason } = trace;
+  switch (status) {
+    case "duplicate": {
+      const first = duplicateOf !== null && (
+        <a class="mono" href={signalPath(base, duplicateOf)}>
+          {duplicateOf}
+        </a>
       );
-    case "held":
-      return (
-        <TimelineStep title="Waiting" tone="warn">
-          {trace.heldUntilMs !== null && `Deleted on ${day(trace.heldUntilMs)} unless an owner or admin releases it.`}
-        </TimelineStep>
-      );
-    case "purged":
-      return (
-        <TimelineStep title="Purged" ms={trace.heldUntilMs}>
-          The billing period ended while the signal was held. Its payload and person are deleted.
-        </TimelineStep>
-      );
-    case "dead":
-      return (
-        <TimelineStep title="Could not be processed" tone="bad">
-          <p>{trace.deadReason ?? "Unknown reason."}</p>
-          {mayReplay && <ReplayButton base={base} id={trace.id} />}
-        </TimelineStep>
-      );
-    case "anonymous":
-      return (
-        <TimelineStep title="Visitor not known yet" tone="info">
-          Waits in cold storage. An identify call that gives this visitor an email assigns and scores the signal.
-        </TimelineStep>
-      );
+      const text = ["Same content as ", first || "an earlier signal", ". Counted, but not scored."];
+      return [{ title: "Duplicate", text }];
+    }
+    case "held": {
+      const text = heldUntilMs !== null && `Deleted on ${day(heldUntilMs)} unless an owner or admin releases it.`;
+      return [{ title: "Waiting", tone: "warn", text }];
+    }
+    case "purged": {
+      const text = "The billing period ended while the signal was held. Its payload and person are deleted.";
+      return [{ title: "Purged", ms: heldUntilMs, text }];
+    }
+    case "dead": {
+      const text = [<p>{deadReason ?? "Unknown reason."}</p>, mayReplay && <ReplayButton base={base} id={id} />];
+      return [{ title: "Could not be processed", tone: "bad", text }];
+    }
+    case "anonymous": {
+      const text =
+        "Waits in cold storage. An identify call that gives this visitor an email assigns and scores the signal.";
+      return [{ title: "Visitor not known yet", tone: "info", text }];
+    }
     case "processed":
-      return <Processed {...props} />;
+      return processedSteps(base, trace, rules);
   }
 }
 
-function Processed(props: FateProps) {
-  const { base, trace } = props;
-  if (trace.kind === "account") {
-    return (
-      <TimelineStep title="Account updated" tone="good">
-        Mapped by the payload template of its key. <a href={`${base}/accounts`}>View accounts</a>
-      </TimelineStep>
-    );
-  }
+function processedSteps(base: string, trace: SignalTrace, rules: RuleNames): TimelineStep[] {
   const { person, kind } = trace;
+  if (kind === "account") {
+    const text = ["Mapped by the payload template of its key. ", <a href={`${base}/accounts`}>View accounts</a>];
+    return [{ title: "Account updated", tone: "good", text }];
+  }
   const isIdentify = kind === "identify";
   if (person === null) {
-    return (
-      <TimelineStep title={isIdentify ? "No person identified" : "No person named"}>
-        {isIdentify
-          ? "Without an email, an identify call creates no person and links no ids."
-          : "The signal has no email, user id or anonymous id. It scores nothing."}
-      </TimelineStep>
-    );
+    return isIdentify
+      ? [
+          {
+            title: "No person identified",
+            text: "Without an email, an identify call creates no person and links no ids.",
+          },
+        ]
+      : [{ title: "No person named", text: "The signal has no email, user id or anonymous id. It scores nothing." }];
   }
-  return (
-    <>
-      <TimelineStep title={isIdentify ? "Person identified" : "Person found"} ms={person.linkedAtMs} tone="good">
-        <a href={personPath(base, person.email)}>{person.email}</a>, by {NAMED_BY_LABEL[person.by]}
-        {person.linkedAtMs !== null && ", linked when the visitor became known"}
-      </TimelineStep>
-      {kind === "signal" && <Score {...props} />}
-    </>
-  );
+  const found: TimelineStep = {
+    title: isIdentify ? "Person identified" : "Person found",
+    ms: person.linkedAtMs,
+    tone: "good",
+    text: [
+      <a href={personPath(base, person.email)}>{person.email}</a>,
+      `, by ${NAMED_BY_LABEL[person.by]}`,
+      person.linkedAtMs !== null && ", linked when the visitor became known",
+    ],
+  };
+  return kind === "signal" ? [found, ...scoreSteps(base, trace, rules)] : [found];
 }
 
-function Score({ base, rules, trace: { rulesTried, rulesMatched, points } }: FateProps) {
-  return (
-    <>
-      <TimelineStep title={`${counted(rulesTried, "rule")} tried, ${rulesMatched.length} matched`}>
-        {rulesMatched.length === 0 && <a href={`${base}/rules`}>View mapping rules</a>}
-        {rulesMatched.map((match) => {
-          const rule = rules.get(match.ruleId);
-          return (
-            <div>
-              <strong>{signed(match.scored ? match.points : 0)}</strong> {match.scoringSignal}
-              {howOften(base, match)}, from{" "}
-              <a href={`${base}/rules/${encodeURIComponent(match.ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version{" "}
-              {match.ruleVersion}
-              {rule !== undefined && rule.version !== match.ruleVersion && ` (now version ${rule.version})`}
-            </div>
-          );
-        })}
-      </TimelineStep>
-      <TimelineStep
-        title={`${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`}
-        tone={points === 0 ? "quiet" : "good"}
-      >
-        {points === 0 ? "The score of the person did not change." : "Added to the score of the person."}
-      </TimelineStep>
-    </>
-  );
+function scoreSteps(base: string, trace: SignalTrace, rules: RuleNames): TimelineStep[] {
+  const { rulesTried, rulesMatched } = trace;
+  const scoring = rulesMatched.filter((match) => match.scored && !lapsedOnArrival(trace, match));
+  const added = scoring.reduce((sum, { points }) => sum + points, 0);
+  const matches = rulesMatched.map((match) => {
+    const rule = rules.get(match.ruleId);
+    return (
+      <div>
+        <strong>{signed(scoring.includes(match) ? match.points : 0)}</strong> {match.scoringSignal}
+        {howOften(base, match)}
+        {match.scored && lapseOf(trace, match)}, from{" "}
+        <a href={`${base}/rules/${encodeURIComponent(match.ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version{" "}
+        {match.ruleVersion}
+        {rule !== undefined && rule.version !== match.ruleVersion && ` (now version ${rule.version})`}
+      </div>
+    );
+  });
+  return [
+    {
+      title: `${counted(rulesTried, "rule")} tried, ${rulesMatched.length} matched`,
+      text: matches.length === 0 ? <a href={`${base}/rules`}>View mapping rules</a> : matches,
+    },
+    {
+      title: pointsText(added),
+      tone: added === 0 ? "quiet" : "good",
+      text: effectText(trace, added),
+    },
+  ];
+}
+
+function pointsText(points: number): string {
+  return `${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`;
+}
+
+/** @param added points that the signal has added to the score, also points that have lapsed since. */
+function effectText(trace: SignalTrace, added: number): string {
+  const hadLapsed = trace.rulesMatched.some((match) => match.scored && lapsedOnArrival(trace, match));
+  if (added === 0) {
+    return hadLapsed
+      ? "The points had lapsed before the signal arrived. The score of the person did not change."
+      : "The score of the person did not change.";
+  }
+  const lapsed = added - trace.points;
+  return `Added to the score of the person.${lapsed === 0 ? "" : ` ${pointsText(lapsed)} lapsed since.`}`;
+}
+
+/** Whether the points of a match had lapsed when the signal was recorded or linked to its person. */
+function lapsedOnArrival({ recordedAtMs, person }: SignalTrace, { lapsesAtMs }: MatchedRule): boolean {
+  return lapsesAtMs !== null && lapsesAtMs <= Math.max(recordedAtMs, person?.linkedAtMs ?? 0);
+}
+
+function lapseOf(trace: SignalTrace, match: MatchedRule): string {
+  if (!lapsedOnArrival(trace, match)) return lapseText(match);
+  return `${lapseText(match)}, so ${pointsText(match.points)} ${Math.abs(match.points) === 1 ? "was" : "were"} not added`;
 }
 
 /** The frequency of a rule, or why the rule did not score here. */

@@ -104,8 +104,8 @@ function PlansTable({ base, usage, plans, current, mayChange }: Props) {
           submit={`Change to ${name}`}
           tone="primary"
           look="button small"
+          fields={{ plan: id }}
         >
-          <input type="hidden" name="plan" value={id} />
           <p>{changeText(usage, { ...terms, overages: usage.overages })}</p>
           {terms.paid && !usage.paid && (
             <p>On paid plans, {OVERAGE_STREAK_LIMIT} periods in a row over the limit end the extra room permanently.</p>
@@ -166,8 +166,8 @@ function OveragesPanel({ base, usage, price, mayChange }: Props) {
           action={`${base}/usage/overages`}
           submit={`${verb} overages`}
           tone={overages ? "danger" : "primary"}
+          fields={{ overages: overages ? "off" : "on" }}
         >
-          <input type="hidden" name="overages" value={overages ? "off" : "on"} />
           <p>{changeText(usage, { ...usage, overages: !overages, overagePrice: price })}</p>
         </Confirm>
       )}

@@ -107,7 +107,6 @@ function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
       <TimeChart
         label={`${counted(used, "signal")} since ${day(periodStartMs)}, limit ${grouped(signalLimit)}. ${forecast}`}
         caption={forecast}
-        size="full"
         series={curves(usageCurve(days, periodStartMs, { ...usage, nowMs }), pace, periodEndMs, ceiling)}
         references={references}
         fromMs={periodStartMs}
@@ -166,12 +165,7 @@ function DaysPanel({ usage, days, nowMs }: Props) {
   const text = `${counted(usage.accepted, "signal")} accepted, ${grouped(usage.held)} held and ${grouped(usage.rejected)} refused in this period.`;
   return (
     <Panel title="Signals per day">
-      <DayBars
-        days={bars}
-        label={text}
-        size="full"
-        legend={{ accepted: "Accepted", held: "Held", rejected: "Refused" }}
-      />
+      <DayBars days={bars} label={text} legend={{ accepted: "Accepted", held: "Held", rejected: "Refused" }} />
       <details>
         <summary class="small">Numbers by day</summary>
         <Table

@@ -39,7 +39,8 @@ export interface SignalToRecord {
         kind: NormalisedSignal["kind"];
         /** Without properties: the consumer has already evaluated the rules. */
         normalised: Omit<NormalisedSignal, "properties">;
-        occurred: Occurred;
+        /** Absent from consumers of version 0.1.0, which may call this store during a deployment. */
+        occurred?: Occurred;
         /** Null: a rule needs the owner's email, which the signal lacks. The signal is scored when it is linked. */
         evaluation: Evaluation | null;
       })

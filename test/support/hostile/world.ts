@@ -232,6 +232,7 @@ export const FORMS: Record<string, string> = {
   "POST /w/:slug/settings/members": MEMBER,
   "POST /w/:slug/settings/members/remove": MEMBER,
   "POST /w/:slug/settings/members/role": MEMBER,
+  "POST /w/:slug/settings/notifications/:id/again": "since=2026-11-20T08:00:00Z",
   "POST /w/:slug/settings/notifications/:id/change": DESTINATION,
   "POST /w/:slug/settings/notifications/:id/delete": "",
   "POST /w/:slug/settings/notifications/:id/deliveries/:delivery_id/again": "",

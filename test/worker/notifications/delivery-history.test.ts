@@ -129,6 +129,10 @@ class History {
     if (again.ok) this.over.delete(item.id);
   }
 
+  async redeliver(index: number): Promise<void> {
+    await this.harness.object.redeliver(this.destinations[index % 2] ?? "", 0);
+  }
+
   async pauseOrResume(index: number): Promise<void> {
     const id = this.destinations[index % 2] ?? "";
     const state = this.active.delete(id) ? "pause" : "resume";
@@ -209,6 +213,7 @@ const steps = fc.oneof(
   { weight: 1, arbitrary: fc.record({ op: fc.constant("pause or resume" as const), index }) },
   { weight: 1, arbitrary: fc.record({ op: fc.constant("change target" as const), index }) },
   { weight: 1, arbitrary: fc.record({ op: fc.constant("deliver again" as const), index }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant("deliver failed again" as const), index }) },
   { weight: 1, arbitrary: fc.record({ op: fc.constant("delete" as const), index }) },
 );
 type Step = typeof steps extends fc.Arbitrary<infer T> ? T : never;
@@ -250,6 +255,8 @@ async function happen(history: History, step: Step): Promise<void> {
     }
     case "deliver again":
       return history.deliverAgain(step.index);
+    case "deliver failed again":
+      return history.redeliver(step.index);
     case "delete":
       return history.deletePerson(step.index);
   }

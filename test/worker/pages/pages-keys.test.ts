@@ -486,7 +486,8 @@ describe("design §5: rotating a key", () => {
     const again = await rotate();
     expect([again.status, again.text]).toEqual([409, expect.stringContaining("This key was already created")]);
     const ended = await rotate({ form_token: crypto.randomUUID(), overlap: "1h" });
-    expect([ended.status, ended.text]).toEqual([409, expect.stringContaining("This key is inactive.")]);
+    expect([ended.status, ended.text]).toEqual([409, expect.stringContaining("An inactive key cannot be rotated")]);
+    expect(ended.page.forms(/rotate$/)).toHaveLength(0);
     expect(await listed()).toHaveLength(count);
   });
 

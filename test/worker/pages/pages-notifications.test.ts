@@ -156,6 +156,7 @@ describe("a test of a destination", () => {
     expect(await textAt(delivery)).toContain("Test delivered: accepted with 204");
     expect(new Set(receiver.ids()).size).toBe(1);
     for (const path of [at, list]) expect(await textAt(path)).toContain("Ready");
+    expect(await textAt(at)).toContain("The test was delivered. No events yet.");
     expect((await of.admin.get(`${at}/deliveries/dlv_nowhere`)).status).toBe(404);
   });
 });
@@ -253,6 +254,56 @@ describe("a destination", () => {
     await of.admin.post(`${at}/test`);
     expect(receiver.verify(secret)).toEqual(receiver.verify(fresh));
     expect(await textAt(at)).toContain("Old secret Also signs");
+  });
+
+  test("shows how many failed deliveries it would get again, for several times, and gets them once", async () => {
+    const { at, receiver } = await newWebhook();
+    expect(await textAt(`${at}/again`)).toContain("No failed deliveries");
+    expect((await of.admin.read(at)).targets).not.toContain(`${at}/again`);
+    receiver.answer = () => new Response(null, { status: 410 });
+    await raiseCrossing();
+    await until(async () => expect(await textAt(at)).toContain("Switched off The receiver answered 410 Gone."));
+    const off = await of.admin.read(`${at}/again`);
+    expect(off.text).toContain("The destination is paused or switched off. Resume it first.");
+    expect(off.fields("since")).toEqual([]);
+    const since = new Date(0).toISOString();
+    const refused = await of.admin.post(`${at}/again`, { since });
+    expect([refused.status, receiver.received.length]).toEqual([409, 1]);
+
+    const release = Promise.withResolvers<undefined>();
+    receiver.answer = async () => {
+      await release.promise;
+      return new Response(null, { status: 200 });
+    };
+    await of.admin.post(`${at}/resume`);
+    expect(await textAt(at)).toContain("Deliver 1 failed again");
+    const form = (await of.admin.read(`${at}/again`)).form(`${at}/again`);
+    expect(form.fields("since").map(({ isChecked }) => isChecked)).toEqual([false, true, false, false]);
+    expect(await textAt(`${at}/again`)).toMatch(/Last hour 1 delivery Last 24 hours 1 delivery/);
+    const own = await textAt(`${at}/again?since=2126-11-20T08:00`);
+    expect(own).toContain("Since Nov 20, 2126, 8:00:00 AM UTC 0 deliveries");
+    for (const answer of [await of.admin.get(`${at}/again?since=soon`), await of.admin.post(`${at}/again`, {})])
+      expect([answer.status, answer.text]).toEqual([422, expect.stringMatching(/Enter a date and|Choose a time\./)]);
+
+    expect((await of.admin.post(`${at}/again`, { since })).location).toBe(`${at}?done=delivered_again`);
+    expect((await of.admin.post(`${at}/again`, { since })).location).toBe(`${at}?done=nothing_delivered_again`);
+    await until(() => expect(receiver.received).toHaveLength(2));
+    const waits = await of.admin.read(at);
+    expect([waits.text.includes("In progress"), waits.all("[data-refresh]").length]).toEqual([true, 1]);
+    release.resolve(undefined);
+    await until(async () => expect(await textAt(at)).toContain("Healthy"));
+    expect(new Set(receiver.ids()).size).toBe(1);
+    expect(await activity()).toMatch(/Notification delivered again CRM Since: .* · Deliveries: 1/);
+  });
+
+  test("says which failed deliveries it cannot get again, and why", async () => {
+    const { at, receiver } = await newWebhook();
+    receiver.answer = () => new Response(null, { status: 410 });
+    await raiseCrossing();
+    await until(async () => expect(await textAt(at)).toContain("Switched off"));
+    await of.admin.post(`${at}/resume`);
+    await of.workspace.operator("DELETE", "/people/jane@example.com");
+    expect(await textAt(`${at}/again`)).toContain("No failed deliveries Not sent again: 1 of deleted people.");
   });
 
   test("resends nothing while it is paused, and the page says why", async () => {

@@ -54,18 +54,25 @@ describe("the first steps", () => {
 });
 
 describe("the list of problems", () => {
-  test("lists dead letters and held signals, and leads to the pages that fix them", async () => {
-    const { workspace, home, member } = await newMembers({ signalLimit: 1 });
+  test("lists a used-up limit, dead letters and held signals, and leads to the pages that fix them", async () => {
+    const { workspace, home, owner, member } = await newMembers({ signalLimit: 1 });
     await workspace.send([{ event: "a" }, { event: "b" }]);
     await workspace.settled();
     const periodEnd = Date.now() + DAY;
     await deliver(workspace.id, [{ id: "sig_dead", ordinal: 9, payload: "no json", periodStart: 1, periodEnd }]);
     const page = await member.read(`${home}/`);
     expect(attention(page)).toEqual([
+      expect.stringContaining("You've reached twice your signal limit: signals are refused: Senders get a 429 until "),
       expect.stringContaining("1 dead letter: "),
-      expect.stringContaining("1 signal held: "),
+      expect.stringMatching(/^1 signal held: .* Upgrade or enable overages to release them\.$/),
     ]);
-    expect(page.only("#attention").targets).toEqual([`${home}/signals/dead-letters`, `${home}/usage/plan`]);
+    const [plans, deadLetters] = [`${home}/usage/plan`, `${home}/signals/dead-letters`];
+    expect(page.only("#attention").targets).toEqual([plans, deadLetters, plans]);
+    await owner.post(`${home}/usage/overages`, { overages: "on" });
+    expect(attention(await member.read(`${home}/`))).toEqual([
+      expect.stringContaining("1 dead letter: "),
+      expect.stringMatching(/^1 signal held: .* deleted on [^.]*\.$/),
+    ]);
   });
 
   test("lists 20 refused calls of a key in 24 hours, and names the key for managers only", async () => {

@@ -191,7 +191,7 @@ describe("a new rule", () => {
       "Nothing was saved Fix the fields marked below.",
       "Enter a whole number from -1,000,000 to 1,000,000.",
       "Enter a name.",
-      "One of event, source, email, or properties. and a dot path.",
+      "Use event, source, email, or a path such as properties.form_name.",
       "Enter at least one value.",
     ])
       expect(page.text).toContain(error);

@@ -1,4 +1,4 @@
-/** The search of the sidebar: people, events, accounts, API keys and signal ids. */
+/** The search of the sidebar: people, events, accounts, mapping rules, API keys and signal ids. */
 import { beforeEach, expect, test } from "vitest";
 import type { Part } from "../../support/html.ts";
 import { type Browser, type Members, newMembers } from "../../support/members.ts";
@@ -13,7 +13,7 @@ const found = (text: string, browser: Browser = of.member): Promise<Part> =>
   browser.read(`${of.home}/search?${new URLSearchParams({ q: text }).toString()}`);
 const groups = (page: Part): string[] => page.all("main h2").map(({ text }) => text);
 
-/** Six people, one event of theirs, an account, and two keys. @returns the ids of the signals. */
+/** Six people, one event of theirs, an account, a mapping rule and two keys. @returns the ids of the signals. */
 async function happened(): Promise<string[]> {
   const people = Array.from({ length: 6 }, (_, n) => ({ event: "Acme <b>day</b>", email: `p${n}@acme.example` }));
   const sent = await of.workspace.send(people.map((signal) => ({ ...signal, source: "web" })));
@@ -27,6 +27,7 @@ async function happened(): Promise<string[]> {
   const key = await of.workspace.newKey({ name: "Accounts", endpoint_type: "product_org", payload_template });
   const path = "/api/product-orgs/webhook/{key}";
   await of.workspace.send({ external_id: "acme-1", name: "Acme Inc" }, { path, key: key.key });
+  await of.workspace.operator("POST", "/rules", { name: "Acme visit", event: "Visit", scoring_signal: "v", points: 1 });
   await of.workspace.settled();
   return results.map(({ id }) => id);
 }
@@ -34,18 +35,19 @@ async function happened(): Promise<string[]> {
 test("results are grouped, five of each group, with a link to all", async () => {
   await happened();
   const page = await found("acme", of.admin);
-  expect(groups(page)).toEqual(["People", "Events", "Accounts", "API keys"]);
+  expect(groups(page)).toEqual(["People", "Events", "Accounts", "Mapping rules", "API keys"]);
   expect(page.table("People").rows).toHaveLength(5);
   expect(page.links("View all").map(({ target }) => target)).toEqual([`${of.home}/people?q=acme`]);
   expect((await of.member.get(page.link("acme-1").target ?? "")).status).toBe(200);
   expect((await of.member.get(page.link("Acme <b>day</b>").target ?? "")).status).toBe(200);
+  expect((await of.member.get(page.link("Acme visit").target ?? "")).status).toBe(200);
   expect(page.link(/^Acme CRM/).target).toBe(`${of.home}/settings/api-keys/${of.workspace.key.id}`);
   expect(page.all("main b")).toHaveLength(0);
 });
 
 test("members find no API keys", async () => {
   await happened();
-  expect(groups(await found("acme"))).toEqual(["People", "Events", "Accounts"]);
+  expect(groups(await found("acme"))).toEqual(["People", "Events", "Accounts", "Mapping rules"]);
   expect((await found("CRM")).text).toContain("No results for “CRM”");
 });
 

@@ -91,6 +91,7 @@ const HOLD_NONE = {
     destinations: id name type target events pages_url state disabled_reason secret
     old_secrets: destination_id secret
     destination_headers: destination_id name value
+    failed_not_kept: destination_id
     notifications_seen: id
     notifications: id type
     deliveries: id destination_id event_id type events state end_reason

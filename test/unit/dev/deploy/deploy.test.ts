@@ -1,8 +1,9 @@
 /** The findings of `npm run deploy:check` in the configuration and in wrangler's output. A deployment with findings is refused. */
-import { spawnSync } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
+import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import {
   argumentsOf,
@@ -13,6 +14,7 @@ import {
   readSections,
 } from "../../../../src/dev/deploy/deploy-steps.ts";
 import type { DeployConfig, Section, Wrangler } from "../../../../src/dev/deploy/deploy-steps.ts";
+import { WRANGLER } from "../../../../src/dev/local-service.ts";
 import { isLongRun } from "../../../support/amount.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../../..");
@@ -32,10 +34,12 @@ const section = (config: DeployConfig, environment?: string, hosts: string[] = [
   config,
   hosts,
 });
-/** Findings in this section of the file. For an environment, the file also has a top level that is not deployed. */
+/** Findings in this section of the file. For an environment, the file also has a top level in another account. */
 const inConfig = (config: DeployConfig, environment?: string) =>
   missingInConfig(
-    environment === undefined ? [section(config)] : [section(BASE), section(config, environment)],
+    environment === undefined
+      ? [section(config)]
+      : [section({ ...BASE, account_id: "a" }), section({ ...config, account_id: "b" }, environment)],
     environment,
   ).map(({ what, how }) => `${what} → ${how}`);
 
@@ -51,7 +55,9 @@ function inFile(toml: string, environment?: string): string[] {
   }
 }
 
-const PRODUCTION = TOML.replace(/database_id = ".*"/, `database_id = "${ID}"`)
+/** The file without its environments. */
+const TOP_LEVEL = TOML.slice(0, TOML.indexOf("\n# Staging:"));
+const PRODUCTION = TOP_LEVEL.replace(/database_id = ".*"/, `database_id = "${ID}"`)
   .replace('ACCESS_AUD = ""', 'ACCESS_AUD = "a1b2"')
   .replace("[vars]", '[[routes]]\npattern = "signals.example.com"\ncustom_domain = true\n\n[vars]');
 
@@ -62,7 +68,7 @@ function environmentLike(name: string, change: (lines: string) => string = (line
     /\[\[queues\.producers\]\][\s\S]*?(?=# The signal store's migrations)/.exec(PRODUCTION)?.[0] ?? "";
   const renamed = `${bindings}${queuesAndLimits}`
     .replaceAll(/^(\[+)(?=[a-z])/gm, `$1env.${name}.`)
-    .replaceAll(/^(queue|dead_letter_queue|bucket_name) = "(.*)"/gm, `$1 = "$2-${name}"`)
+    .replaceAll(/^(queue|dead_letter_queue|bucket_name|database_name) = "(.*)"/gm, `$1 = "$2-${name}"`)
     .replace(ID, ID.replace("0b6a", name.length.toString().padStart(4, "0")))
     .replaceAll(/namespace_id = "(.*)"/g, `namespace_id = "${name.length}$1"`);
   const routes = `[[env.${name}.routes]]\npattern = "${name}.example.com"\ncustom_domain = true\n`;
@@ -79,6 +85,20 @@ describe("the configuration", () => {
       { what: "ACCESS_AUD is empty: nobody gets to the pages.", how: expect.stringContaining("AUD") },
     ]);
     expect(inConfig(configured())).toEqual([]);
+    const unset = ["DB has no database yet.", "ACCESS_AUD is empty: nobody gets to the pages."];
+    for (const { environment } of readSections(FILE)) expect(inFile(TOML, environment)).toEqual(unset);
+    expect(readSections(FILE).map(({ environment }) => environment)).toEqual([undefined, "staging"]);
+  });
+
+  test("of an environment is that of the top level but for the names", () => {
+    const unnamed = ({ config }: Section): unknown => {
+      const { vars, queues, durable_objects, ratelimits, d1_databases, r2_buckets } = config;
+      const limits = ratelimits.map(({ name, simple }) => ({ name, simple }));
+      const text = JSON.stringify({ vars, queues, durable_objects, limits, d1_databases, r2_buckets });
+      return JSON.parse(text.replaceAll("-staging", ""));
+    };
+    const [top, ...environments] = readSections(FILE).map(unnamed);
+    for (const environment of environments) expect(environment).toEqual(top);
   });
 
   test.each<[what: string, config: Partial<DeployConfig>, found: string]>([
@@ -113,6 +133,17 @@ describe("the configuration", () => {
     ],
     ["logpush", { logpush: true }, "The platform would log URLs"],
     ["no name", { name: undefined }, "The Worker has no name."],
+    ["no address", { workers_dev: false }, "The Worker has no address."],
+    [
+      "an unknown jurisdiction",
+      configured({ JURISDICTION: "EU" }),
+      'JURISDICTION is "EU", which is none of "eu", "us" and "".',
+    ],
+    [
+      "a bucket outside the jurisdiction",
+      configured({ JURISDICTION: "eu" }),
+      'The bucket of COLD is not in the jurisdiction "eu" of the objects. → jurisdiction = "eu" of the bucket',
+    ],
   ])("with %s is not deployed", (_, config, found) => {
     expect(inConfig({ ...configured(), ...config })).toEqual([expect.stringContaining(found)]);
   });
@@ -208,6 +239,27 @@ describe("an environment", () => {
       "The host signals.example.com is also that",
     ],
     [
+      "with compatibility flags of its own",
+      (lines) => `compatibility_flags = []\n${lines}`,
+      "compatibility_flags differs from the top level's.",
+    ],
+    [
+      "with migrations of its own",
+      (lines) => `migrations = [{ tag = "v1", new_sqlite_classes = ["SignalStore"] }]\n${lines}`,
+      "migrations differs from the top level's.",
+    ],
+    [
+      "with a cron of its own",
+      (lines) => `triggers = { crons = ["* * * * *"] }\n${lines}`,
+      "triggers differs from the top level's.",
+    ],
+    ["with another program", (lines) => `main = "src/other.ts"\n${lines}`, "main differs from the top level's."],
+    [
+      "with the name of the top level's database",
+      (lines) => lines.replace('"signal-ingestion-staging"', '"signal-ingestion"'),
+      "The database name signal-ingestion is also that of the top level.",
+    ],
+    [
       "with the name of the top level",
       (lines) => `name = "signal-ingestion"\n${lines}`,
       "The Worker's name signal-ing",
@@ -238,6 +290,24 @@ describe("an environment", () => {
     ]);
   });
 
+  test("may not share a route for many hosts, or a service binding, and has each of the top level's", () => {
+    const wild = PRODUCTION.replace("signals.example.com", "*.example.com/*").replace(
+      "custom_domain = true",
+      'zone_name = "example.com"',
+    );
+    const service = '\n[[services]]\nbinding = "CRM"\nservice = "crm"\n';
+    const ofStaging = service.replace("services", "env.staging.services");
+    const shared = (lines: string) =>
+      lines
+        .replace("staging.example.com", "*.example.com/*")
+        .replace("custom_domain = true", 'zone_name = "example.com"');
+    expect(inFile(`${wild}${service}${environmentLike("staging", shared)}${ofStaging}`, "staging")).toEqual([
+      "The host *.example.com is also that of the top level.",
+      "The Worker crm of a service binding is also that of the top level.",
+    ]);
+    expect(inFile(`${PRODUCTION}${service}${environmentLike("staging")}`, "staging")).toEqual(["CRM is missing."]);
+  });
+
   test("may not share a rate limit with another environment", () => {
     const file = PRODUCTION + environmentLike("staging") + environmentLike("testing");
     expect(inFile(file, "testing")).toEqual(
@@ -248,7 +318,7 @@ describe("an environment", () => {
     expect(inFile(file, undefined)).toEqual([]);
   });
 
-  test("may reuse names of another account, and of a top level that is not deployed", () => {
+  test("may reuse names of another account, but none of a top level that is not deployed yet", () => {
     const same = (lines: string) => lines.replaceAll('-staging"', '"');
     const inAccounts = (accountLine: string) =>
       inFile(
@@ -258,7 +328,7 @@ describe("an environment", () => {
     expect(inAccounts('account_id = "b"\n')).toEqual([]);
     expect(inAccounts("")).not.toEqual([]);
     const notDeployed = PRODUCTION.replace(ID, "00000000-0000-0000-0000-000000000000");
-    expect(inFile(notDeployed + environmentLike("staging", same), "staging")).toEqual([]);
+    expect(inFile(notDeployed + environmentLike("staging", same), "staging")).toEqual(inAccounts(""));
   });
 
   test("may choose its queue names if they show the kind of message and a consumer exists", () => {
@@ -294,8 +364,10 @@ const wranglerSaying =
 
 const EVERYTHING = {
   "d1 list": `\n ⛅️ wrangler 4.135.0 (update available 4.164.0)\n──────\n${JSON.stringify([{ uuid: ID, name: "signal-ingestion" }])}\n`,
+  "d1 execute": JSON.stringify([{ results: [], success: true, meta: {} }]),
   "secret list": JSON.stringify([{ name: "OPERATOR_TOKEN", type: "secret_text" }]),
 };
+const NO_TABLE = `${ERROR}A request to the Cloudflare API (/accounts/a/d1/database/${ID}/query) failed.\u001B[0m\n\n  no such table: workspaces: SQLITE_ERROR [code: 7500]\n`;
 
 const unreachable = () => Promise.reject(new Error("no such host"));
 const missing = async (says: Parameters<typeof wranglerSaying>[0], config = configured(), environment?: string) => {
@@ -314,6 +386,7 @@ describe("the account", () => {
   test("lacks everything if it is empty, each with the command that creates it", async () => {
     const empty = {
       "d1 list": "[]",
+      "d1 execute": { code: 1, out: NO_TABLE },
       "secret list": { code: 1, out: NO_WORKER },
       "queues info": { code: 1, out: NO_QUEUE },
       "r2 bucket info": { code: 1, out: NO_BUCKET },
@@ -338,6 +411,7 @@ describe("the account", () => {
     const closed = { code: 1, out: NO_LOGIN };
     const found = await missing({
       "d1 list": closed,
+      "d1 execute": closed,
       "secret list": closed,
       "queues info": closed,
       "r2 bucket info": closed,
@@ -378,6 +452,7 @@ describe("the account", () => {
     const account = await readAccount(section(configured(), "staging"), wrangler, unreachable);
     expect(account.queues).toEqual(Object.fromEntries(QUEUES.map((queue) => [queue, true])));
     expect(asked.toSorted()).toEqual([
+      "d1 execute DB --remote --json --command SELECT * FROM workspaces LIMIT 1 --env staging",
       "d1 list --json",
       "queues info deliveries",
       "queues info signals",
@@ -431,6 +506,63 @@ test("a bucket with a jurisdiction is checked and created in that jurisdiction",
   expect(missingInAccount(section(config), account).map(({ how }) => how)).toContain(
     "npx wrangler r2 bucket create signals-cold --jurisdiction eu",
   );
+});
+
+describe("the jurisdiction", () => {
+  const inEu = { ...configured({ JURISDICTION: "eu" }), r2_buckets: [] };
+  const withData = (workspace: object) => ({
+    ...EVERYTHING,
+    "d1 execute": JSON.stringify([{ results: [workspace], success: true, meta: {} }]),
+  });
+
+  test("must be the one in which the data is", async () => {
+    expect(await missing(withData({ id: "ws_1", jurisdiction: "eu" }), inEu)).toEqual([]);
+    expect(await missing(EVERYTHING, inEu)).toEqual([]);
+    expect(await missing(withData({ id: "ws_1", jurisdiction: "us" }), inEu)).toEqual([
+      { what: expect.stringContaining('this deployment\'s data is in "us"'), how: 'JURISDICTION = "us"' },
+    ]);
+    // A workspace of a version without jurisdictions.
+    expect(await missing(withData({ id: "ws_1" }), configured())).toEqual([]);
+    expect(await missing(withData({ id: "ws_1" }), inEu)).toEqual([
+      { what: expect.stringContaining("data is in no jurisdiction"), how: 'JURISDICTION = ""' },
+    ]);
+  });
+
+  test("is part of the commands that create what is missing", async () => {
+    const none = {
+      "d1 list": "[]",
+      "d1 execute": { code: 1, out: NO_TABLE },
+      "queues info": { code: 1, out: NO_QUEUE },
+    };
+    const found = await missing({ ...EVERYTHING, ...none }, inEu);
+    expect(found.map(({ how }) => how)).toEqual([
+      "npx wrangler d1 create signal-ingestion --jurisdiction eu",
+      ...QUEUES.map((queue) => `a queue ${queue} in the jurisdiction "eu": docs/deploy.md has the command`),
+    ]);
+    const noId = { ...inEu, d1_databases: BASE.d1_databases };
+    expect(inConfig(noId)).toEqual([
+      expect.stringContaining("d1 create signal-ingestion --jurisdiction eu, and its id"),
+    ]);
+  });
+});
+
+test.runIf(isLongRun)("each environment of wrangler.toml builds as for a deployment, with its bindings", async () => {
+  const env = { ...process.env, WRANGLER_LOG: "log", WRANGLER_SEND_METRICS: "false" };
+  const built = readSections(FILE).map(async ({ environment = "", config }) => {
+    const outDir = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-dry-run-"));
+    const args = [WRANGLER, "deploy", "--dry-run", "--outdir", outDir, "--env", environment];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: ROOT, env });
+    rmSync(outDir, { recursive: true });
+    const { queues, d1_databases: databases, r2_buckets: buckets } = config;
+    const names = [
+      ...(queues.producers ?? []).map(({ queue }) => queue),
+      ...databases.map((database) => database.database_name),
+      ...buckets.map((bucket) => bucket.bucket_name),
+    ];
+    expect(names).toHaveLength(4);
+    for (const name of names) expect(stdout).toContain(`(${name})`);
+  });
+  await Promise.all(built);
 });
 
 test.runIf(isLongRun)("npm run deploy changes nothing and fails while something is missing", () => {

@@ -30,7 +30,7 @@ describe("the name of a header", () => {
     for (const name of reserved.split(" ")) expect(headerNameProblem(name), name).toContain("is set by the service");
   });
 
-  test("occurs once, whatever its case", () => {
+  test("occurs once in a list, in any case", () => {
     expect(haveDistinctNames([{ name: "X-Api-Key" }, { name: "X-Api-Keys" }])).toBe(true);
     expect(haveDistinctNames([{ name: "X-Api-Key" }, { name: "x-api-key" }])).toBe(false);
   });

@@ -122,7 +122,7 @@ describe("a file of mapping rules", () => {
         {
           index: 2,
           name: "Third",
-          messages: [expect.stringMatching(/^conditions 1 path: /), "Remove the unknown field extra."],
+          messages: [expect.stringMatching(/^condition 1, path: /), "Remove the unknown field extra."],
         },
         { index: 3, name: null },
       ],
@@ -142,10 +142,10 @@ describe("a file of mapping rules", () => {
         "points_last_days: Use one of: null, 30, 90, 180, 365.",
       ]),
       [{ enabled: "yes" }, "enabled: Enter true or false."],
-      [{ conditions: [7] }, "conditions 1: Enter an object with the fields of a rule or condition."],
-      [condition({ value: null }), "conditions 1 value: Enter a text, a number, true, false, or a list of them."],
-      [condition({ operator: "in", value: [] }), "conditions 1 value: Enter at least one value."],
-      [condition({ a: 1, b: 2 }), "conditions 1: Remove the unknown fields a, b."],
+      [{ conditions: [7] }, "condition 1: Enter an object with the fields of a rule or condition."],
+      [condition({ value: null }), "condition 1, value: Enter a text, a number, true, false, or a list of them."],
+      [condition({ operator: "in", value: [] }), "condition 1, value: Enter at least one value."],
+      [condition({ a: 1, b: 2 }), "condition 1: Remove the unknown fields a, b."],
     ];
     const read = readRuleFile(JSON.stringify(invalid.map(([more]) => ({ ...valid, ...more }))));
     const problems = read.ok ? [] : read.refusal.map(({ messages }) => messages);
@@ -154,7 +154,8 @@ describe("a file of mapping rules", () => {
 
   test.each([
     [" ", "Choose a file or paste its text."],
-    ["{", "The file is not valid JSON."],
+    ["{", "The file is not valid JSON at line 1, column 2 (character 2)."],
+    ['[{"name": "A"\n "event": "B"}]', "The file is not valid JSON at line 2, column 2 (character 16)."],
     ["{}", "The file has no list of rules"],
     ["null", "The file has no list of rules"],
     ['{"items":{}}', "The file has no list of rules"],

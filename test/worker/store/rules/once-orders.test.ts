@@ -77,7 +77,9 @@ class World {
 
   /** Whether the rule matches a signal of a person. */
   matches(signalId: string, email: string): boolean {
-    const { event, page } = this.sent.get(signalId) ?? { event: "", page: "home" };
+    const sent = this.sent.get(signalId);
+    if (sent === undefined) return false;
+    const { event, page } = sent;
     const isAbout = this.rule.event === "E*" || (this.rule.event === "E" ? event === "E" : event === "EF");
     return isAbout && this.rule.pages.includes(page) && (!this.rule.isForAnn || email === ANN);
   }
@@ -222,32 +224,32 @@ const rule = fc.record({
 });
 const days = fc.record({ days: fc.constantFrom(1, 2, 30, 60, 400), isVisited: fc.boolean() });
 const crash = fc.record({ writes: fc.nat(20), isRestarted: fc.boolean() });
-const actOf = <T>(weight: number, value: fc.Arbitrary<T>, act: (world: World, value: T) => unknown) => ({
+/** @param name of the act, which a failing history prints. */
+const actOf = <T>(name: string, weight: number, value: fc.Arbitrary<T>, act: (world: World, value: T) => unknown) => ({
   weight,
-  arbitrary: value.map(
-    (drawn): Act =>
-      (world) =>
-        act(world, drawn),
-  ),
+  arbitrary: value.map((drawn): Act => {
+    const text = `${name} ${JSON.stringify(drawn)}`;
+    return Object.assign((world: World) => act(world, drawn), { [fc.toStringMethod]: () => text });
+  }),
 });
 const anyAct: fc.Arbitrary<Act> = fc.oneof(
-  actOf(8, track, (world, { who, page, daysAgo, event, occurred }) =>
+  actOf("record", 8, track, (world, { who, page, daysAgo, event, occurred }) =>
     world.record(who, page, daysAgo, event, occurred),
   ),
-  actOf(3, identified, (world, who) => world.record(who, null)),
-  actOf(2, rule, (world, changed) => world.change(changed)),
-  actOf(1, fc.boolean(), (world, isEnabled) => world.change({ isEnabled })),
-  actOf(2, days, (world, passing) => world.pass(passing.days, passing.isVisited)),
-  actOf(2, fc.constant(null), (world) => world.apply()),
-  actOf(3, fc.constant(null), (world) => world.step()),
-  actOf(2, crash, async (world, { writes, isRestarted }) => {
+  actOf("identify", 3, identified, (world, who) => world.record(who, null)),
+  actOf("change rule", 2, rule, (world, changed) => world.change(changed)),
+  actOf("enable", 1, fc.boolean(), (world, isEnabled) => world.change({ isEnabled })),
+  actOf("pass", 2, days, (world, passing) => world.pass(passing.days, passing.isVisited)),
+  actOf("apply", 2, fc.constant(null), (world) => world.apply()),
+  actOf("step", 3, fc.constant(null), (world) => world.step()),
+  actOf("crash", 2, crash, async (world, { writes, isRestarted }) => {
     await world.store.crashAfter(writes, () => world.step());
     if (isRestarted) world.store.restart();
   }),
-  actOf(2, fc.constant(null), (world) => world.store.link()),
-  actOf(2, fc.constant(null), (world) => world.store.seal()),
-  actOf(1, fc.constantFrom(ANN, BOB), (world, email) => world.store.beginDeletion(email, Date.now())),
-  actOf(1, fc.integer({ min: 1, max: 2 }), (world, daysAgo) => world.drop(daysAgo)),
+  actOf("link", 2, fc.constant(null), (world) => world.store.link()),
+  actOf("seal", 2, fc.constant(null), (world) => world.store.seal()),
+  actOf("delete", 1, fc.constantFrom(ANN, BOB), (world, email) => world.store.beginDeletion(email, Date.now())),
+  actOf("drop", 1, fc.integer({ min: 1, max: 2 }), (world, daysAgo) => world.drop(daysAgo)),
 );
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: NOW }));

@@ -1,0 +1,239 @@
+/** "Deliver again everything that failed since": which deliveries it sends, counts, limits, and what it must not bring back. */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, expect, test, vi } from "vitest";
+import type { WorkspaceEvent } from "../../../src/domain/events/workspace-event.ts";
+import { DELIVERIES_KEPT, DELIVERY_LEASE_MS } from "../../../src/limits.ts";
+import type { DueDelivery } from "../../../src/notifications/destination-calls.ts";
+import { WAITING_MAX_BYTES, WAITING_MAX_DELIVERIES } from "../../../src/notifications/deliveries.ts";
+import {
+  type DestinationHarness,
+  HOUR,
+  MINUTE,
+  type Receiver,
+  crossed,
+  newHarnessInEachTest,
+  scored,
+  stopClock,
+} from "../../support/destination-harness.ts";
+import { until } from "../../support/until.ts";
+
+let harness: DestinationHarness;
+let receiver: Receiver;
+let id: string;
+let secret: string;
+
+beforeEach(stopClock);
+newHarnessInEachTest((made) => {
+  ({ harness, receiver } = made);
+});
+beforeEach(async () => {
+  const created = await harness.create(receiver, { events: ["person.score_crossed", "person.scored"] });
+  [id, secret] = [created.id, created.secret ?? ""];
+});
+
+const at = (path = "") => `/destinations/${id}${path}`;
+const ask = (sinceMs: number, query = "") =>
+  harness.workspace.ask("POST", at(`/deliveries/again${query}`), { since: new Date(sinceMs).toISOString() });
+const dryRun = async (sinceMs = 0) => (await ask(sinceMs, "?dry_run=true")).body;
+const again = async (sinceMs = 0) => (await ask(sinceMs)).body;
+const counts = (requeued: number, others: object = {}) => ({
+  requeued,
+  not_requeued: { person_deleted: 0, too_many_waiting: 0, not_kept: 0, ...others },
+});
+
+/** Raises these events, and one that is answered with 410: all of them fail. Then the destination is resumed. */
+async function fail(...events: WorkspaceEvent[]): Promise<WorkspaceEvent[]> {
+  const sent = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+  const last = crossed("last@example.com");
+  for (const event of [...events, last]) {
+    vi.setSystemTime(Date.now() + 1);
+    await harness.raise(event);
+  }
+  sent.mockRestore();
+  vi.setSystemTime(Date.now() + 10 * MINUTE);
+  const [delivery] = await harness.deliveries(id);
+  const due = { destinationId: id, id: delivery?.id ?? "", attempt: 1 };
+  await harness.object.take(due);
+  const gone = { atMs: Date.now(), tookMs: 1, status: 410, error: "It answered 410 Gone.", answer: null };
+  await harness.object.report(due, { ...gone, retryAfterMs: null });
+  expect(await harness.destination(id)).toMatchObject({ state: "disabled", waiting: 0 });
+  await harness.workspace.operator("POST", at("/resume"));
+  // The object still counts deliveries as under way that it passed to the queue before.
+  await harness.pass(DELIVERY_LEASE_MS);
+  return [...events, last];
+}
+
+/** Runs SQL in the object. */
+function sql(...statements: string[]): Promise<unknown[][]> {
+  return runInDurableObject(harness.object, (_, { storage }) =>
+    statements.map((statement) => storage.sql.exec(statement).toArray()),
+  );
+}
+
+const allArrived = () => until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0 }));
+
+test("all failed deliveries are sent again, oldest first, under the same ids, and once if it is asked for twice", async () => {
+  const events = await fail(...Array.from({ length: 6 }, (_, n) => crossed(`p${n}@example.com`)));
+  const ids = (await harness.deliveries(id)).map((delivery) => delivery.id).toReversed();
+  const order: string[] = [];
+  const sendBatch = env.DELIVERIES.sendBatch.bind(env.DELIVERIES);
+  vi.spyOn(env.DELIVERIES, "sendBatch").mockImplementation((messages) => {
+    const batch = [...messages];
+    order.push(...batch.map(({ body }) => (JSON.parse(body as string) as DueDelivery).id));
+    return sendBatch(batch);
+  });
+  expect(await dryRun()).toEqual(counts(7));
+  expect(order).toEqual([]);
+  expect(await again()).toEqual(counts(7));
+  expect(await again()).toEqual(counts(0));
+  await allArrived();
+  expect(order).toEqual(ids);
+  expect(receiver.ids().toSorted()).toEqual(events.map((event) => event.id).toSorted());
+  expect((await harness.deliveries(id)).map(({ state, attempts }) => [state, attempts.length])).toEqual([
+    ["delivered", 2],
+    ...Array.from({ length: 6 }, () => ["delivered", 1]),
+  ]);
+  expect(await again()).toEqual(counts(0));
+});
+
+test("the time is that of the failure, and deliveries that arrived, wait, or are tests are not sent again", async () => {
+  await fail(crossed("early@example.com"));
+  vi.setSystemTime(Date.now() + 5 * HOUR);
+  const sinceMs = Date.now();
+  receiver.answer = () => new Response("no", { status: 500 });
+  const waits = crossed("waits@example.com", sinceMs - HOUR);
+  await harness.raise(waits);
+  await harness.workspace.operator("POST", at("/test"));
+  await until(async () =>
+    expect((await harness.deliveries(id)).every((found) => found.attempts.length > 0 || found.state === "failed")).toBe(
+      true,
+    ),
+  );
+  expect(await dryRun(sinceMs)).toEqual(counts(0));
+  expect(await dryRun(0)).toEqual(counts(2));
+  vi.setSystemTime(Date.now() + HOUR);
+  // Was raised before `since`, and is given up after it.
+  const [last] = (await fail()).slice(-1);
+  receiver.answer = () => new Response("ok");
+  expect(await again(sinceMs)).toEqual(counts(2));
+  const before = receiver.received.length;
+  await allArrived();
+  await until(() => expect(receiver.received).toHaveLength(before + 2));
+  expect(receiver.ids().slice(before).toSorted()).toEqual([waits.id, last?.id].toSorted());
+});
+
+test("nothing of a deleted person comes back, and the answer says so", async () => {
+  const gone = "gone@example.com";
+  await fail(crossed(gone), scored(gone, "stays@example.com"), scored(gone));
+  await harness.workspace.operator("DELETE", `/people/${gone}`);
+  expect(await dryRun()).toEqual(counts(3 - 1, { person_deleted: 1 }));
+  expect(await again()).toEqual(counts(2, { person_deleted: 1 }));
+  await allArrived();
+  expect(receiver.received.map(({ text }) => text).join()).not.toContain(gone);
+  expect(receiver.received).toHaveLength(2);
+});
+
+test("a paused and a switched-off destination refuse, and the deliveries stay as they are", async () => {
+  await fail(crossed());
+  await harness.workspace.operator("POST", at("/pause"));
+  expect(await ask(0)).toMatchObject({ status: 409, body: { code: "destination_not_active" } });
+  expect(await dryRun()).toEqual(counts(2));
+  await harness.workspace.operator("POST", at("/resume"));
+  receiver.answer = () => new Response("no such hook", { status: 410 });
+  await harness.raise(crossed());
+  await until(async () => expect(await harness.destination(id)).toMatchObject({ state: "disabled" }));
+  expect(await ask(0)).toMatchObject({ status: 409, body: { code: "destination_not_active" } });
+  expect(receiver.received).toHaveLength(1);
+  id = "dst_none";
+  expect([(await ask(0)).status, (await ask(0, "?dry_run=true")).status]).toEqual([404, 404]);
+});
+
+test("deliveries are signed with the secret of the moment, and do not wait for the pause of a failing destination", async () => {
+  await fail(crossed());
+  receiver.answer = () => new Response("later", { status: 503, headers: { "retry-after": "3600" } });
+  await harness.raise(crossed("waits@example.com"));
+  await harness.attempted(id, 1);
+  await until(async () => expect(await harness.destination(id)).toMatchObject({ failing_since: expect.any(String) }));
+  const rotated = await harness.workspace.operator<{ secret: string }>("POST", at("/rotate-secret"), {
+    overlap: "none",
+  });
+  receiver.answer = () => new Response("ok");
+  expect(await again()).toEqual(counts(2));
+  await until(() => expect(receiver.received).toHaveLength(3));
+  expect(receiver.verify(rotated.secret)).toMatchObject({ type: "person.score_crossed" });
+  expect(() => receiver.verify(secret)).toThrow("No matching signature");
+});
+
+test("deliveries that are no longer stored are counted by the hour in which they failed", async () => {
+  const failedMs = Date.now();
+  await fail(...Array.from({ length: DELIVERIES_KEPT + 30 }, (_, n) => crossed(`p${n}@example.com`)));
+  await harness.pass(2 * HOUR);
+  expect(await dryRun(failedMs)).toEqual(counts(DELIVERIES_KEPT, { not_kept: 31 }));
+  expect(await dryRun(failedMs + 2 * HOUR)).toEqual(counts(0));
+  vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+  expect(await again(failedMs)).toEqual(counts(DELIVERIES_KEPT, { not_kept: 31 }));
+  await harness.pass(31 * 24 * HOUR);
+  expect(await dryRun()).toEqual(counts(0));
+  expect(await sql("SELECT * FROM failed_not_kept")).toEqual([[]]);
+});
+
+test("as many are sent again as may wait, and the others later", async () => {
+  const sent = vi.spyOn(env.DELIVERIES, "sendBatch");
+  await fail(crossed("first@example.com"), crossed("second@example.com"));
+  await sql(`UPDATE deliveries SET bytes = ${WAITING_MAX_BYTES / 2 + 1}`);
+  sent.mockClear();
+  expect(await again()).toEqual(counts(1, { too_many_waiting: 2 }));
+  await allArrived();
+  expect(receiver.received[0]?.body.data).toMatchObject({ email: "first@example.com" });
+  expect(await again()).toEqual(counts(1, { too_many_waiting: 1 }));
+  await allArrived();
+
+  sent.mockResolvedValue(undefined as never);
+  const columns =
+    "event_id, type, lane, events, 1, 'failed', end_reason, attempt, failed, attempts, answers_hidden, created_ms, ended_ms";
+  await sql(
+    `WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n LIMIT ${WAITING_MAX_DELIVERIES + 4})
+      INSERT INTO deliveries (destination_id, id, ${columns.replace("1,", "bytes,").replace("'failed'", "state")})
+      SELECT destination_id, 'dlv_' || n, ${columns} FROM deliveries, n WHERE id = (SELECT max(id) FROM deliveries)`,
+  );
+  expect(await again()).toMatchObject({ requeued: WAITING_MAX_DELIVERIES, not_requeued: { too_many_waiting: 5 } });
+  expect(await harness.destination(id)).toMatchObject({ waiting: WAITING_MAX_DELIVERIES });
+});
+
+test("a delivery that an earlier version of the service ended counts from its last attempt, or else from its creation", async () => {
+  const createdMs = Date.now();
+  await fail(crossed());
+  await sql("ALTER TABLE deliveries DROP COLUMN ended_ms");
+  await evictDurableObject(harness.object);
+  // The first one was never tried.
+  for (const [minutes, deliveries] of [
+    [11, 0],
+    [10, 1],
+    [0, 2],
+  ] as const) {
+    expect(await dryRun(createdMs + minutes * MINUTE)).toEqual(counts(deliveries));
+  }
+  expect(await again()).toEqual(counts(2));
+  await allArrived();
+  expect(receiver.received).toHaveLength(2);
+});
+
+test("the activity log has the time and the number, once", async () => {
+  await fail(crossed());
+  const sinceMs = Date.now() - HOUR;
+  await again(sinceMs);
+  await again(sinceMs);
+  const select = "SELECT target, detail FROM audit_log WHERE workspace_id = ? AND action = 'delivery.repeated'";
+  const { results } = await env.DB.prepare(select).bind(harness.workspace.id).all<{ target: string; detail: string }>();
+  expect(results.map(({ target, detail }) => [target, JSON.parse(detail) as unknown])).toEqual([
+    [id, { name: "CRM", since: new Date(sinceMs).toISOString(), deliveries: 2 }],
+  ]);
+});
+
+test("a time that is not ISO 8601 is refused", async () => {
+  for (const since of ["yesterday", "2026-11-20", 5, undefined]) {
+    const { status, body } = await harness.workspace.ask("POST", at("/deliveries/again"), { since });
+    expect([status, body["errors"]]).toEqual([422, [{ path: "since", message: expect.any(String) }]]);
+  }
+});

@@ -1,0 +1,216 @@
+/** Points that lapse and accounts that score, on the pages (design §8.7). */
+import { runInDurableObject } from "cloudflare:test";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { DAY, deliver, type Delivered } from "../../support/deliver.ts";
+import type { Part } from "../../support/html.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import { until } from "../../support/until.ts";
+
+const NOW = Date.now() - (Date.now() % DAY) + DAY / 2;
+const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" });
+const day = (daysAhead: number) => DATE.format(NOW + daysAhead * DAY);
+
+let of: Members;
+let ordinal = 0;
+
+beforeEach(async () => {
+  vi.useFakeTimers({ toFake: ["Date"], now: NOW });
+  of = await newMembers();
+  await newRule({ event: "demo", points: 20, points_last_days: 30 });
+  await newRule({ event: "visit", points: 5 });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+async function newRule(rule: { event: string; points: number; points_last_days?: number }): Promise<void> {
+  const { event } = rule;
+  await of.workspace.operator("POST", "/rules", {
+    name: `Rule of ${event}`,
+    scoring_signal: `${event}_scored`,
+    ...rule,
+  });
+}
+
+/** Delivers payloads in this order, in one call. @returns the ids of the signals. */
+async function happened(...payloads: object[]): Promise<string[]> {
+  const signals = payloads.map((payload): Delivered => {
+    return { id: `sig_${crypto.randomUUID()}`, at: Date.now(), ordinal: ++ordinal, payload };
+  });
+  await deliver(of.workspace.id, signals);
+  return signals.map(({ id }) => id);
+}
+
+/** An update of an account by a Product Org Updates key. */
+async function update(payload: { id: string; plan: string }): Promise<void> {
+  // Signals in flight are sent by the clock.
+  vi.useRealTimers();
+  const payload_template = [
+    { target: "external_id", path: "id", type: "string" },
+    { target: "plan", path: "plan", type: "string" },
+  ];
+  const key = await of.workspace.newKey({ endpoint_type: "product_org", payload_template });
+  await of.workspace.send(payload, { key: key.key, path: "/api/product-orgs/webhook/{key}" });
+  await until(async () => {
+    const [account] = await of.workspace.list(`/accounts?external_id=${encodeURIComponent(payload.id)}`);
+    expect(account).toMatchObject({ plan: payload.plan });
+  });
+}
+
+function joins(email: string, account: string): object {
+  return { type: "identify", userId: `user of ${email}`, traits: { email, company: { id: account } } };
+}
+
+const accountPath = (id: string) => `${of.home}/accounts/one?${new URLSearchParams({ external_id: id }).toString()}`;
+const personPath = (email: string) => `${of.home}/people/${encodeURIComponent(email)}`;
+const listed = (page: Part) => page.rows.map((row) => row.only("th").text);
+/** A list says that its order is not final. */
+const LAPSING = "Points are lapsing right now; the order may change.";
+
+describe("points that lapse", () => {
+  test("a person's page keeps the entries, says when points lapse, and its curve falls there", async () => {
+    await happened(
+      { email: "jane@example.com", event: "visit" },
+      { email: "jane@example.com", event: "demo", timestamp: new Date(NOW - 40 * DAY).toISOString() },
+      { email: "jane@example.com", event: "demo" },
+    );
+    const before = await of.owner.read(personPath("jane@example.com"));
+    expect(before.fact("Score")).toBe(`25 from 2 scoring signals, 1 lapsed; next points lapse on ${day(31)}`);
+    const entries = (page: Part) =>
+      page
+        .only("#timeline")
+        .all("li")
+        .map(({ text }) => text.replace(/^.*?(?=[+-]\d)/, ""));
+    expect(entries(before)).toEqual([
+      `+20 demo_scored from Rule of demo, until ${day(30)}`,
+      `+20, lapsed on ${day(-9)}: demo_scored from Rule of demo`,
+      "+5 visit_scored from Rule of visit",
+    ]);
+
+    vi.setSystemTime(NOW + 32 * DAY);
+    const after = await of.member.read(personPath("jane@example.com"));
+    expect(after.fact("Score")).toBe("5 from 1 scoring signal, 2 lapsed");
+    expect(entries(after)[0]).toBe(`+20, lapsed on ${day(31)}: demo_scored from Rule of demo`);
+    const heights = [...(after.all("path.line")[0]?.attribute("d") ?? "").matchAll(/,([\d.]+)/g)].map(([, y]) =>
+      Number(y),
+    );
+    // The end is below the top of the curve: a larger y is lower.
+    expect(heights.at(-1)).toBeGreaterThan(Math.min(...heights));
+  });
+
+  test("the trace of a signal says when its points lapse, and that lapsed points were not added", async () => {
+    const [late, demo, visit] = await happened(
+      { email: "jane@example.com", event: "demo", timestamp: new Date(NOW - 40 * DAY).toISOString() },
+      { email: "jane@example.com", event: "demo" },
+      { email: "jane@example.com", event: "visit" },
+    );
+    const textOf = async (id: string | undefined, reader = of.owner) =>
+      (await reader.read(`${of.home}/signals/${id}`)).only("#trace").text;
+    expect(await textOf(late)).toContain(`0 demo_scored, lapsed on ${day(-9)}, so +20 points were not added, from`);
+    expect(await textOf(late)).toContain("0 points The points had lapsed before the signal arrived.");
+    expect(await textOf(demo)).toContain(`+20 demo_scored, until ${day(30)}, from`);
+    expect(await textOf(demo)).toMatch(/\+20 points Added to the score of the person\. (?!\+20)/);
+    expect(await textOf(visit)).toContain("+5 visit_scored, from");
+
+    vi.setSystemTime(NOW + 32 * DAY);
+    expect(await textOf(demo, of.member)).toContain(`+20 demo_scored, lapsed on ${day(31)}, from`);
+    expect(await textOf(demo, of.member)).toContain(
+      "+20 points Added to the score of the person. +20 points lapsed since.",
+    );
+  });
+
+  test("lists of people and accounts say that points are lapsing", async () => {
+    await happened(joins("jane@example.com", "acme"), { email: "jane@example.com", event: "demo" });
+    for (const path of ["/people", "/accounts"]) {
+      expect((await of.owner.read(of.home + path)).text).not.toContain(LAPSING);
+    }
+    // The alarm follows the machine's clock.
+    vi.setSystemTime(NOW + 32 * DAY);
+    for (const path of ["/people", "/accounts"]) expect((await of.member.read(of.home + path)).text).toContain(LAPSING);
+    expect((await of.member.read(accountPath("acme"))).fact("Score")).toBe("20 points are lapsing right now");
+  });
+});
+
+describe("accounts that score", () => {
+  test("are sorted by score, people, last seen or newest, with both numbers", async () => {
+    await happened(
+      joins("ann@example.com", "one"),
+      joins("bob@example.com", "two"),
+      joins("cid@example.com", "two"),
+      { email: "ann@example.com", event: "demo" },
+      { email: "bob@example.com", event: "visit" },
+    );
+    vi.setSystemTime(NOW + DAY);
+    await happened(joins("dan@example.com", "three"));
+    const accounts = (query: string) => of.member.read(`${of.home}/accounts${query}`);
+    expect(listed(await accounts(""))).toEqual(["one", "two", "three"]);
+    expect(listed(await accounts("?sort=people"))).toEqual(["two", "three", "one"]);
+    expect(listed(await accounts("?sort=last_seen"))).toEqual(["three", "two", "one"]);
+    expect(listed(await accounts("?sort=newest"))).toEqual(["three", "two", "one"]);
+    expect((await accounts("")).row("two").cells.slice(0, 4)).toEqual(["two", "–", "5", "2"]);
+    expect((await accounts("")).text).not.toContain("too many accounts");
+
+    await runInDurableObject(of.workspace.store, (_, { storage: { sql } }) => {
+      sql.exec(
+        `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
+         INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
+         SELECT 'many-' || i, '{}', '{}', ?1, ?1 FROM n`,
+        NOW,
+      );
+    });
+    const many = await accounts("");
+    expect(many.text).toContain("There are too many accounts to sort. The newest come first.");
+    expect(listed(many)[0]).toBe("many-10000");
+  });
+
+  test("have a page with people by score, latest scores, and the call that set each value", async () => {
+    const [group] = await happened(
+      { type: "group", groupId: "acme/1", anonymousId: "a", traits: { name: "Acme", tier: "gold" } },
+      joins("low@example.com", "acme/1"),
+      joins("high@example.com", "acme/1"),
+      joins("else@example.com", "other"),
+      { email: "low@example.com", event: "visit" },
+      { email: "high@example.com", event: "demo" },
+    );
+    await update({ id: "acme/1", plan: "Free" });
+
+    const page = await of.member.read(accountPath("acme/1"));
+    expect([page.only("h1").text, page.fact("Score"), page.fact("People")]).toEqual(["Acme", "25", "2"]);
+    expect(listed(page.only("#people"))).toEqual(["high@example.com", "low@example.com"]);
+    expect(page.only("#people").row("high@example.com").targets).toEqual([personPath("high@example.com")]);
+    const scores = page.only("#scores").all("li");
+    expect(scores).toHaveLength(2);
+    const high = scores.find((score) => score.targets.includes(personPath("high@example.com")));
+    expect(high?.text).toContain(`+20 demo_scored from Rule of demo, until ${day(30)}`);
+    expect(page.table("Attributes").row("tier").text).toContain("by a group call");
+    expect(page.table("Attributes").row("tier").targets).toEqual([`${of.home}/signals/${group}`]);
+    expect(page.table("Fields").row("Name").text).toContain("by a group call");
+    expect(page.table("Fields").row("Plan").text).toContain("by an account update");
+
+    const people = await of.member.read(page.link("All people of this account").target ?? "");
+    expect(listed(people)).toEqual(["high@example.com", "low@example.com"]);
+    expect(people.chips).toEqual({ "Account: acme/1": `${of.home}/people?sort=score` });
+    expect(people.search.field("account").value).toBe("acme/1");
+    const person = await of.member.read(personPath("high@example.com"));
+    expect(person.link("Acme").target).toBe(accountPath("acme/1"));
+    expect((await of.member.read(personPath("else@example.com"))).link("other").target).toBe(accountPath("other"));
+  });
+
+  test("without people, scores or values say what to send first", async () => {
+    expect((await of.member.read(`${of.home}/accounts`)).only("#group-call").text).toContain('"type": "group"');
+    await happened({ email: "nobody@example.com", event: "other" }, joins("jane@example.com", "bare"));
+    expect((await of.member.read(personPath("nobody@example.com"))).fact("Account")).toBe("None");
+    const bare = await of.member.read(accountPath("bare"));
+    expect(bare.text).toContain("No scores yet");
+    expect(bare.only("#scores").targets).toEqual([`${of.home}/rules`]);
+    expect(bare.text).toContain("No fields yet");
+    expect(bare.only("#group-call").text).toContain('"groupId": "bare"');
+
+    await update({ id: "empty", plan: "Free" });
+    const empty = await of.member.read(accountPath("empty"));
+    expect(empty.only("#people").text).toContain("No people yet");
+    expect(empty.only("#group-call").text).toContain('"groupId": "empty"');
+    expect(empty.all("#scores")).toEqual([]);
+  });
+});

@@ -1,0 +1,188 @@
+/** Design §8.7: people belong to accounts through group and identify calls, and an account has the sum of their scores. */
+import { describe, expect, test } from "vitest";
+import { eventTypes } from "../../../../src/domain/events/workspace-event.ts";
+import { findAccounts, readAccountPage } from "../../../../src/store/queries/account-page.ts";
+import { findPeople } from "../../../../src/store/queries/people-search.ts";
+import { wantEvents } from "../../../../src/store/state/raise-events.ts";
+import { ofType, takeRaised } from "../../../support/raised.ts";
+import { rowsWritten } from "../../../support/sql-cost.ts";
+import { inBalance, type TestStore } from "../../../support/store.ts";
+
+const NOW = Date.now();
+const ANN = "ann@example.com";
+const BOB = "bob@example.com";
+const PAGE = { cursor: null, limit: 50 };
+
+let messages = 0;
+
+/** Records a call. Its event E scores 5 points. */
+function send(store: TestStore, type: string, call: object, receivedAtMs = NOW): string {
+  const payload = { type, messageId: `m-${messages++}`, ...(type === "track" && { event: "E" }), ...call };
+  return store.record(NOW, { payload, receivedAtMs })[0] ?? "";
+}
+
+/** Records an update of a Product Org Updates key. */
+function update(store: TestStore, externalId: string, plan: string, receivedAtMs = NOW): void {
+  const signal = store.signal(NOW, { payload: {}, endpoint: "product_org", receivedAtMs });
+  const account = { externalId, fields: { plan }, attributes: {} };
+  store.recordAll(NOW, [{ ...signal, work: { kind: "account", account, contentHash: null, duplicateWindowMs: 0 } }]);
+}
+
+const accountsOf = (store: TestStore) =>
+  findAccounts(store.sql, { sort: "score" }, PAGE).items.map(({ externalId, score, people }) => [
+    externalId,
+    score,
+    people,
+  ]);
+const page = (store: TestStore, externalId: string) => readAccountPage(store.state, externalId, PAGE);
+
+describe("a person", () => {
+  test(
+    "belongs to one account, by the last claim in order of receipt, and takes the whole score along",
+    inBalance((store) => {
+      send(store, "track", { email: ANN });
+      send(store, "identify", { anonymousId: "a-1", traits: { email: ANN, company: { id: "acme" } } }, NOW + 10);
+      expect(accountsOf(store)).toEqual([["acme", 5, 1]]);
+      send(store, "group", { anonymousId: "a-1", groupId: "globex" }, NOW + 20);
+      send(store, "track", { email: ANN }, NOW + 21);
+      // A late call of before changes nothing.
+      send(store, "group", { anonymousId: "a-1", groupId: "initech" }, NOW + 15);
+      expect(accountsOf(store)).toEqual([["globex", 10, 1]]);
+      const { items } = findPeople(store.state, { sort: "score", account: "globex" }, PAGE);
+      expect(items).toMatchObject([{ email: ANN, account: { externalId: "globex", name: null } }]);
+    }),
+  );
+
+  test(
+    "joins the account of an earlier group call when the visitor is linked",
+    inBalance(async (store) => {
+      send(store, "group", { anonymousId: "a-1", groupId: " acme " });
+      send(store, "track", { anonymousId: "a-1" });
+      expect(accountsOf(store)).toEqual([]);
+      send(store, "identify", { anonymousId: "a-1", traits: { email: ANN } }, NOW + 5);
+      await store.linkAll();
+      expect(accountsOf(store)).toEqual([["acme", 5, 1]]);
+    }),
+  );
+
+  test(
+    "returns to the account before if the call moves to another person",
+    inBalance(async (store) => {
+      send(store, "identify", { anonymousId: "a-1", traits: { email: ANN, company: { id: "acme" } } });
+      send(store, "track", { email: ANN });
+      send(store, "group", { anonymousId: "a-1", userId: "u-1", groupId: "globex" }, NOW + 1);
+      expect(accountsOf(store)).toEqual([["globex", 5, 1]]);
+      send(store, "identify", { userId: "u-1", traits: { email: BOB } }, NOW + 2);
+      await store.linkAll();
+      expect(accountsOf(store)).toEqual([
+        ["acme", 5, 1],
+        ["globex", 0, 1],
+      ]);
+    }),
+  );
+
+  test(
+    "who is deleted lowers the account in the same step and leaves no name; no event is raised",
+    inBalance((store) => {
+      for (const email of [ANN, BOB]) {
+        send(store, "identify", { userId: email, traits: { email, name: "Jane Doe", company: { id: "acme" } } });
+        send(store, "track", { email });
+      }
+      want(store, 8);
+      store.beginDeletion(ANN, NOW + 10);
+      expect([accountsOf(store), takeRaised(store.state.raised)]).toEqual([[["acme", 5, 1]], []]);
+      store.finishDeletions(NOW + 10);
+      expect(page(store, "acme")?.topPeople.map(({ email }) => email)).toEqual([BOB]);
+      store.deletePerson(BOB, NOW + 20);
+      expect(accountsOf(store)).toEqual([]);
+    }),
+  );
+
+  test.each([
+    ["without an id", {}],
+    ["with a placeholder", { groupId: "{{company.id}}" }],
+    ["with null", { groupId: null }],
+  ])("stays without an account after a group call %s", (_, group) =>
+    inBalance((store) => {
+      send(store, "group", { userId: "u-1", traits: { name: "Acme" }, ...group });
+      send(store, "identify", { userId: "u-1", traits: { email: ANN } });
+      expect([accountsOf(store), store.scores]).toEqual([[], { ann: 0 }]);
+    })(),
+  );
+});
+
+function want(store: TestStore, ...accountThresholds: number[]): void {
+  wantEvents(store.state, { types: [...eventTypes], thresholds: [], accountThresholds });
+  store.state.signals.flush();
+}
+
+describe("the traits of a group call", () => {
+  const group = { userId: "u-1", groupId: "acme", traits: { name: "Acme", plan: "free", industry: "tools", "": 1 } };
+
+  test("set values that no account update has set, whatever comes first, and the page names who set each", () =>
+    Promise.all(
+      [0, 1].map((first) =>
+        inBalance((store) => {
+          const acts = [() => void send(store, "group", group), () => update(store, "acme", "pro", NOW - 60_000)];
+          for (const act of first === 0 ? acts : acts.toReversed()) act();
+          expect(page(store, "acme")).toMatchObject({
+            values: { name: "Acme", plan: "pro" },
+            attributes: { industry: "tools" },
+            origins: { name: { by: "group" }, plan: { by: "update" }, "attributes.industry": { by: "group" } },
+            changes: { items: [{ field: "plan", before: null, after: '"pro"' }] },
+          });
+        })(),
+      ),
+    ).then(() => undefined));
+
+  test(
+    "of several calls, the one received last counts; a value that is too large is left out",
+    inBalance((store) => {
+      send(store, "group", { ...group, traits: { plan: "new", note: "x".repeat(2_000) } }, NOW + 5);
+      send(store, "group", { ...group, traits: { plan: "old", size: 7 } }, NOW);
+      expect(page(store, "acme")).toMatchObject({ values: { plan: "new" }, attributes: { size: 7 } });
+    }),
+  );
+});
+
+test(
+  "an account raises an event when its score reaches a threshold, and when it falls below",
+  inBalance(async (store) => {
+    want(store, 10);
+    send(store, "group", { userId: "u-1", groupId: "acme", traits: { name: "Acme" } });
+    send(store, "identify", { userId: "u-1", traits: { email: ANN } });
+    await store.linkAll();
+    takeRaised(store.state.raised);
+    send(store, "track", { email: ANN });
+    send(store, "track", { email: ANN });
+    const account = { external_id: "acme", name: "Acme", threshold: 10 };
+    expect(ofType(takeRaised(store.state.raised), "account.score_crossed")).toEqual([
+      { ...account, score: 10, score_before: 5 },
+    ]);
+    send(store, "group", { userId: "u-1", groupId: "globex" }, NOW + 9);
+    expect(ofType(takeRaised(store.state.raised), "account.score_fell")).toEqual([
+      { ...account, score: 0, score_before: 10 },
+    ]);
+  }),
+);
+
+test(
+  "a batch of many people writes at most two rows of an account, and a batch without accounts writes none",
+  inBalance((store) => {
+    const people = Array.from({ length: 50 }, (_, index) => `p${index}@example.com`);
+    for (const email of people) send(store, "identify", { userId: email, traits: { email, company: { id: "acme" } } });
+    const batch = (offset: number) =>
+      people.map((email) => ({
+        payload: { type: "track", event: "E", messageId: `b-${offset}-${email}`, userId: email },
+        receivedAtMs: NOW + offset,
+      }));
+    store.record(NOW, ...batch(1));
+    const withAccount = rowsWritten(store.sql, () => void store.record(NOW, ...batch(2)));
+    store.sql.exec("UPDATE people SET account = NULL");
+    const without = rowsWritten(store.sql, () => void store.record(NOW, ...batch(3)));
+    store.sql.exec("UPDATE people SET account = 'acme'");
+    store.sql.exec("UPDATE accounts SET score = (SELECT sum(score) FROM people)");
+    expect(withAccount - without).toBeGreaterThanOrEqual(1);
+    expect(withAccount - without).toBeLessThanOrEqual(2);
+  }),
+);
