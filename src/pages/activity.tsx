@@ -110,7 +110,9 @@ export const activityPages = pages.createApp().get("/", async (c) => {
   });
   const keyIds = entries.items.flatMap(({ target, detail }) => [target, presentText(detail["successor"]) ?? ""]);
   const names = { keys: await readKeyNames(c, keyIds), plans };
-  const hidden = forManagers ? "" : " Entries about API keys and notifications are shown to owners and admins only.";
+  const hidden = forManagers
+    ? ""
+    : " Entries about API keys, API tokens and notifications are shown to owners and admins only.";
   return page(
     c,
     { section: "activity", title: "Activity", intro: `Changes in this workspace.${hidden}` },

@@ -139,6 +139,7 @@ export const DONE = {
   role_changed: "Role changed.",
   member_removed: "Member removed. They no longer have access.",
   key_deactivated: "API key deactivated. Calls with it are rejected from now on.",
+  token_revoked: "API token revoked. Calls with it get 401 from now on.",
   plan_changed: "Plan changed. It applies from the next signal on.",
   overages_on: "Overages enabled. All signals are accepted from now on.",
   overages_off: "Overages disabled. The signal limit applies from the next signal on.",

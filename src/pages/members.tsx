@@ -8,7 +8,7 @@ import {
   type Member,
   removeMember,
 } from "../control/members.ts";
-import { canChangeMember, type Role, ROLES } from "../domain/keys/role.ts";
+import { canChangeMember, canManage, type Role, ROLES } from "../domain/keys/role.ts";
 import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
@@ -37,7 +37,7 @@ const REFUSED = {
 const ROLE_MEANING = {
   owner: "Full access, including managing owners",
   admin: "Full access, except managing owners",
-  member: "Reads everything except API keys and notifications",
+  member: "Reads everything except API keys, API tokens and notifications",
 } as const satisfies Record<Role, string>;
 
 export const memberPages = pages
@@ -203,6 +203,7 @@ function MemberMenu({ path, viewer, member }: MenuProps) {
   const { email } = member;
   const isMe = email === viewer.email;
   if (!canChangeMember(viewer.role, member.role, null) || (isMe && viewer.isLastOwner)) return <></>;
+  const who = isMe ? "you" : "they";
   return (
     <Menu label={`Actions for ${email}`}>
       <Confirm
@@ -221,6 +222,11 @@ function MemberMenu({ path, viewer, member }: MenuProps) {
           value={member.role}
         />
         {isMe && <p class="hint">This is you. Only another manager can give you back a role.</p>}
+        {canManage(member.role) && (
+          <p class="hint">
+            As a member, {isMe ? "you lose" : "they lose"} the API tokens that {who} created.
+          </p>
+        )}
       </Confirm>
       <Confirm
         label={isMe ? "Leave" : "Remove"}
@@ -231,8 +237,8 @@ function MemberMenu({ path, viewer, member }: MenuProps) {
         fields={{ email }}
       >
         <p>
-          {isMe ? "You lose" : "They lose"} access at once. API keys and mapping rules that {isMe ? "you" : "they"}{" "}
-          created stay.
+          {isMe ? "You lose" : "They lose"} access at once. API tokens that {who} created end. API keys and mapping
+          rules that {who} created stay.
         </p>
       </Confirm>
     </Menu>

@@ -19,6 +19,7 @@ import { accountPages } from "./accounts.tsx";
 import { usagePages } from "./usage/usage.tsx";
 import { connectPages } from "./connect/connect.tsx";
 import { keyPages } from "./keys/keys.tsx";
+import { tokenPages } from "./tokens.tsx";
 import { memberPages } from "./members.tsx";
 import { notificationPages } from "./notifications/notifications.tsx";
 import { activityPages } from "./activity.tsx";
@@ -61,6 +62,7 @@ const workspacePages = pages
   .route("/usage", usagePages)
   .route("/connect", connectPages)
   .route("/settings/api-keys", keyPages)
+  .route("/settings/api-tokens", tokenPages)
   .route("/settings/members", memberPages)
   .route("/settings/notifications", notificationPages)
   .route("/settings/activity", activityPages)

@@ -53,6 +53,8 @@ const PATHS = [
   "/settings/api-keys/new",
   `/settings/api-keys/${keyId}`,
   `/settings/api-keys/${keyId}/rotate`,
+  "/settings/api-tokens",
+  "/settings/api-tokens/new",
   "/settings/members",
   "/settings/notifications",
   "/settings/notifications/new",

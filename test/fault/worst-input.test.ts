@@ -217,7 +217,7 @@ async function formPaths(): Promise<string[]> {
     path.replaceAll(/:(\w+)(\{.*?\}\})?/g, (_, name: string) => known[name] ?? "x@acme.example"),
   );
   // Forms that end a record come last.
-  const ends = /\/(delete|remove|deactivate|role|rotate|sign-out)$/;
+  const ends = /\/(delete|remove|deactivate|revoke|role|rotate|sign-out)$/;
   return paths.toSorted((a, b) => Number(ends.test(a)) - Number(ends.test(b)));
 }
 
@@ -225,6 +225,7 @@ async function formPaths(): Promise<string[]> {
 const SHOWN_AGAIN: [RegExp, string[]][] = [
   [/\/rules(\/rule_[^/]+)?$/, ["name", "event", "points"]],
   [/\/api-keys\/new$/, ["name", "sample"]],
+  [/\/api-tokens\/new$/, ["name"]],
   [/\/notifications\/(new|[^/]+\/change)$/, ["name", "target"]],
   [/\/members$/, ["email"]],
   [/\/thresholds$/, ["thresholds", "account_thresholds"]],

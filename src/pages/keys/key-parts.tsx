@@ -43,7 +43,11 @@ export function LocalTime({ iso, precision = "time" }: { iso: string; precision?
 /** A key that ends sooner is highlighted. It leaves time for a rotation. */
 const KEY_EXPIRES_SOON_MS = 30 * 24 * 3_600_000;
 
-export function Expiration({ apiKey: { endsAt, deactivatedAt } }: { apiKey: ApiKey }) {
+export function Expiration({
+  apiKey: { endsAt, deactivatedAt },
+}: {
+  apiKey: Pick<ApiKey, "endsAt" | "deactivatedAt">;
+}) {
   if (endsAt === null) return <>Never</>;
   const nowMs = Date.now();
   const leftMs = Date.parse(endsAt) - nowMs;

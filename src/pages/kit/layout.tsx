@@ -15,6 +15,7 @@ const ICONS = {
   people: "M8 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM2.5 14c.5-3 2.7-4 5.5-4s5 1 5.5 4",
   account: "M3 14V3h6v11M9 7h4v7M1.5 14h13M5.5 6h1M5.5 9h1",
   key: "M5.5 13.5a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM7.7 8.3 14 2M11.5 4.5l2 2",
+  program: "M1.5 3h13v10h-13ZM4.5 6l2 2-2 2M8.5 10h3",
   plug: "M5 1.5v4M11 1.5v4M3.5 5.5h9v2a4.5 4.5 0 0 1-9 0v-2ZM8 12v2.5",
   chart: "M2 2v12h12M5 11V8M8 11V4M11 11V6.5",
   members: "M6 7.5a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5ZM1.5 13.5c.4-2.6 2-3.5 4.5-3.5s4.1.9 4.5 3.5M12.5 5v5M10 7.5h5",
@@ -29,7 +30,10 @@ interface Entry {
   isShown?: (role: Role) => boolean;
 }
 
-/** The sections of the pages. `path` is below the workspace's path, and empty for the overview. Only owners and admins see API keys (spec §1) and notifications. */
+/**
+ * The sections of the pages. `path` is below the workspace's path, and empty for the overview. Only owners and admins see API
+ * keys (spec §1), API tokens and notifications.
+ */
 export const SECTIONS = {
   overview: { path: "", text: "Overview", icon: "home" },
   signals: { path: "signals", text: "Signal queue", icon: "queue" },
@@ -40,6 +44,7 @@ export const SECTIONS = {
   accounts: { path: "accounts", text: "Accounts", icon: "account" },
   usage: { path: "usage", text: "Usage", icon: "chart" },
   keys: { path: "settings/api-keys", text: "API keys", icon: "key", isShown: canManageKeys },
+  tokens: { path: "settings/api-tokens", text: "API tokens", icon: "program", isShown: canManage },
   connect: { path: "connect", text: "Connect", icon: "plug" },
   members: { path: "settings/members", text: "Members", icon: "members" },
   notifications: { path: "settings/notifications", text: "Notifications", icon: "bell", isShown: canManage },
@@ -52,7 +57,7 @@ const NAVIGATION: readonly { heading: string | null; sections: readonly Section[
   { heading: null, sections: ["overview", "live"] },
   { heading: "Signals", sections: ["signals", "rejections", "rules"] },
   { heading: "Records", sections: ["people", "accounts"] },
-  { heading: "Settings", sections: ["keys", "connect", "usage", "members", "notifications", "activity"] },
+  { heading: "Settings", sections: ["keys", "connect", "tokens", "usage", "members", "notifications", "activity"] },
 ];
 
 export function sectionPath(c: Ctx, section: Section): string {

@@ -48,6 +48,7 @@ export async function fillDemo(running: RunningWorker, token: string): Promise<D
   for (const { calls } of last.deliveries) for (const call of calls) await send(call);
   await waitUntilProcessed(operator, home);
 
+  await makeTokens(operator, home);
   const [rules, allKeys, signals] = await Promise.all([
     operator.list<{ id: string; name: string }>(`${home}/rules`),
     operator.list<{ id: string; name: string }>(`${home}/keys`),
@@ -61,6 +62,15 @@ export async function fillDemo(running: RunningWorker, token: string): Promise<D
     scored: signals.items.at(-1)?.id ?? "",
     ...(await makeDestination(operator, home)),
   };
+}
+
+/** An API token that expires soon, and a revoked one. */
+async function makeTokens(operator: OperatorClient, home: string): Promise<void> {
+  const scopes = ["read", "rules", "keys", "export", "delete"];
+  const soon = new Date(Date.now() + 3 * 24 * 3_600_000).toISOString();
+  await operator.post(`${home}/tokens`, { name: "Rules from Git", scopes, expires_at: soon });
+  const { id } = await operator.post<{ id: string }>(`${home}/tokens`, { name: "Old export", scopes: ["export"] });
+  await operator.post(`${home}/tokens/${id}/revoke`);
 }
 
 /** A port without a listener. */

@@ -72,12 +72,13 @@ async function newSubject(workspace: TestWorkspace, slug: string): Promise<Recor
   const delivery = await workspace.operator<{ id?: string }>("POST", `/destinations/${destinationId}/test`);
   const { items } = await workspace.operator<{ items: { id: string; email: string | null }[] }>("GET", "/signals");
   const deletion = await workspace.operator<{ id: string }>("DELETE", "/people/gone@example.com");
-  const { id: keyId } = await workspace.newKey();
+  const [{ id: keyId }, { id: tokenId }] = [await workspace.newKey(), await workspace.newToken(["read"])];
   await workspace.operator("POST", "/members", { email: "other@example.com", role: "admin" });
   return {
     slug,
     workspace_id: workspace.id,
     key_id: keyId,
+    token_id: tokenId,
     rule_id: ruleId,
     email: "jane@example.com",
     person_email: "jane@example.com",
@@ -134,7 +135,7 @@ export async function forgetAllBut({ id }: TestWorkspace): Promise<void> {
 }
 
 const FORGOTTEN = [
-  ...["api_keys", "members", "rule_versions", "mapping_rules", "audit_log", "deletions", "restores"].map(
+  ...["api_keys", "api_tokens", "members", "rule_versions", "mapping_rules", "audit_log", "deletions", "restores"].map(
     (table) => `${table} WHERE workspace_id`,
   ),
   "workspaces WHERE id",
@@ -226,6 +227,8 @@ export const FORMS: Record<string, string> = {
   "POST /w/:slug/settings/api-keys/:key_id/rotate": `form_token=${TOKEN}&overlap=24h&${LIFETIME}`,
   "POST /w/:slug/settings/api-keys/new": KEY,
   "POST /w/:slug/settings/api-keys/new/preview": KEY,
+  "POST /w/:slug/settings/api-tokens/:token_id/revoke": "",
+  "POST /w/:slug/settings/api-tokens/new": `form_token=${TOKEN}&name=Export&scope=read&scope=export&${LIFETIME}`,
   "POST /w/:slug/settings/members": MEMBER,
   "POST /w/:slug/settings/members/remove": MEMBER,
   "POST /w/:slug/settings/members/role": MEMBER,

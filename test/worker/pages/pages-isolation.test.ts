@@ -19,7 +19,9 @@ beforeAll(async () => {
   const deletion = await workspace.operator<{ id: string }>("DELETE", "/people/theirs@example.com");
   await workspace.send({ event: "Visit", email: "also-theirs@example.com" });
   await workspace.settled();
+  const token = await workspace.newToken(["read"]);
   ids = {
+    token_id: token.id,
     slug: mine.slug,
     key_id: workspace.key.id,
     rule_id: rules.id,

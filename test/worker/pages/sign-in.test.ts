@@ -385,7 +385,7 @@ describe("every page", () => {
   test("answers 400 to an unreadable form if it reads forms", async () => {
     const cookie = await team.owner.cookie();
     const withoutForm =
-      /(sign-out|enable|disable|apply|pause|resume|test|again|deactivate|release|notifications\/[^/]+\/delete)$/;
+      /(sign-out|enable|disable|apply|pause|resume|test|again|deactivate|revoke|release|notifications\/[^/]+\/delete)$/;
     const paths = pathsOf("POST").filter((path) => path.startsWith("/w/") && !withoutForm.test(path));
     expect(paths.length).toBeGreaterThan(15);
     for (const path of paths) {

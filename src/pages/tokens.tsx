@@ -1,0 +1,404 @@
+/** Settings › API tokens, for owners and admins: what programs may do in this workspace with the API (design §9). */
+import {
+  createToken,
+  listTokens,
+  revokeToken,
+  type ApiToken,
+  type CreatedToken,
+  type NewToken,
+} from "../control/api-tokens.ts";
+import { TOKEN_SCOPES, tokenStatus, type TokenScope } from "../domain/keys/api-token.ts";
+import { canManage } from "../domain/keys/role.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
+import { PAGE_ROWS } from "../limits.ts";
+import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
+import { SCOPE_MEANING } from "../workspace/token-scopes.ts";
+import { keyText, KeyTitle } from "./key-names.tsx";
+import { checkKeyName, Expiration, formTokenOf, INCOMPLETE_FORM, LastUsed, LocalTime } from "./keys/key-parts.tsx";
+import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./keys/lifetime.tsx";
+import { Confirm, LinkButton, Menu } from "./kit/actions.tsx";
+import { ago, authorName } from "./kit/format.ts";
+import { Check, Form, FormErrors, TextField } from "./kit/forms.tsx";
+import { sectionPath } from "./kit/layout.tsx";
+import { ListAddress, ListPanel } from "./kit/list.tsx";
+import { Badge, CopyText, Empty, Facts, Notice, Panel, Time } from "./kit/parts.tsx";
+import { Table } from "./kit/table.tsx";
+import { done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
+import { contextOf, formText, pages, type Ctx, workspacePath } from "./pages-env.ts";
+import { readForm } from "./read-form.tsx";
+
+const requireTokenManager = pages.createMiddleware(async (c, next) => {
+  if (!canManage(c.get("role"))) return forManagersOnly(c);
+  await next();
+});
+
+function forManagersOnly(c: Ctx) {
+  return managersOnlyPage(c, null, "API tokens", "see or manage API tokens");
+}
+
+export const tokenPages = pages
+  .createApp()
+  .use(requireTokenManager)
+  .get("/", listPage)
+  .get("/new", (c) => {
+    const lifetime = { lifetime: "90d", expires: "" } as const;
+    return formPage(c, { formToken: crypto.randomUUID(), name: "", scopes: ["read"], ...lifetime });
+  })
+  .post("/new", readForm(), async (c) => {
+    const typed = readTokenForm(c.get("form"));
+    const checked = checkTokenForm(typed);
+    if (!checked.ok) return formPage(c, typed, checked.refusal);
+    if (formTokenOf(c.get("form")) === null) return formPage(c, typed, { form: INCOMPLETE_FORM });
+    const result = await createToken(contextOf(c), checked.value, typed.formToken);
+    if (result.ok) return createdPage(c, result.value);
+    const { refusal } = result;
+    if (refusal.reason === "made_before") return madeBeforePage(c, refusal.token);
+    if (refusal.reason === "not_manager") return forManagersOnly(c);
+    return formPage(c, typed, { form: LIMIT_COPY[refusal.reason] });
+  })
+  .post("/:token_id/revoke", async (c) => {
+    const token = await revokeToken(contextOf(c), c.req.param("token_id"));
+    return token === null ? notFoundPage(c, "token") : done(c, "settings/api-tokens", "token_revoked");
+  });
+
+async function listPage(c: Ctx) {
+  const path = sectionPath(c, "tokens");
+  const list = new ListAddress(path, c.req.query());
+  const tokens = await listTokens(c.get("db"), c.get("workspace").id, list.slice(PAGE_ROWS));
+  const isApiOn = Boolean(c.env.OPERATOR_TOKEN);
+  const create = isApiOn && <LinkButton href={`${path}/new`} text="Create API token" look="primary" />;
+  const intro = (
+    <>
+      Programs use a token to call the <a href="/docs">API</a> for this workspace.
+    </>
+  );
+  return page(
+    c,
+    { section: "tokens", title: "API tokens", intro, actions: tokens.items.length > 0 && create },
+    <>
+      {!isApiOn && (
+        <Notice
+          tone="warn"
+          title="The API is switched off"
+          text="This deployment has no operator token, so it answers no API call. Ask the operator of the service."
+        />
+      )}
+      <ListPanel
+        list={list}
+        found={tokens}
+        empty={
+          <Empty
+            title="No API tokens yet"
+            text="Create a token for each program, such as a nightly export or a script that keeps mapping rules in Git. Choose only the scopes that it needs."
+          >
+            {create}
+          </Empty>
+        }
+      >
+        <TokenTable home={workspacePath(c)} path={path} tokens={tokens.items} />
+      </ListPanel>
+    </>,
+  );
+}
+
+interface TableProps {
+  /** The workspace's path, `/w/{slug}`. */
+  home: string;
+  /** Path of this page. */
+  path: string;
+  tokens: readonly ApiToken[];
+}
+
+function TokenTable({ home, path, tokens }: TableProps) {
+  return (
+    <Table
+      caption="API tokens, newest first"
+      rows={tokens}
+      attributes={({ id }) => ({ id })}
+      columns={[
+        { head: "Name", cell: ({ name, maskedToken }) => <KeyTitle name={name} maskedKey={maskedToken} /> },
+        { head: "Scopes", cell: ({ scopes }) => <Scopes scopes={scopes} /> },
+        { head: "Status", cell: (token) => <Status token={token} /> },
+        {
+          head: "Created by",
+          kind: "text",
+          drop: "narrow",
+          cell: ({ createdAt, createdBy }) => (
+            <>
+              <span class="anywhere">{authorName(createdBy)}</span>{" "}
+              <small>
+                <LocalTime iso={createdAt} precision="date" />
+              </small>
+            </>
+          ),
+        },
+        {
+          head: "Expires",
+          cell: ({ expiresAt, revokedAt }) => <Expiration apiKey={{ endsAt: expiresAt, deactivatedAt: revokedAt }} />,
+        },
+        { head: "Last used", cell: (token) => <LastUsed usedMs={usedMs(token)} /> },
+        {
+          head: "Actions",
+          kind: "actions",
+          cell: (token) => <TokenMenu home={home} path={path} token={token} />,
+        },
+      ]}
+    />
+  );
+}
+
+function usedMs({ lastUsedAt }: ApiToken): number | null {
+  return lastUsedAt === null ? null : Date.parse(lastUsedAt);
+}
+
+function Scopes({ scopes }: { scopes: readonly TokenScope[] }) {
+  return (
+    <>
+      {scopes.map((scope) => (
+        <>
+          <span class="tag">{scope}</span>{" "}
+        </>
+      ))}
+    </>
+  );
+}
+
+function Status({ token }: { token: ApiToken }) {
+  const status = tokenStatus(token, Date.now());
+  if (status === "Active") return <Badge tone="good">Active</Badge>;
+  const at = token.revokedAt ?? token.expiresAt;
+  return (
+    <>
+      <Badge>{status}</Badge>{" "}
+      <small>
+        {at !== null && <Time ms={Date.parse(at)} />}
+        {token.revokedReason === "role_lost" && ": its creator lost the role"}
+      </small>
+    </>
+  );
+}
+
+function TokenMenu({ home, path, token }: Omit<TableProps, "tokens"> & { token: ApiToken }) {
+  const { id, name, maskedToken } = token;
+  const title = keyText({ name, maskedKey: maskedToken }, id);
+  const lastMs = usedMs(token);
+  return (
+    <Menu label={`Actions for API token ${title}`}>
+      <a href={`${home}/settings/activity?actor=${id}`} aria-label={`Show changes of ${title}`}>
+        Show changes
+      </a>
+      {tokenStatus(token, Date.now()) === "Active" && (
+        <Confirm
+          label="Revoke"
+          title={`Revoke ${title}?`}
+          action={`${path}/${id}/revoke`}
+          submit="Revoke token"
+          look="danger"
+        >
+          <p>
+            Calls with this token get 401 from now on. This cannot be undone.{" "}
+            {lastMs === null ? "No call has used it yet." : `The last call came ${ago(lastMs, Date.now())}.`}
+          </p>
+          <p class="quiet">Its changes stay. The token stays in the list as Revoked.</p>
+        </Confirm>
+      )}
+    </Menu>
+  );
+}
+
+interface TypedToken extends TypedLifetime {
+  /** Idempotency token of the form. */
+  formToken: string;
+  name: string;
+  scopes: TokenScope[];
+}
+
+/** Sentences by field; `form` is about the form as a whole. */
+type Errors = Partial<Record<"form" | "name" | "scopes" | "expires", string>>;
+
+function readTokenForm(form: FormData): TypedToken {
+  const checked = form.getAll("scope");
+  return {
+    formToken: formTokenOf(form) ?? crypto.randomUUID(),
+    name: formText(form, "name"),
+    scopes: TOKEN_SCOPES.filter((scope) => checked.includes(scope)),
+    ...readLifetime(form),
+  };
+}
+
+/** The token to create. */
+function checkTokenForm(typed: TypedToken): Result<NewToken, Errors> {
+  const { scopes } = typed;
+  const name = checkKeyName(typed.name);
+  const expiration = expirationOf(typed, Date.now());
+  if (name.ok && expiration.ok && scopes.length > 0) {
+    return ok({ name: name.value, scopes, expiresAt: expiration.value });
+  }
+  return refuse({
+    ...(!name.ok && { name: name.refusal }),
+    ...(scopes.length === 0 && { scopes: "Choose at least one scope." }),
+    ...(!expiration.ok && { expires: expiration.refusal }),
+  });
+}
+
+function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
+  const path = sectionPath(c, "tokens");
+  const labels = { form: "", name: "Name: ", scopes: "Scopes: ", expires: "Expiration: " } as const;
+  const messages = Object.entries(errors).map(([field, message]) => labels[field as keyof Errors] + message);
+  return page(
+    c,
+    {
+      section: "tokens",
+      title: "Create API token",
+      crumbs: [],
+      intro: "The next page shows the full token once.",
+      status: messages.length === 0 ? 200 : 422,
+    },
+    <Form
+      action={`${path}/new`}
+      submit="Create API token"
+      cancel={path}
+      hidden={{ form_token: typed.formToken }}
+      class="stack"
+      novalidate
+    >
+      <FormErrors title="The token was not created" errors={messages} />
+      <Panel>
+        <div class="form">
+          <TextField
+            name="name"
+            label="Name"
+            hint="The program that uses it. Activity shows its changes under this name."
+            value={typed.name}
+            error={errors.name}
+            autofocus={typed.name === "" && messages.length === 0}
+            required
+          />
+          <fieldset class="field">
+            <legend>Scopes</legend>
+            {TOKEN_SCOPES.map((scope, index) => (
+              <Check
+                id={`scope-${scope}`}
+                name="scope"
+                value={scope}
+                label={scope}
+                hint={SCOPE_MEANING[scope]}
+                checked={typed.scopes.includes(scope)}
+                autofocus={errors.scopes !== undefined && index === 0}
+              />
+            ))}
+            {errors.scopes !== undefined && <span class="error">{errors.scopes}</span>}
+          </fieldset>
+          <LifetimeFields label="Expiration" typed={typed} error={errors.expires} />
+          <p class="hint">The token also ends when you are no longer an owner or admin of this workspace.</p>
+        </div>
+      </Panel>
+    </Form>,
+  );
+}
+
+/** The one page that shows the full token. Answers the post itself, because a redirect would have to store the token. */
+function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: CreatedToken) {
+  const call = firstCall(scopes);
+  const address = new URL(`/operator/workspaces/${c.get("workspace").id}`, c.req.url).href;
+  return page(
+    c,
+    {
+      section: "tokens",
+      title: "API token created",
+      crumbs: [],
+      intro: name,
+      actions: <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />,
+      showsKey: true,
+    },
+    <>
+      <Notice
+        tone="warn"
+        title="Copy the token now"
+        text="This page shows it once, and only a hash is stored. If you lose it, revoke it and create another one."
+      />
+      <Panel title="API token">
+        <CopyText id="new-token" label="API token" text={value} />
+        <Facts
+          of={[
+            ["Scopes", <Scopes scopes={scopes} />],
+            ["Expires", expiresAt === null ? "Never" : <LocalTime iso={expiresAt} />],
+          ]}
+        />
+      </Panel>
+      <Panel title="Try it">
+        <p class="quiet">{call.meaning}</p>
+        <CopyText block id="token-curl" label="curl call" text={curlLine(call, address, value)} />
+        <p class="quiet small">
+          <a href="/docs">The API documentation</a> names the scope of each operation.
+        </p>
+      </Panel>
+    </>,
+  );
+}
+
+/** A first call with a new token: harmless, and within one of its scopes. */
+interface FirstCall {
+  /** One sentence. */
+  meaning: string;
+  /** Below the workspace in the API. */
+  path: string;
+  /** The JSON of a POST. */
+  body?: string;
+}
+
+const FIRST_CALLS = {
+  read: { meaning: "Get the usage of the billing periods:", path: "usage" },
+  keys: { meaning: "List the API keys:", path: "keys" },
+  export: { meaning: "Export all people with their scores as CSV:", path: "export/people?format=csv" },
+  rules: {
+    meaning: "Test a mapping rule on stored signals, without a change:",
+    path: "rules/preview",
+    body: '{"name":"Test","event":"*","scoring_signal":"test","points":1}',
+  },
+  delete: {
+    meaning: "Get the receipt of a deletion, or 404 if this person was not deleted:",
+    path: "people/jane@example.com/deletion",
+  },
+} as const satisfies Record<TokenScope, FirstCall>;
+
+/** Scopes in the order in which their call is preferred. */
+const FIRST_SCOPES = Object.keys(FIRST_CALLS) as TokenScope[];
+
+function firstCall(scopes: readonly TokenScope[]): FirstCall {
+  const [scope = "read"] = FIRST_SCOPES.filter((name) => scopes.includes(name));
+  return FIRST_CALLS[scope];
+}
+
+/** @param address the workspace's in the API. */
+function curlLine({ path, body }: FirstCall, address: string, token: string): string {
+  const lines = [`curl '${address}/${path}'`, `-H 'Authorization: Bearer ${token}'`];
+  // With a body, curl sends a POST.
+  if (body !== undefined) lines.push(`-d '${body}'`);
+  return lines.join(" \\\n  ");
+}
+
+/** The answer to a form that was sent before: after a reload, a way back or a double click. */
+function madeBeforePage(c: Ctx, { id, name, maskedToken }: ApiToken) {
+  return page(
+    c,
+    {
+      section: "tokens",
+      title: "Token already created",
+      heading: "This token was already created",
+      crumbs: [],
+      intro: keyText({ name, maskedKey: maskedToken }, id),
+      status: 409,
+    },
+    <>
+      <Notice
+        tone="warn"
+        title="The full token was in the first answer"
+        text="No second token was created. If you did not copy the token, revoke it and create another one."
+      />
+      <div class="row">
+        <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />
+      </div>
+    </>,
+  );
+}

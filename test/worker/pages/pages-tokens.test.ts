@@ -1,0 +1,206 @@
+/** Settings › API tokens: created and shown once, listed masked, revoked; for owners and admins only. */
+import { createExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { TOKEN_SCOPES, type TokenScope } from "../../../src/domain/keys/api-token.ts";
+import worker from "../../../src/index.ts";
+import { WORKSPACE_MAX_ACTIVE_TOKENS } from "../../../src/limits.ts";
+import { readHtml } from "../../support/html.ts";
+import { type Answer, type Browser, focusedIn, type Members, newMembers } from "../../support/members.ts";
+import { call } from "../../support/workspace.ts";
+
+const TOKEN = /wt_[0-9A-Za-z]{40}/;
+const DAY_MS = 24 * 3_600_000;
+
+type Fields = [name: string, value: string][];
+
+let of: Members;
+let path: string;
+
+beforeEach(async () => {
+  of = await newMembers({ key: null });
+  path = `${of.home}/settings/api-tokens`;
+});
+
+interface ListedToken {
+  id: string;
+  name: string;
+  scopes: TokenScope[];
+  created_by: string;
+  expires_at: string | null;
+  status: string;
+}
+
+const listed = () => of.workspace.list<ListedToken>("/tokens?limit=200");
+
+async function newForm(fields: Fields, browser: Browser = of.owner): Promise<Fields> {
+  const formToken = (await browser.read(`${path}/new`)).field("form_token").value ?? "";
+  return [["form_token", formToken], ...fields];
+}
+
+const send = async (fields: Fields, browser: Browser = of.owner) =>
+  browser.post(`${path}/new`, await newForm(fields, browser));
+
+const filled = (name: string, scopes: readonly TokenScope[] = ["read"], lifetime = "never"): Fields => [
+  ["name", name],
+  ["lifetime", lifetime],
+  ...scopes.map((scope): [string, string] => ["scope", scope]),
+];
+
+/** The text of a `Copy` part, as the browser would show it. */
+const copied = ({ page }: Answer, id: string) => page.only(`[id="${id}"]`).verbatim;
+
+/** Makes the call of a curl line. */
+async function curl(line: string): Promise<number> {
+  const [, url = ""] = /^curl '(.*?)'/.exec(line) ?? [];
+  const [, authorization = ""] = /-H 'Authorization: (.*?)'/.exec(line) ?? [];
+  const body = /-d '(.*)'/.exec(line)?.[1];
+  const init = body === undefined ? {} : { method: "POST", body };
+  const { pathname, search } = new URL(url);
+  const answer = await call(pathname + search, { ...init, headers: { authorization } });
+  await answer.body?.cancel();
+  return answer.status;
+}
+
+test("members see an explanation instead of the tokens, and no link to them", async () => {
+  await send(filled("Hidden from members"));
+  for (const place of [path, `${path}/new`]) {
+    const { status, text } = await of.member.get(place);
+    expect([status, text]).toEqual([
+      403,
+      expect.stringContaining("Only owners and admins can see or manage API tokens."),
+    ]);
+    expect(text).not.toContain("Hidden from members");
+  }
+  const linked = async (browser: Browser) => (await browser.read(`${of.home}/signals`)).targets.includes(path);
+  expect([await linked(of.member), await linked(of.admin)]).toEqual([false, true]);
+});
+
+test("an empty list says what a token is for and leads to the form, which explains each scope", async () => {
+  const page = await of.admin.read(path);
+  expect(page.text).toContain("No API tokens yet");
+  expect(page.targets).toContain(`${path}/new`);
+  const form = await of.admin.read(`${path}/new`);
+  expect(form.fields("scope").map(({ value, isChecked }) => [value, isChecked])).toEqual(
+    TOKEN_SCOPES.map((scope) => [scope, scope === "read"]),
+  );
+  for (const scope of TOKEN_SCOPES) expect(form.only(`#scope-${scope}-hint`).text).toMatch(/^[A-Z].*\.$/);
+});
+
+describe("creating a token", () => {
+  test("shows the full token once, and lists it masked with its scopes, creator and expiration", async () => {
+    const answer = await send(filled("Nightly export", ["read", "export"], "90d"), of.admin);
+    const token = copied(answer, "new-token");
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    expect(token).toMatch(TOKEN);
+    const [stored] = await listed();
+    expect(stored).toMatchObject({ name: "Nightly export", scopes: ["read", "export"], created_by: of.admin.email });
+    expect(Date.parse(stored?.expires_at ?? "") - Date.now()).toBeGreaterThan(89 * DAY_MS);
+    const page = await of.owner.read(path);
+    const [row] = page.rows;
+    const masked = `${token.slice(0, 8)}…${token.slice(-4)}`;
+    expect(row?.cells.slice(0, 3)).toEqual([`Nightly export ${masked}`, "read export", "Active"]);
+    expect(row?.cells[3]).toContain(of.admin.email);
+    expect(row?.cells[5]).toBe("Never");
+    expect(page.text).not.toMatch(TOKEN);
+  });
+
+  test.each(TOKEN_SCOPES)("with the scope %s shows a curl line that the API answers", async (scope) => {
+    const line = copied(await send(filled("A", [scope])), "token-curl");
+    expect(await curl(line)).toBe(scope === "delete" ? 404 : 200);
+    expect(await curl(line.replace(TOKEN, "wt_wrong"))).toBe(401);
+  });
+
+  test("by a form that is sent again creates no second token and does not show the first again", async () => {
+    const form = await newForm(filled("Once"));
+    expect((await of.owner.post(`${path}/new`, form)).text).toMatch(TOKEN);
+    const again = await of.owner.post(`${path}/new`, form);
+    expect([again.status, again.text]).toEqual([409, expect.stringContaining("This token was already created")]);
+    expect(again.body).not.toMatch(TOKEN);
+    expect(await listed()).toHaveLength(1);
+  });
+
+  test.each<[what: string, fields: Fields, message: string, focused: string]>([
+    ["without a name", filled(" ", ["rules"]), "Enter a name.", "name"],
+    ["without a scope", filled("A", []), "Choose at least one scope.", "scope-read"],
+    ["with an unknown scope", [...filled("A", []), ["scope", "admin"]], "Choose at least one scope.", "scope-read"],
+    [
+      "with a past expiration",
+      [...filled("A", ["rules"], "at"), ["expires", "2020-01-01T00:00"]],
+      "Enter a time in the future.",
+      "expires",
+    ],
+  ])("%s is refused, keeps the input and focuses the error", async (_, fields, message, focused) => {
+    const answer = await send(fields);
+    expect([answer.status, answer.text]).toEqual([422, expect.stringContaining(message)]);
+    expect(focusedIn(answer.body)).toBe(focused);
+    const typed = new Map(fields);
+    expect(answer.page.field("name").value).toBe(typed.get("name"));
+    const checked = answer.page.fields("scope").filter(({ isChecked }) => isChecked);
+    expect(checked.map(({ value }) => value)).toEqual(typed.get("scope") === "rules" ? ["rules"] : []);
+    expect(await listed()).toEqual([]);
+  });
+
+  test("without the form's own token is refused", async () => {
+    const answer = await of.owner.post(`${path}/new`, filled("A"));
+    expect([answer.status, answer.text]).toEqual([422, expect.stringContaining("The form was incomplete.")]);
+  });
+
+  test("at the limit says what to do", async () => {
+    for (let made = 0; made < WORKSPACE_MAX_ACTIVE_TOKENS; made++) await of.workspace.newToken(["read"]);
+    const answer = await send(filled("One more"));
+    expect([answer.status, answer.text]).toEqual([
+      422,
+      expect.stringContaining("Revoke a token that is no longer used."),
+    ]);
+    expect(answer.page.field("name").value).toBe("One more");
+  });
+});
+
+describe("a listed token", () => {
+  test("can be revoked, and then says when", async () => {
+    const token = await of.workspace.newToken(["read"], { name: "Old script" });
+    const before = await of.owner.read(path);
+    expect(before.text).toContain("Calls with this token get 401 from now on.");
+    const revoked = await of.admin.post(`${path}/${token.id}/revoke`);
+    expect(revoked.location).toBe(`${path}?done=token_revoked`);
+    expect((await of.workspace.askWith(token, "GET", "/rules")).status).toBe(401);
+    const page = await of.owner.read(revoked.location);
+    expect(page.text).toContain("API token revoked.");
+    expect(page.rows[0]?.cells[2]).toBe("Revoked just now");
+    expect(page.forms(/revoke/)).toHaveLength(0);
+  });
+
+  test("of a person without the role says why it ended", async () => {
+    await send(filled("Theirs"), of.admin);
+    await of.owner.post(`${of.home}/settings/members/role`, { email: of.admin.email, role: "member" });
+    const [row] = (await of.owner.read(path)).rows;
+    expect(row?.cells[2]).toMatch(/^Revoked just now ?: its creator lost the role$/);
+  });
+
+  test("leads to its changes", async () => {
+    const token = await of.workspace.newToken(["rules"], { name: "Rules from Git" });
+    const rule = { name: "Visits", event: "Visit", scoring_signal: "visit", points: 1 };
+    await of.workspace.askWith(token, "POST", "/rules", rule);
+    const link = `${of.home}/settings/activity?actor=${token.id}`;
+    expect((await of.owner.read(path)).targets).toContain(link);
+    const changes = (await of.owner.read(link)).rows.map(({ cells }) => `${cells[0]} | ${cells[2]}`);
+    expect(changes).toEqual(["Mapping rule created | Rules from Git API token"]);
+  });
+});
+
+test("the dialogs of the members' page say that API tokens end", async () => {
+  const page = await of.owner.read(`${of.home}/settings/members`);
+  const dialogs = page.forms(/members\/(role|remove)/).map(({ text }) => text);
+  expect(dialogs.filter((text) => text.includes("API tokens"))).toHaveLength(4);
+});
+
+test("a deployment without an operator token says that the API is switched off, and offers no form", async () => {
+  const headers = { cookie: await of.owner.cookie() };
+  const bindings = { ...env, OPERATOR_TOKEN: "" };
+  const request = new Request(`https://signals.example${path}`, { headers });
+  const page = readHtml(await (await worker.fetch(request, bindings, createExecutionContext())).text());
+  expect(page.text).toContain("The API is switched off");
+  expect(page.targets).not.toContain(`${path}/new`);
+});
