@@ -178,8 +178,8 @@ export async function revokeToken({ db, workspaceId, by }: ControlContext, token
 }
 
 /**
- * The statements that revoke the active tokens of a member who is no owner or admin any more, for the end of the batch that
- * changes or removes the member. The tokens stay revoked if the member gets the role back.
+ * Statements that revoke the active tokens of a member without the role of owner or admin. They end the batch that changes or
+ * removes the member. The tokens stay revoked if the member gets the role back.
  */
 export function revokeTokensOf({ db, workspaceId, by }: ControlContext, email: string) {
   const ofMember = and(eq(apiTokens.workspaceId, workspaceId), eq(apiTokens.createdBy, email));

@@ -1,6 +1,6 @@
 /**
- * Who may call the operator API (design §9): the deployer's systems with the operator token, and a workspace's programs with
- * an API token. An API token may call the operations of its own workspace whose scope it has.
+ * Authorises calls of the operator API (design §9). The operator token calls everything. An API token calls the operations of
+ * its own workspace whose scope it has.
  */
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";

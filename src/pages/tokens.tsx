@@ -39,7 +39,7 @@ function forManagersOnly(c: Ctx) {
 export const tokenPages = pages
   .createApp()
   .use(requireTokenManager)
-  .get("/", listPage)
+  .get("/", (c) => listPage(c))
   .get("/new", (c) => {
     const lifetime = { lifetime: "90d", expires: "" } as const;
     return formPage(c, { formToken: crypto.randomUUID(), name: "", scopes: ["read"], ...lifetime });

@@ -274,7 +274,7 @@ describe("the words of the pages", () => {
   /** The first words of buttons. Previous and Next turn the pages of a list. */
   const BUTTONS =
     "Add Apply Cancel Change Clear Connect Copy Create Deactivate Delete Deliver Disable Dismiss Downgrade Enable Export Filter Import " +
-    "Next Pause Preview Previous Propose Refresh Remove Replay Restore Rotate Save Search Send Sign Upgrade Use";
+    "Next Pause Preview Previous Propose Refresh Remove Replay Restore Revoke Rotate Save Search Send Sign Upgrade Use";
   /** Capital letters within a sentence. */
   const NAMES = /\b(API|CSV|UTC|URL|JSON|NDJSON|Signal Staging|Product Org Updates|Free|Starter|Growth|Scale)\b/g;
 
