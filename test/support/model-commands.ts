@@ -220,7 +220,8 @@ export const preview: fc.Arbitrary<Command> = draft.map((tried) =>
       body,
     );
     const predicted = previewOf(model, tried, Date.now());
-    expect(answer).toEqual(predicted.answer);
+    // No rule of the model has points that lapse.
+    expect(answer).toEqual({ ...predicted.answer, lapsed: 0 });
     expect(scanned).toBeGreaterThanOrEqual(answer.matches);
     const shown = samples.map(({ id }) => model.signals.find((signal) => signal.id === id)?.n);
     expect(shown.length).toBe(Math.min(predicted.contents.length, 10));

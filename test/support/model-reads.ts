@@ -130,10 +130,13 @@ export async function readFile(real: Real, records: string, format: Format): Pro
   return format === "csv" ? readCsv(text) : text.split("\n").slice(0, -1).map(readJsonLine);
 }
 
-/** The payload is the last member and is compared as exact text. */
+/** The payload is compared as exact text. Only the times of occurrence stand behind it. */
 function readJsonLine(line: string): Row {
   const { payload, ...members } = JSON.parse(line) as Record<string, unknown>;
-  const letters = payload === undefined || payload === null ? "" : line.slice(line.indexOf('"payload":') + 10, -1);
+  const letters =
+    payload === undefined || payload === null
+      ? ""
+      : line.slice(line.indexOf('"payload":') + 10, line.lastIndexOf(',"occurred_at":'));
   return { ...cellsOf(members), payload: letters };
 }
 

@@ -155,6 +155,8 @@ export function readAccountPage(state: StoreState, externalId: string, page: Pag
 const TOP_PEOPLE = 10;
 const RECENT_PEOPLE = 20;
 const LATEST_SCORES = 10;
+/** Newest people of an account among whom the recent ones are searched: some 10 ms. */
+const PEOPLE_LOOKED_AT = 10_000;
 /** Latest signals of each recent person among which scores are looked for. */
 const RECENT_SIGNALS = 50;
 
@@ -175,12 +177,21 @@ function membersOf(state: StoreState, account: string): Pick<AccountPage, "topPe
   return { topPeople: top.items, latestScores: latestFirst.slice(0, LATEST_SCORES) };
 }
 
+/** The people who were last seen, among the newest people of the account. */
 function recentMembers(sql: SqlStorage, account: string): { id: number; email: string; recent: string }[] {
+  const newest = sql.exec(
+    "SELECT id, last_seen FROM people WHERE account = ? ORDER BY id DESC LIMIT ?",
+    account,
+    PEOPLE_LOOKED_AT,
+  );
+  const ids = [...newest.raw<[id: number, lastSeen: number]>()]
+    .sort(([, a], [, b]) => b - a)
+    .slice(0, RECENT_PEOPLE)
+    .map(([id]) => id);
   return sql
     .exec<{ id: number; email: string; recent: string }>(
-      "SELECT id, email, recent FROM people WHERE account = ? ORDER BY last_seen DESC LIMIT ?",
-      account,
-      RECENT_PEOPLE,
+      "SELECT id, email, recent FROM people WHERE id IN (SELECT value FROM json_each(?))",
+      JSON.stringify(ids),
     )
     .toArray();
 }

@@ -508,7 +508,16 @@ describe("mapping rules", () => {
     await workspace.operator("DELETE", `/rules/${id}`);
     expect(await scoreAfter("sig_4")).toBe(25);
     expect((await store.signal("sig_3"))?.rulesMatched).toEqual([
-      { ruleId: id, ruleVersion: 2, scoringSignal: "visit", points: 20, scored: true, scoredBy: null },
+      {
+        ruleId: id,
+        ruleVersion: 2,
+        scoringSignal: "visit",
+        points: 20,
+        scored: true,
+        scoredBy: null,
+        lapsesAtMs: null,
+        lapsed: false,
+      },
     ]);
   });
 });

@@ -92,7 +92,10 @@ describe("an account update", () => {
           feature_flags: flags,
           attributes: { region: "emea", active: true },
           first_seen: firstAt,
+          score: 0,
+          people: 0,
           last_seen: secondAt,
+          last_seen_at: secondAt,
           history: [
             { field: "plan", before: "trial", after: "pro", at: secondAt, signal_id: second },
             ...[
@@ -107,6 +110,8 @@ describe("an account update", () => {
         },
       ],
       next: null,
+      sorted: true,
+      lapsing: false,
     });
   });
 

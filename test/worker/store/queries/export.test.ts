@@ -315,7 +315,7 @@ describe("exported people", () => {
       .split("\n")
       .map((cell) => JSON.parse(cell.replaceAll('""', '"')) as string[]);
     expect(JSON.stringify(parsed)).toBe(JSON.stringify([ids("user_ids"), ids("anonymous_ids")]));
-    expect(csv[2]).toMatch(/^bob@example\.com,,,,0,[^,]*,[^,]*,0,\[\],"\[""shared""\]"$/);
+    expect(csv[2]).toMatch(/^bob@example\.com,,,,0,[^,]*,[^,]*,0,\[\],"\[""shared""\]",,$/);
   });
 });
 
