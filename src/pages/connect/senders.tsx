@@ -132,9 +132,9 @@ function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
     case "segment":
     case "rudderstack":
       return [
-        [`Add a webhook destination in ${SENDERS[sender]}`, url, post, "Batching can be on or off."],
+        ["Add a webhook destination", url, post, "Batching can be on or off."],
         [
-          "Or send from a server-side SDK",
+          "Or send from your server",
           ...(typeof secret === "string" ? ["SDKs cannot send the secret. Use a key without one."] : []),
           { copy: sdkLine(SENDERS[sender], origin, key), label: `${SENDERS[sender]} SDK code` },
           "The write key can be any text.",

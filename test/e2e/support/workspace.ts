@@ -22,7 +22,7 @@ export interface TestWorkspace {
 /** @param slug that no other test has. */
 export async function newWorkspace(slug: string, signalLimit = 1_000): Promise<TestWorkspace> {
   const operator = new OperatorClient(inject("origin"), inject("operatorToken"));
-  await operator.call("PUT", `plans/${slug}`, { name: `Plan of ${slug}`, signal_limit: signalLimit, paid: true });
+  await operator.call("PUT", `plans/${slug}`, { name: `plan of ${slug}`, signal_limit: signalLimit, paid: true });
   const { id } = await operator.post<{ id: string }>("workspaces", { slug, name: slug, plan: slug });
   const email = (role: string) => `${role}@${slug}.example`;
   for (const role of ROLES) await operator.post(`workspaces/${id}/members`, { email: email(role), role });
