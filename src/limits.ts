@@ -110,7 +110,7 @@ export const DELETION_REMEMBERED_DAYS = 30;
 export const DESTINATIONS_MAX = 10;
 /** Score thresholds of a workspace with notifications. More thresholds are a funnel, which should be built from events. */
 export const THRESHOLDS_MAX = 5;
-/** People whom a night may move below a threshold with an event for each. More people get one summary. */
+/** If more people fall below a threshold in one night, one summary replaces the events about each person. */
 export const SCORE_FALLS_MAX = 1_000;
 /** The URL of a destination, in characters. */
 export const DESTINATION_URL_MAX_LENGTH = 2_000;

@@ -1,7 +1,7 @@
 /** The Durable Objects of one jurisdiction. */
 
 /**
- * Returns `env` with the Durable Objects of this jurisdiction only; empty: of none. The Worker uses JURISDICTION. An
+ * Returns `env` with only the Durable Objects of one jurisdiction; empty: `env` itself. The Worker uses JURISDICTION. An
  * object uses its own jurisdiction, so that it finds the other objects of its workspace whatever JURISDICTION is.
  */
 export function inJurisdiction(env: Env, jurisdiction: string): Env {

@@ -1,6 +1,6 @@
 /**
- * The access matrix: the answer of each route to an empty body, in this order: from a stranger, the owner of another
- * workspace, a member, an admin, an owner, and with the operator token. A 4xx that only some get is a refusal. A 4xx
+ * The access matrix: the answer of each route to an empty body. The order of callers: a stranger, the owner of another
+ * workspace, a member, an admin, an owner, the operator token. A 4xx that only some get is a refusal. A 4xx
  * that permitted callers get is about the empty body or a missing record. The last word of a route of the operator API is
  * the scope with which an API token of the workspace gets the answer of the operator token; `none`: with no scope.
  */

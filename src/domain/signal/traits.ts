@@ -46,8 +46,8 @@ const TRAITS = {
 export type TraitName = keyof typeof TRAITS;
 
 /**
- * What a signal says about its person and later signals can change: traits, and the external id of the person's account. Append only, like
- * TRAITS.
+ * The fields of a person that each signal can set: traits, and the external id of the account. Later signals replace them. Append only,
+ * like TRAITS.
  */
 export type PersonField = TraitName | "account";
 

@@ -221,8 +221,8 @@ function bySeq(a: Entry, b: Entry): number {
 }
 
 /**
- * Numbers are in base 36. A score has the id, the time from the id to the receipt, the outcomes, and the time from the occurrence to the
- * receipt unless that is 0.
+ * Numbers are in base 36. A score has the id, the time from the id to the receipt, and the outcomes. If the signal occurred before its
+ * receipt, the time between them follows.
  */
 function writeEntry({ seq, scored }: Entry): string {
   if (scored === null) return seq.toString(36);

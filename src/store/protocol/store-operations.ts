@@ -117,7 +117,7 @@ export interface PreviewPage {
   people: number[];
   /** For a rule that scores once: each person, or pair of person and UTC day, with a match. */
   occasions: string[];
-  /** Those of `occasions` whose points have lapsed. */
+  /** The entries of `occasions` whose points have lapsed. */
   lapsedOccasions: string[];
   samples: PreviewSample[];
   next: number | null;

@@ -155,7 +155,7 @@ export function readAccountPage(state: StoreState, externalId: string, page: Pag
 const TOP_PEOPLE = 10;
 const RECENT_PEOPLE = 20;
 const LATEST_SCORES = 10;
-/** Newest people of an account among whom the recent ones are searched: some 10 ms. */
+/** The page searches the newest people of an account for those who were seen last: some 10 ms for so many. */
 const PEOPLE_LOOKED_AT = 10_000;
 /** Latest signals of each recent person among which scores are looked for. */
 const RECENT_SIGNALS = 50;
