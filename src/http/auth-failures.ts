@@ -4,6 +4,8 @@
  * customers share addresses, and the errors of a sender must not delay its neighbours: a key that this isolate knows never
  * waits, and a new key hardly ever does.
  */
+import type { HonoRequest } from "hono";
+import { networkOf } from "../domain/keys/client-network.ts";
 import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
@@ -39,6 +41,11 @@ const MISSES_PER_SECOND = 200;
 export const MISSES_BURST = 1_000;
 const MISSES = { perSecond: MISSES_PER_SECOND, burst: MISSES_BURST };
 let missesBucket = FULL_BUCKET;
+
+/** The network that a request comes from. */
+export function clientNetwork({ req }: { req: HonoRequest }): string {
+  return networkOf(req.header("cf-connecting-ip"));
+}
 
 /**
  * Returns the milliseconds until this isolate may look up an unknown key or session for a network; 0: now.

@@ -36,7 +36,7 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
   if (!isWellFormedKey(apiKey)) return unauthorized("key_malformed", null);
   let key = cachedKey(apiKey, nowMs);
   if (key === undefined) {
-    const waitMs = wasKnown(apiKey) ? 0 : lookupWaitMs(networkOfClient(credentials), nowMs);
+    const waitMs = wasKnown(apiKey) ? 0 : lookupWaitMs(networkOf(credentials.address), nowMs);
     if (waitMs > 0) return tooManyFailures(waitMs, null);
     key = await lookUpKey(env.DB, apiKey, nowMs);
   }
@@ -80,12 +80,8 @@ async function failed(
   key: KnownKey | null,
   nowMs: number,
 ): Promise<Authentication & { ok: false }> {
-  const waitMs = await countFailure(env.AUTH_FAILURES, networkOfClient(credentials), nowMs);
+  const waitMs = await countFailure(env.AUTH_FAILURES, networkOf(credentials.address), nowMs);
   return waitMs > 0 ? tooManyFailures(waitMs, key) : unauthorized(cause, key);
-}
-
-function networkOfClient({ address }: Credentials): string {
-  return address === undefined ? "unknown" : networkOf(address);
 }
 
 /** Spec §5.4: hashes the supplied value and compares it with the stored hash in constant time. */

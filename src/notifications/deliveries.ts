@@ -3,6 +3,7 @@
  * destination's newest delivery until it is full or the consumer takes it. After that its content is fixed: each attempt sends the same
  * body under the same id.
  */
+import { DAY_MS } from "../domain/duration.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { AnyEvent, AnyEventType, EventData } from "../domain/events/workspace-event.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PERSON_SCORED_MAX_SIGNALS } from "../limits.ts";
@@ -312,7 +313,7 @@ export class Deliveries {
 
   /** Deletes deliveries that are too old to be shown, including those that wait for a paused destination. */
   clearAway(destinationId: string, nowMs: number): void {
-    const earliestMs = nowMs - DELIVERY_KEPT_DAYS * 24 * HOUR_MS;
+    const earliestMs = nowMs - DELIVERY_KEPT_DAYS * DAY_MS;
     const deleted = this.#delete(
       `destination_id = ?1 AND (created_ms < ?2 OR (state <> 'waiting' AND id NOT IN
         (SELECT id FROM deliveries WHERE destination_id = ?1 AND state <> 'waiting' ORDER BY id DESC LIMIT ?3)))`,

@@ -10,9 +10,15 @@ import { controlDatabase, OPERATOR } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
 import { isWellFormedToken } from "../domain/keys/api-key.ts";
 import { tokenActor } from "../domain/keys/api-token.ts";
-import { networkOf } from "../domain/keys/client-network.ts";
 import { configuredJurisdiction } from "../env.ts";
-import { AUTH_FAILURES_PER_MINUTE, countFailure, countMiss, isWithin, lookupWaitMs } from "../http/auth-failures.ts";
+import {
+  AUTH_FAILURES_PER_MINUTE,
+  clientNetwork,
+  countFailure,
+  countMiss,
+  isWithin,
+  lookupWaitMs,
+} from "../http/auth-failures.ts";
 import { problem, retryAfter } from "../http/problem.ts";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { digest, digestHex } from "../platform/hashes.ts";
@@ -122,10 +128,6 @@ function tooMany(c: Context<OperatorEnv>, waitMs: number, detail: string): Respo
     detail,
     headers: retryAfter(waitMs),
   });
-}
-
-function clientNetwork(c: Context<OperatorEnv>): string {
-  return networkOf(c.req.header("cf-connecting-ip") ?? "unknown");
 }
 
 /** After the answer. A use that is not stored is stored with a later call. */

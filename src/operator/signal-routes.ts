@@ -11,6 +11,7 @@ import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { grouped } from "../domain/text.ts";
 import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
 import type { Page } from "../platform/list-page.ts";
+import type { ListedPeople } from "../store/protocol/people-and-accounts.ts";
 import type { Admission } from "../wire/admission.ts";
 import { followSignal, releaseForWorkspace, replay } from "../workspace/signal-operations.ts";
 import { askedPage, count, filteredPageQuery, idOf, instant, listOf, pageQuery } from "./api-json.ts";
@@ -266,11 +267,7 @@ export const signalRoutes = [
 ];
 
 /** A page of people, as their schema has them. */
-export async function readPeople(
-  c: Context<OperatorEnv>,
-  filter: { email?: string | undefined; text?: string | undefined; account?: string | undefined },
-  page: Page,
-) {
+export async function readPeople(c: Context<OperatorEnv>, filter: ListedPeople, page: Page) {
   const { items, next } = await storeOf(c).people(filter, page);
   return { items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })), next };
 }

@@ -4,7 +4,6 @@ import { createFactory } from "hono/factory";
 import type { Context } from "hono";
 import type { SecureHeadersVariables } from "hono/secure-headers";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { networkOf } from "../domain/keys/client-network.ts";
 import type { Role } from "../domain/keys/role.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { AppEnv } from "../env.ts";
@@ -32,11 +31,6 @@ export interface PagesEnv {
 export type Ctx = Context<PagesEnv>;
 
 export const pages = createFactory<PagesEnv>();
-
-/** The network that the request comes from, by which failures are counted. */
-export function clientNetwork(c: Ctx): string {
-  return networkOf(c.req.header("cf-connecting-ip") ?? "unknown");
-}
 
 /** The author and time of a change, for the audit log. */
 export function byMember(c: Ctx): Change {

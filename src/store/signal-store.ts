@@ -41,7 +41,13 @@ import {
 import { nextLapseMs, stepLapses } from "./people/lapse-run.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
 import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/recount.ts";
-import type { AccountFilter, AccountsQuery, PeopleQuery, PersonTimeline } from "./protocol/people-and-accounts.ts";
+import type {
+  AccountFilter,
+  AccountsQuery,
+  ListedPeople,
+  PeopleQuery,
+  PersonTimeline,
+} from "./protocol/people-and-accounts.ts";
 import type {
   BeforeStoreRestore,
   DeletionReceipt,
@@ -514,7 +520,7 @@ export class SignalStore extends RestorableObject {
     return recentNames(this.#stateWithGroups.sql);
   }
 
-  people(filter: { email?: string | undefined; text?: string | undefined; account?: string | undefined }, page: Page) {
+  people(filter: ListedPeople, page: Page) {
     return readPeople(this.state, filter, page);
   }
 

@@ -2,6 +2,7 @@
  * The demo's senders: people, and payloads as marketing platforms, customer data platforms and back ends send them.
  */
 import { gzipSync } from "node:zlib";
+import { DAY_MS } from "../../domain/duration.ts";
 
 export interface DemoKeys {
   campaigns: string;
@@ -239,7 +240,7 @@ export function history({ campaigns }: DemoKeys): Sender {
   const [{ userId, lead }] = IDENTIFIED as [(typeof IDENTIFIED)[number]];
   const usedDaysAgo = (days: number): object => ({
     ...cdpCall("track", { userId, event: "Feature Used", properties: { days } }),
-    timestamp: new Date(Date.now() - days * 86_400_000).toISOString(),
+    timestamp: new Date(Date.now() - days * DAY_MS).toISOString(),
   });
   const past = (...days: number[]): Call[] => [jsonCall(`${path}/batch`, days.map(usedDaysAgo))];
   return {

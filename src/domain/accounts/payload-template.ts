@@ -112,7 +112,7 @@ export function mapAccount(
     }
     const value = convert(sent, type);
     if (value === undefined) refuseValue("wrong_type", `must be ${EXPECTED[type]}`);
-    else if (isField(target)) record.fields[target] = value;
+    else if (isAccountField(target)) record.fields[target] = value;
     else if (target !== "external_id") record.attributes[target.slice(ATTRIBUTE_PREFIX.length)] = value;
     else {
       // An external id of any type stays the text that was sent, so that no digit is lost.
@@ -179,7 +179,7 @@ function booleanOf(text: string): boolean | undefined {
   return TRUE.includes(word) || (FALSE.includes(word) ? false : undefined);
 }
 
-function isField(target: string): target is AccountField {
+export function isAccountField(target: string): target is AccountField {
   return target !== "external_id" && ACCOUNT_TARGETS.some((known) => known === target);
 }
 

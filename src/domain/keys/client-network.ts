@@ -6,8 +6,13 @@
 const NETWORK_GROUPS = 4;
 const MAPPED_IPV4 = /^(?:0{0,4}:){2,5}ffff:(\d{1,3}(?:\.\d{1,3}){3})$/i;
 
-/** The network of an address in its canonical spelling. A text that is not an address is returned as it is. */
-export function networkOf(address: string): string {
+/**
+ * The network of an address in its canonical spelling. A text that is not an address is returned as it is.
+ *
+ * @param address of the header `cf-connecting-ip`. Requests without it count as one network.
+ */
+export function networkOf(address: string | undefined): string {
+  if (address === undefined) return "unknown";
   if (!address.includes(":")) return address;
   const mapped = MAPPED_IPV4.exec(address)?.[1];
   if (mapped !== undefined) return mapped;

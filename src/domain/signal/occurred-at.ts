@@ -10,6 +10,10 @@ import { cdpCallType } from "./normalise.ts";
 export const OCCURRED_FROM = ["received", "timestamp", "originalTimestamp", "occurred_at"] as const;
 export type OccurredFrom = (typeof OCCURRED_FROM)[number];
 
+/** Of a CDP call, and of other signals. */
+const CDP_TIME_FIELDS = ["timestamp", "originalTimestamp"] as const;
+const TIME_FIELDS = [...CDP_TIME_FIELDS, "occurred_at"] as const;
+
 export interface Occurred {
   /** Milliseconds since 1970, never after the receipt. */
   ms: number;
@@ -28,15 +32,16 @@ const DIGITS = /^\d{9,16}(?:\.\d+)?$/;
  * `occurred_at` of a universal signal; else the receipt. A time after the receipt counts as the receipt.
  */
 export function occurredAt(payload: JsonObject, receivedAtMs: number): Occurred {
-  const times: [OccurredFrom, number | null][] = [
-    ["timestamp", readTime(payload["timestamp"])],
-    ["originalTimestamp", correctedTime(payload)],
-    ["occurred_at", cdpCallType(payload) === undefined ? readTime(payload["occurred_at"]) : null],
-  ];
-  for (const [from, ms] of times) {
+  for (const from of timeFieldsOf(payload)) {
+    const ms = from === "originalTimestamp" ? correctedTime(payload) : readTime(payload[from]);
     if (ms !== null && ms >= EARLIEST_MS) return { ms: Math.min(ms, receivedAtMs), from };
   }
   return { ms: receivedAtMs, from: "received" };
+}
+
+/** The fields that may hold the time, the first choice first. */
+function timeFieldsOf(payload: JsonObject): readonly OccurredFrom[] {
+  return cdpCallType(payload) === undefined ? TIME_FIELDS : CDP_TIME_FIELDS;
 }
 
 /** The sender's clock may be wrong: the CDP stamped `receivedAt` when the sender's clock said `sentAt`. */
@@ -73,9 +78,7 @@ function timeOfText(text: string): number | null {
 /** Explains in a sentence why a time of a payload is not used. Null: the first time is used, or there is none. */
 export function timeProblemOf(payload: unknown): string | null {
   if (!isJsonObject(payload)) return null;
-  const names =
-    cdpCallType(payload) === undefined ? OCCURRED_FROM.slice(1) : (["timestamp", "originalTimestamp"] as const);
-  const name = names.find((field) => !isAbsent(payload[field]));
+  const name = timeFieldsOf(payload).find((field) => !isAbsent(payload[field]));
   if (name === undefined) return null;
   const ms = readTime(payload[name]);
   if (ms === null) return `Its \`${name}\` cannot be read: send ISO 8601, or milliseconds since 1970.`;

@@ -1,8 +1,8 @@
 /** Refuses forms of other sites, and limits how often one network signs in and one person changes something. */
 import { csrf } from "hono/csrf";
 import { hasMostChangesOfADay } from "../../control/audit.ts";
-import { isWithin } from "../../http/auth-failures.ts";
-import { byMember, clientNetwork, pages, type Ctx } from "../pages-env.ts";
+import { clientNetwork, isWithin } from "../../http/auth-failures.ts";
+import { byMember, pages, type Ctx } from "../pages-env.ts";
 import { problemPage } from "./refusal-pages.tsx";
 
 const METHODS = ["GET", "HEAD", "POST"];

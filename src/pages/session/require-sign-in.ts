@@ -1,10 +1,10 @@
 /** Reads the person and the role anew for each page request, so that a changed role takes effect at once. */
 import { controlDatabase } from "../../control/database.ts";
 import { findSignedIn } from "../../control/sessions.ts";
-import { countFailure, countMiss, lookupWaitMs } from "../../http/auth-failures.ts";
+import { clientNetwork, countFailure, countMiss, lookupWaitMs } from "../../http/auth-failures.ts";
 import { canManage } from "../../domain/keys/role.ts";
 import { configuredJurisdiction } from "../../env.ts";
-import { clientNetwork, pages, type Ctx } from "../pages-env.ts";
+import { pages, type Ctx } from "../pages-env.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";
 import { requireJurisdiction } from "../../domain/jurisdiction.ts";
 import { Lru } from "../../platform/lru.ts";

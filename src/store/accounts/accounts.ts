@@ -5,7 +5,12 @@
  * An account has the sum of its members' scores. Whoever changes a person reports it here, in the same transaction.
  */
 import { updateRefusal, valueBytes } from "../../domain/accounts/account-size.ts";
-import { ACCOUNT_TARGETS, type AccountField, type AccountRecord } from "../../domain/accounts/payload-template.ts";
+import {
+  ACCOUNT_TARGETS,
+  isAccountField,
+  type AccountField,
+  type AccountRecord,
+} from "../../domain/accounts/payload-template.ts";
 import { canonicalJson } from "../../domain/signal/canonical-form.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
@@ -15,7 +20,7 @@ import type { ScoreNews } from "../state/raise-events.ts";
 /** The update that each value came from, by target, such as `plan` or `attributes.region`. */
 export type ValueClaims = Record<string, ValueClaim>;
 
-export const ACCOUNT_FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter((target) => target !== "external_id");
+export const ACCOUNT_FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter(isAccountField);
 const ATTRIBUTE_PREFIX = "attributes.";
 /** Values of an account that group calls may set. */
 const GROUP_ATTRIBUTES_MAX = 100;
@@ -29,8 +34,8 @@ interface Value {
 }
 
 interface Stored {
-  /** The stored row; null: the account is not stored yet. */
-  row: AccountRow | null;
+  /** Of the stored row; null: the account is not stored yet. */
+  id: number | null;
   /** By target. */
   values: Map<string, Value>;
   bytes: number;
@@ -39,13 +44,14 @@ interface Stored {
   hasChanged: boolean;
 }
 
-/** @param name JSON; a long name is left out. */
+/** The name of an account in lists and notifications: JSON, which `nameOf` reads. A long name is left out. */
+export const SHORT_NAME = "CASE WHEN length(name) <= 1000 THEN name END";
 const READ_SUMS = `SELECT id, score, people, first_seen, last_seen, claims = '{}' AS is_bare,
-  CASE WHEN length(name) <= 1000 THEN name END AS name FROM accounts WHERE external_id = ?`;
+  ${SHORT_NAME} AS name FROM accounts WHERE external_id = ?`;
 const CREATE = `INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
-  VALUES (?1, '{}', '{}', ?2, ?2) RETURNING *`;
+  VALUES (?1, '{}', '{}', ?2, ?2) RETURNING id`;
 
-/** What a person brings to their account. */
+/** The fields of a person that change the sums of an account. */
 interface Member {
   account: string | null;
   score: number;
@@ -79,7 +85,7 @@ export class Accounts {
     const refusal = updateRefusal(account.bytes, account.values, { sent, taken });
     if (refusal !== null) return refusal;
 
-    const { id } = this.#see(account, record.externalId, claim);
+    const id = this.#see(account, record.externalId, claim);
     for (const field of ACCOUNT_FIELDS) {
       const [value, last] = [sent.get(field), account.values.get(field)];
       // No update has set a value of a group call, so the field has no history yet.
@@ -117,7 +123,7 @@ export class Accounts {
     if (now !== null) this.#addChange(now.account, now.score, 1, now.last_seen);
   }
 
-  /** Writes each account that has changed, once. @param news null: nobody wants notifications. */
+  /** Writes each changed account once. @param news null: no destination subscribes to scores. */
   write(news: ScoreNews | null): void {
     for (const [externalId, account] of this.#byExternalId) {
       if (account.hasChanged && !this.#memberChanges.has(externalId)) this.#addChange(externalId, 0, 0, 0);
@@ -130,8 +136,7 @@ export class Accounts {
   #write(externalId: string, { score, people, seenMs }: MemberChange, news: ScoreNews | null): void {
     const [before] = this.#sql.exec<SumsRow>(READ_SUMS, externalId);
     const account = this.#byExternalId.get(externalId);
-    const values = account?.hasChanged === true ? valueColumns(account.values) : {};
-    const seen = [seenMs, account?.hasChanged === true ? account.lastSeenMs : 0];
+    const changed = account?.hasChanged === true ? account : null;
     if (before === undefined) {
       const times = { first_seen: seenMs, last_seen: seenMs };
       if (people > 0) {
@@ -144,15 +149,15 @@ export class Accounts {
           people,
         });
       }
-    } else if (people < 0 && before.people + people === 0 && before.is_bare === 1 && account?.hasChanged !== true) {
+    } else if (people < 0 && before.people + people === 0 && before.is_bare === 1 && changed === null) {
       this.#sql.exec("DELETE FROM accounts WHERE id = ?", before.id);
     } else {
       const { is_bare: _bare, name: _name, ...stored } = before;
       updateRow<Partial<AccountRow>>(this.#sql, "accounts", ["id"], stored, {
         ...stored,
-        ...values,
-        first_seen: Math.min(before.first_seen, account?.firstSeenMs ?? before.first_seen),
-        last_seen: Math.max(before.last_seen, ...seen),
+        ...(changed !== null && valueColumns(changed.values)),
+        first_seen: Math.min(before.first_seen, changed?.firstSeenMs ?? before.first_seen),
+        last_seen: Math.max(before.last_seen, seenMs, changed?.lastSeenMs ?? 0),
         score: before.score + score,
         people: before.people + people,
       });
@@ -172,13 +177,13 @@ export class Accounts {
     });
   }
 
-  /** Notes an update of the account, which is created if it is new. */
-  #see(account: Stored, externalId: string, { receivedAtMs }: ValueClaim): AccountRow {
-    account.row ??= this.#sql.exec<AccountRow>(CREATE, externalId, receivedAtMs).one();
+  /** Notes an update of the account, which is created if it is new. Returns its id. */
+  #see(account: Stored, externalId: string, { receivedAtMs }: ValueClaim): number {
+    account.id ??= this.#sql.exec<{ id: number }>(CREATE, externalId, receivedAtMs).one().id;
     account.hasChanged = true;
     account.firstSeenMs = Math.min(account.firstSeenMs, receivedAtMs);
     account.lastSeenMs = Math.max(account.lastSeenMs, receivedAtMs);
-    return account.row;
+    return account.id;
   }
 
   /** Adds an update to the history of a field: at the end if it changes the latest value, or in its place if it arrived late. */
@@ -199,10 +204,12 @@ export class Accounts {
   #read(externalId: string): Stored | undefined {
     const row = this.#sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId).toArray()[0];
     if (row === undefined) return undefined;
-    const account = { ...emptyAccount(externalId, row.first_seen), row, lastSeenMs: row.last_seen };
+    const account = { ...emptyAccount(externalId, row.first_seen), id: row.id, lastSeenMs: row.last_seen };
     const attributes = JSON.parse(row.attributes) as Record<string, unknown>;
     for (const [target, claim] of Object.entries(JSON.parse(row.claims) as ValueClaims)) {
-      const text = isField(target) ? row[target] : canonicalJson(attributes[target.slice(ATTRIBUTE_PREFIX.length)]);
+      const text = isAccountField(target)
+        ? row[target]
+        : canonicalJson(attributes[target.slice(ATTRIBUTE_PREFIX.length)]);
       if (text !== null) setValue(account, target, toValue(target, text, claim));
     }
     return account;
@@ -227,7 +234,7 @@ export function nameOf(json: string | null): string | null {
 
 function emptyAccount(externalId: string, atMs: number): Stored {
   const bytes = Buffer.byteLength(externalId);
-  return { row: null, values: new Map(), bytes, firstSeenMs: atMs, lastSeenMs: atMs, hasChanged: false };
+  return { id: null, values: new Map(), bytes, firstSeenMs: atMs, lastSeenMs: atMs, hasChanged: false };
 }
 
 /** The values of an update, by target. */
@@ -254,10 +261,6 @@ function isNews(account: Stored, target: string, claim: ValueClaim): boolean {
 function setValue(account: Stored, target: string, value: Value): void {
   account.bytes += value.bytes - (account.values.get(target)?.bytes ?? 0);
   account.values.set(target, value);
-}
-
-function isField(target: string): target is AccountField {
-  return ACCOUNT_FIELDS.some((field) => field === target);
 }
 
 /** The attributes as `canonicalJson` writes them. */

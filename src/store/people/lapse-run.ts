@@ -1,6 +1,6 @@
 /**
- * Visits the people whose points lapse at the start of a UTC day, in bounded steps of the alarm. A person whom a batch has changed since
- * is not due any more. At most three rows a person: their row and two indexes.
+ * Visits the people whose points lapse at the start of a UTC day, in bounded steps of the alarm. A batch that changes a
+ * person also removes their lapsed points, so the run skips this person. At most three rows a person: their row and two indexes.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
@@ -14,7 +14,7 @@ import { People } from "./people.ts";
 
 /** People of a step: some 20 ms. */
 export const LAPSE_STEP_PEOPLE = 500;
-/** Due people among whom a run counts the falls before it begins: some 40 ms. More people get a summary. */
+/** A run counts the falls among at most so many due people before it begins: some 40 ms. With more people it sends a summary. */
 const COUNTED_PEOPLE = 20_000;
 
 /** When the next points lapse, in milliseconds since 1970; null: none will. */
@@ -47,7 +47,7 @@ export function stepLapses(state: StoreState, nowMs: number): void {
     raised.raise(people.news.accountEvents(nowMs));
     if (!run.isSummary) raised.raise(people.news.personEvents(nowMs));
   }
-  if ((nextLapseMs(sql) ?? Number.POSITIVE_INFINITY) > today * DAY_MS) {
+  if (!areLapsesDue(sql, today * DAY_MS)) {
     if (run.isSummary && wants(state, "people.rescored")) {
       const { points, thresholds } = run;
       const none = { rule_id: null, email: null, added: 0, changed: 0, removed: 0 };

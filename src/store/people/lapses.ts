@@ -1,5 +1,5 @@
 /**
- * Points that lapse. A person's row has the points that will lapse by the UTC day at whose start they do, at most 366 days. Every change
+ * Points that lapse. A person's row stores them as a sum for each UTC day at whose start points lapse, at most 366 days. Every change
  * of a person first removes the points that are due, so a score never has points of an earlier day. The alarm visits people whom nothing
  * else changes.
  *
@@ -50,7 +50,7 @@ function writeLapses(person: LapsingScore, lapses: ReadonlyMap<number, number>):
   person.next_lapse_at = days[0] === undefined ? null : days[0][0] * DAY_MS;
 }
 
-export function readLapses(text: string): Map<number, number> {
+function readLapses(text: string): Map<number, number> {
   const parts = text === "" ? [] : text.split(",").map((part) => part.split(":"));
   return new Map(parts.map(([day = "", points = ""]) => [Number.parseInt(day, 36), Number.parseInt(points, 36)]));
 }

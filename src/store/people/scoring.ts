@@ -10,7 +10,7 @@ import { lapseDayOf } from "../../domain/rules/lapse.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { Facts } from "../log/line.ts";
-import { countScore, hasFirstDay, type Occasion } from "../state/rule-outcomes.ts";
+import { countScore, hasFirstDay, occasionOf, type Occasion } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { addPointsUntil, type LapsingScore } from "./lapses.ts";
 import type { Entry, Scored } from "./timelines.ts";
@@ -103,11 +103,9 @@ export class Scoring {
     if (released === undefined) return 0;
     this.#released.delete(person.id);
     const { sql, outcomes, once, signals } = this.#state;
-    const first = (ruleId: string): number | undefined => once.firstDay(person.id, ruleId)?.outcome;
-    const ids = [...released.keys()].flatMap((ruleId) =>
-      [outcomes.currentOf(ruleId) ?? [], first(ruleId) ?? []].flat(),
-    );
-    const current = new Set(ids);
+    const first = (ruleId: string): number | null => once.firstDay(person.id, ruleId)?.outcome ?? null;
+    const ids = [...released.keys()].flatMap((ruleId) => [outcomes.currentOf(ruleId), first(ruleId)]);
+    const current = new Set(ids.filter((id) => id !== null));
     const taken = new Set<string>();
     let [replaced, behind] = [0, Math.min(...released.values())];
     for (const { seq, scored } of current.size === 0 ? [] : entriesBehind(behind)) {
@@ -223,9 +221,9 @@ export function lapseOf(
 /** The matches of a line that count, without points that have lapsed. */
 export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
   const { once, outcomes } = state;
-  const { owner, admission, occurred } = facts;
+  const { owner } = facts;
   if (owner === null) return [];
-  const occasion = { signalId: admission.id, occurredMs: occurred.ms };
+  const occasion = occasionOf(facts);
   return outcomes
     .of(facts)
     .filter(

@@ -47,6 +47,14 @@ export interface Person extends PersonTraits {
   scoringSignals: ScoringSignal[];
 }
 
+/** Which people the operator API and exports list. */
+export interface ListedPeople {
+  email?: string | undefined;
+  /** As of PeopleFilter. */
+  text?: string | undefined;
+  account?: string | undefined;
+}
+
 export interface PeopleFilter {
   /** Part of the email, or of a trait that is searched, in any letter case. */
   text?: string;

@@ -11,7 +11,14 @@ import {
   PERSON_SCORES_LISTED,
 } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort, Person } from "../protocol/people-and-accounts.ts";
+import type {
+  ListedPeople,
+  PeopleFilter,
+  PeoplePage,
+  PeopleQuery,
+  PeopleSort,
+  Person,
+} from "../protocol/people-and-accounts.ts";
 import { areLapsesDue } from "../people/lapse-run.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { ascending, byDay, daysOf, isOf, readCursor, readDayPlace, writeCursor, type DayList } from "./by-day.ts";
@@ -72,15 +79,7 @@ export function findPeople(state: StoreState, query: PeopleQuery, page: Page): P
  * People with their ids and scores, the newest first, or the person with an email. A page of very large people is short. An invalid
  * cursor gives an empty page.
  */
-export function readPeople(
-  state: StoreState,
-  {
-    email,
-    text = "",
-    account,
-  }: { email?: string | undefined; text?: string | undefined; account?: string | undefined },
-  page: Page,
-): PageOf<Person> {
+export function readPeople(state: StoreState, { email, text = "", account }: ListedPeople, page: Page): PageOf<Person> {
   if (email !== undefined) {
     const rows = state.sql.exec<PersonRow>(`${SELECT} email = ?`, email.trim().toLowerCase()).toArray();
     const found = rows.filter(({ accountId }) => account === undefined || accountId === account);

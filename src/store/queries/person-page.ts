@@ -2,7 +2,7 @@
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import { nameOf } from "../accounts/accounts.ts";
+import { nameOf, SHORT_NAME } from "../accounts/accounts.ts";
 import type { Facts } from "../log/line.ts";
 import { scoreAt } from "../people/lapses.ts";
 import { lapseOf } from "../people/scoring.ts";
@@ -49,7 +49,7 @@ export type PersonRow = Omit<PersonSummary, "account" | "nextLapseAtMs"> & {
 
 export const PERSON_COLUMNS = `id, email, ${TRAIT_NAMES.join(", ")}, score, first_seen AS firstSeenMs, last_seen AS lastSeenMs,
   last_day AS lastDay, ids_dropped AS idsDropped, lapses, next_lapse_at, account AS accountId,
-  (SELECT CASE WHEN length(name) <= 1000 THEN name END FROM accounts WHERE external_id = people.account) AS accountName`;
+  (SELECT ${SHORT_NAME} FROM accounts WHERE external_id = people.account) AS accountName`;
 
 type Row = PersonRow & { recent: string };
 

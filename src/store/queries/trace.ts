@@ -8,6 +8,7 @@ import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import type { MatchedRule, SignalTrace } from "../protocol/stored-signals.ts";
 import { admissionOf, findDeadLetter } from "../state/dead-letters.ts";
+import { occasionOf } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { lapseOf } from "../people/scoring.ts";
 import { Names } from "./names.ts";
@@ -71,9 +72,9 @@ function traceLine(state: StoreState, { facts, segment }: Line, payload: string 
 
 function matchedRules(state: StoreState, facts: Facts): MatchedRule[] {
   const { once, outcomes } = state;
-  const { owner, admission, occurred } = facts;
+  const { owner } = facts;
   if (owner === null) return [];
-  const occasion = { signalId: admission.id, occurredMs: occurred.ms };
+  const occasion = occasionOf(facts);
   return outcomes.of(facts).map((match) => ({
     ...match,
     scored: once.counts(owner.personId, occasion, match),

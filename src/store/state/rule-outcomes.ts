@@ -90,10 +90,6 @@ export class RuleOutcomes {
     return facts.owner === null ? [] : facts.outcomes.map((id) => this.get(id));
   }
 
-  points(ids: readonly number[]): number {
-    return ids.reduce((sum, id) => sum + this.get(id).points, 0);
-  }
-
   /** Clears the caches, after a transaction was rolled back. */
   forget(): void {
     this.#byId.clear();
@@ -121,6 +117,10 @@ export interface Occasion {
   signalId: string;
   /** When the signal occurred, in milliseconds since 1970. */
   occurredMs: number;
+}
+
+export function occasionOf({ admission, occurred }: Facts): Occasion {
+  return { signalId: admission.id, occurredMs: occurred.ms };
 }
 
 /**
