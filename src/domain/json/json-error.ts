@@ -3,22 +3,11 @@
  * templates of marketing platforms, the likely cause and the fix. Repeats at most one character of the body, because
  * the body may hold personal data or secrets.
  */
-import {
-  BACKSLASH,
-  CLOSE_BRACE,
-  CLOSE_BRACKET,
-  COMMA,
-  isSpace,
-  LETTER_U,
-  OPEN_BRACE,
-  OPEN_BRACKET,
-  QUOTE,
-  skipSpace,
-  withoutSpaceBefore,
-  ZERO,
-} from "./json-scan.ts";
+import { skipSpace, withoutSpaceBefore, type JsonError, type JsonErrorKind } from "./json-scan.ts";
 
 const AROUND_BYTES = 100;
+
+const decoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
 
 const ENCODE_TOKENS =
   "If a token of your marketing platform stands here, set Request Token Encoding to JSON and write the token without quotes in the template.";
@@ -113,7 +102,7 @@ function explainOtherFormat(bytes: Uint8Array, start: number, end: number): stri
 }
 
 function slice(bytes: Uint8Array, start: number, end: number): string {
-  return new TextDecoder("utf-8", { fatal: false, ignoreBOM: true }).decode(bytes.subarray(start, end));
+  return decoder.decode(bytes.subarray(start, end));
 }
 
 type Explain = (text: string, position: number, found: string) => string;
@@ -206,211 +195,4 @@ function characterInWords(text: string, position: number): string {
   if (char === '"') return "a double quote";
   if (/^[\p{L}\p{N}\p{P}\p{S}]$/u.test(char)) return `"${char}"`;
   return `an invisible character (U+${code.toString(16).toUpperCase().padStart(4, "0")})`;
-}
-
-export type JsonErrorKind =
-  | "empty"
-  | "truncated"
-  | "value_expected"
-  | "name_expected"
-  | "colon_expected"
-  | "comma_expected"
-  | "text_after_end"
-  | "control_character"
-  | "bad_escape"
-  | "bad_number";
-
-export interface JsonError {
-  /** Index of the first invalid byte; the text's end if the text is truncated. */
-  position: number;
-  kind: JsonErrorKind;
-}
-
-type Byte = number | undefined;
-
-// The token that the parser expects next. Numbers, because comparing strings for each byte of 16 MB takes twice as long.
-const VALUE = 0;
-/** A value, or the bracket that closes an empty array. */
-const ITEM = 1;
-/** A name, or the bracket that closes an empty object. */
-const FIRST_NAME = 2;
-const NAME = 3;
-const NAME_END = 4;
-const VALUE_END = 5;
-const NOTHING = 6;
-
-const SPACE = 0x20;
-const PLUS = 0x2b;
-const MINUS = 0x2d;
-const DOT = 0x2e;
-const NINE = 0x39;
-const COLON = 0x3a;
-const LETTER_A = 0x61;
-const LETTER_E = 0x65;
-const LETTER_F = 0x66;
-/** The bit that turns an ASCII letter into lower case. */
-const LOWER_CASE = 0x20;
-
-const encoder = new TextEncoder();
-const WORDS = new Map(["true", "false", "null"].map((word) => [word.charCodeAt(0), encoder.encode(word)]));
-/** Bytes that may follow a backslash, except `u`. */
-const IS_ESCAPE = new Uint8Array(256);
-for (const byte of encoder.encode('"\\/bfnrt')) IS_ESCAPE[byte] = 1;
-
-/**
- * Finds the first error of the text [start, end) by RFC 8259; null if JSON.parse accepts the text. JSON.parse itself
- * often reports no position, and may take all memory for 16 MB. No recursion, because a body may be nested as deep as
- * it is long. jsonc-parser reports less exact positions, and overflows its stack on 16 MB of brackets.
- */
-export function findJsonError(bytes: Uint8Array, start: number, end: number): JsonError | null {
-  // One bit for each open level: whether it is an object. A list of booleans would take ten times as long.
-  const levels = new Uint8Array(((end - start) >>> 3) + 1);
-  let depth = 0;
-  let inObject = false;
-  let expected = VALUE;
-  let at = start;
-  while (at < end) {
-    const byte = bytes[at] ?? 0;
-    if (byte <= SPACE && isSpace(byte)) {
-      at++;
-    } else if (expected === VALUE_END && byte === COMMA) {
-      at++;
-      expected = inObject ? NAME : VALUE;
-    } else if (expected <= ITEM && (byte === OPEN_BRACE || byte === OPEN_BRACKET)) {
-      at++;
-      inObject = byte === OPEN_BRACE;
-      depth++;
-      setBit(levels, depth, inObject);
-      expected = inObject ? FIRST_NAME : ITEM;
-    } else if (closes(byte, expected, inObject)) {
-      at++;
-      depth--;
-      inObject = hasBit(levels, depth);
-      expected = depth === 0 ? NOTHING : VALUE_END;
-    } else if (expected <= ITEM) {
-      const after = afterScalar(bytes, at, end);
-      if (after < 0) return errorInScalar(bytes, at, ~after, end);
-      at = after;
-      expected = depth === 0 ? NOTHING : VALUE_END;
-    } else if (expected <= NAME && byte === QUOTE) {
-      const after = afterString(bytes, at, end);
-      if (after < 0) return errorInScalar(bytes, at, ~after, end);
-      at = after;
-      expected = NAME_END;
-    } else if (expected === NAME_END && byte === COLON) {
-      at++;
-      expected = VALUE;
-    } else {
-      return { position: at, kind: UNEXPECTED[expected] ?? "value_expected" };
-    }
-  }
-  if (expected === NOTHING) return null;
-  return { position: end, kind: depth === 0 ? "empty" : "truncated" };
-}
-
-const UNEXPECTED: JsonErrorKind[] = [];
-UNEXPECTED[FIRST_NAME] = "name_expected";
-UNEXPECTED[NAME] = "name_expected";
-UNEXPECTED[NAME_END] = "colon_expected";
-UNEXPECTED[VALUE_END] = "comma_expected";
-UNEXPECTED[NOTHING] = "text_after_end";
-
-function closes(byte: number, expected: number, inObject: boolean): boolean {
-  if (byte === CLOSE_BRACE) return expected === FIRST_NAME || (expected === VALUE_END && inObject);
-  return byte === CLOSE_BRACKET && (expected === ITEM || (expected === VALUE_END && !inObject));
-}
-
-function setBit(bits: Uint8Array, at: number, value: boolean): void {
-  const byte = bits[at >>> 3] ?? 0;
-  bits[at >>> 3] = value ? byte | (1 << (at & 7)) : byte & ~(1 << (at & 7));
-}
-
-function hasBit(bits: Uint8Array, at: number): boolean {
-  return ((bits[at >>> 3] ?? 0) & (1 << (at & 7))) !== 0;
-}
-
-// Each function from here on returns the index after its token, or the complement (~) of the index of the error.
-
-function afterScalar(bytes: Uint8Array, start: number, end: number): number {
-  const byte = bytes[start];
-  if (byte === QUOTE) return afterString(bytes, start, end);
-  return isNumberStart(byte) ? afterNumber(bytes, start, end) : afterWord(bytes, start, end);
-}
-
-function afterString(bytes: Uint8Array, open: number, end: number): number {
-  let at = open + 1;
-  while (at < end) {
-    const byte = bytes[at] ?? 0;
-    if (byte === QUOTE) return at + 1;
-    if (byte < SPACE) return ~at;
-    if (byte !== BACKSLASH) {
-      at++;
-    } else if (at + 1 < end && IS_ESCAPE[bytes[at + 1] ?? 0] === 1) {
-      at += 2;
-    } else {
-      at = afterUnicodeEscape(bytes, at, end);
-      if (at < 0) return at;
-    }
-  }
-  return ~end;
-}
-
-function afterUnicodeEscape(bytes: Uint8Array, backslash: number, end: number): number {
-  if (backslash + 1 === end) return ~end;
-  if (bytes[backslash + 1] !== LETTER_U) return ~backslash;
-  for (let at = backslash + 2; at < backslash + 6; at++) {
-    if (at === end) return ~at;
-    if (!isHexDigit(bytes[at])) return ~backslash;
-  }
-  return backslash + 6;
-}
-
-function afterNumber(bytes: Uint8Array, start: number, end: number): number {
-  let at = bytes[start] === MINUS ? start + 1 : start;
-  if (at === end || bytes[at] !== ZERO) at = afterDigits(bytes, at, end);
-  else if (++at < end && isDigit(bytes[at])) return ~at;
-  if (at >= 0 && at < end && bytes[at] === DOT) at = afterDigits(bytes, at + 1, end);
-  if (at < 0 || at === end || !isLetter(bytes[at], LETTER_E)) return at;
-  const sign = at + 1 < end && (bytes[at + 1] === PLUS || bytes[at + 1] === MINUS);
-  return afterDigits(bytes, sign ? at + 2 : at + 1, end);
-}
-
-function afterDigits(bytes: Uint8Array, start: number, end: number): number {
-  let at = start;
-  while (at < end && isDigit(bytes[at])) at++;
-  return at === start ? ~at : at;
-}
-
-function afterWord(bytes: Uint8Array, start: number, end: number): number {
-  const word = WORDS.get(bytes[start] ?? 0);
-  if (word === undefined) return ~start;
-  for (let index = 1; index < word.length; index++) {
-    if (start + index === end) return ~end;
-    if (bytes[start + index] !== word[index]) return ~start;
-  }
-  return start + word.length;
-}
-
-function errorInScalar(bytes: Uint8Array, start: number, position: number, end: number): JsonError {
-  if (position === end) return { position, kind: "truncated" };
-  if (bytes[start] === QUOTE) {
-    return { position, kind: bytes[position] === BACKSLASH ? "bad_escape" : "control_character" };
-  }
-  return { position, kind: isNumberStart(bytes[start]) ? "bad_number" : "value_expected" };
-}
-
-function isNumberStart(byte: Byte): boolean {
-  return byte === MINUS || isDigit(byte);
-}
-
-function isDigit(byte: Byte): boolean {
-  return byte !== undefined && byte >= ZERO && byte <= NINE;
-}
-
-function isHexDigit(byte: Byte): boolean {
-  return isDigit(byte) || (byte !== undefined && (byte | LOWER_CASE) >= LETTER_A && (byte | LOWER_CASE) <= LETTER_F);
-}
-
-function isLetter(byte: Byte, letter: number): boolean {
-  return byte !== undefined && (byte | LOWER_CASE) === letter;
 }

@@ -1,9 +1,10 @@
 /**
- * Finds the depth and the elements of a JSON text in one pass over its UTF-8 bytes, without parsing it (design §9: each
- * signal keeps its original text). Runs over every request body: no recursion, no allocation per character.
+ * Finds the depth, the elements and the first error of a JSON text, each in one pass over its UTF-8 bytes, without
+ * parsing it (design §9: each signal keeps its original text). Runs over every request body: no recursion, no
+ * allocation per character.
  *
- * The scan does not validate. Its results are meaningful only if each slice is JSON, and if the text around the array,
- * with `[]` in its place, is JSON.
+ * Only `findJsonError` validates. The other results are meaningful only if each slice is JSON, and if the text around
+ * the array, with `[]` in its place, is JSON.
  */
 
 /** The elements of an array: their slices [starts[i], ends[i]) without surrounding white space, and their depths. */
@@ -17,17 +18,29 @@ export interface ItemSpans {
   close: number;
 }
 
-export const QUOTE = 0x22;
-export const COMMA = 0x2c;
-export const ZERO = 0x30;
-export const OPEN_BRACKET = 0x5b;
-export const BACKSLASH = 0x5c;
-export const CLOSE_BRACKET = 0x5d;
-export const LETTER_U = 0x75;
-export const OPEN_BRACE = 0x7b;
-export const CLOSE_BRACE = 0x7d;
+const SPACE = 0x20;
+const QUOTE = 0x22;
+const PLUS = 0x2b;
+const COMMA = 0x2c;
+const MINUS = 0x2d;
+const DOT = 0x2e;
+const ZERO = 0x30;
+const NINE = 0x39;
+const COLON = 0x3a;
+const OPEN_BRACKET = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSE_BRACKET = 0x5d;
+const LETTER_A = 0x61;
+const LETTER_E = 0x65;
+const LETTER_F = 0x66;
+const LETTER_U = 0x75;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+/** The bit that turns an ASCII letter into lower case. */
+const LOWER_CASE = 0x20;
 
-const BATCH = new TextEncoder().encode("batch");
+const encoder = new TextEncoder();
+const BATCH = encoder.encode("batch");
 
 /**
  * The levels of nesting of [start, end), and an upper bound of its values: one for each comma and each opening
@@ -203,4 +216,196 @@ export function withoutSpaceBefore(bytes: Uint8Array, end: number, start = 0): n
 
 export function isSpace(byte: number | undefined): boolean {
   return byte !== undefined && byte <= 0x20 && (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09);
+}
+
+export type JsonErrorKind =
+  | "empty"
+  | "truncated"
+  | "value_expected"
+  | "name_expected"
+  | "colon_expected"
+  | "comma_expected"
+  | "text_after_end"
+  | "control_character"
+  | "bad_escape"
+  | "bad_number";
+
+export interface JsonError {
+  /** Index of the first invalid byte; the text's end if the text is truncated. */
+  position: number;
+  kind: JsonErrorKind;
+}
+
+// The token that the parser expects next. Numbers, because comparing strings for each byte of 16 MB takes twice as long.
+const VALUE = 0;
+/** A value, or the bracket that closes an empty array. */
+const ITEM = 1;
+/** A name, or the bracket that closes an empty object. */
+const FIRST_NAME = 2;
+const NAME = 3;
+const NAME_END = 4;
+const VALUE_END = 5;
+const NOTHING = 6;
+
+const WORDS = new Map(["true", "false", "null"].map((word) => [word.charCodeAt(0), encoder.encode(word)]));
+/** Bytes that may follow a backslash, except `u`. */
+const IS_ESCAPE = new Uint8Array(256);
+for (const byte of encoder.encode('"\\/bfnrt')) IS_ESCAPE[byte] = 1;
+
+/**
+ * Finds the first error of the text [start, end) by RFC 8259; null if JSON.parse accepts the text. JSON.parse itself
+ * often reports no position, and may take all memory for 16 MB. No recursion, because a body may be nested as deep as
+ * it is long. jsonc-parser reports less exact positions, and overflows its stack on 16 MB of brackets.
+ */
+export function findJsonError(bytes: Uint8Array, start: number, end: number): JsonError | null {
+  // One bit for each open level: whether it is an object. A list of booleans would take ten times as long.
+  const levels = new Uint8Array(((end - start) >>> 3) + 1);
+  let depth = 0;
+  let inObject = false;
+  let expected = VALUE;
+  let at = start;
+  while (at < end) {
+    const byte = bytes[at] ?? 0;
+    if (byte <= SPACE && isSpace(byte)) {
+      at++;
+    } else if (expected === VALUE_END && byte === COMMA) {
+      at++;
+      expected = inObject ? NAME : VALUE;
+    } else if (expected <= ITEM && (byte === OPEN_BRACE || byte === OPEN_BRACKET)) {
+      at++;
+      inObject = byte === OPEN_BRACE;
+      depth++;
+      setBit(levels, depth, inObject);
+      expected = inObject ? FIRST_NAME : ITEM;
+    } else if (closes(byte, expected, inObject)) {
+      at++;
+      depth--;
+      inObject = hasBit(levels, depth);
+      expected = depth === 0 ? NOTHING : VALUE_END;
+    } else if (expected <= ITEM) {
+      const after = afterScalar(bytes, at, end);
+      if (after < 0) return errorInScalar(bytes, at, ~after, end);
+      at = after;
+      expected = depth === 0 ? NOTHING : VALUE_END;
+    } else if (expected <= NAME && byte === QUOTE) {
+      const after = afterString(bytes, at, end);
+      if (after < 0) return errorInScalar(bytes, at, ~after, end);
+      at = after;
+      expected = NAME_END;
+    } else if (expected === NAME_END && byte === COLON) {
+      at++;
+      expected = VALUE;
+    } else {
+      return { position: at, kind: UNEXPECTED[expected] ?? "value_expected" };
+    }
+  }
+  if (expected === NOTHING) return null;
+  return { position: end, kind: depth === 0 ? "empty" : "truncated" };
+}
+
+const UNEXPECTED: JsonErrorKind[] = [];
+UNEXPECTED[FIRST_NAME] = "name_expected";
+UNEXPECTED[NAME] = "name_expected";
+UNEXPECTED[NAME_END] = "colon_expected";
+UNEXPECTED[VALUE_END] = "comma_expected";
+UNEXPECTED[NOTHING] = "text_after_end";
+
+function closes(byte: number, expected: number, inObject: boolean): boolean {
+  if (byte === CLOSE_BRACE) return expected === FIRST_NAME || (expected === VALUE_END && inObject);
+  return byte === CLOSE_BRACKET && (expected === ITEM || (expected === VALUE_END && !inObject));
+}
+
+function setBit(bits: Uint8Array, at: number, value: boolean): void {
+  const byte = bits[at >>> 3] ?? 0;
+  bits[at >>> 3] = value ? byte | (1 << (at & 7)) : byte & ~(1 << (at & 7));
+}
+
+function hasBit(bits: Uint8Array, at: number): boolean {
+  return ((bits[at >>> 3] ?? 0) & (1 << (at & 7))) !== 0;
+}
+
+// Each function from here on returns the index after its token, or the complement (~) of the index of the error.
+
+function afterScalar(bytes: Uint8Array, start: number, end: number): number {
+  const byte = bytes[start];
+  if (byte === QUOTE) return afterString(bytes, start, end);
+  return isNumberStart(byte) ? afterNumber(bytes, start, end) : afterWord(bytes, start, end);
+}
+
+function afterString(bytes: Uint8Array, open: number, end: number): number {
+  let at = open + 1;
+  while (at < end) {
+    const byte = bytes[at] ?? 0;
+    if (byte === QUOTE) return at + 1;
+    if (byte < SPACE) return ~at;
+    if (byte !== BACKSLASH) {
+      at++;
+    } else if (at + 1 < end && IS_ESCAPE[bytes[at + 1] ?? 0] === 1) {
+      at += 2;
+    } else {
+      at = afterUnicodeEscape(bytes, at, end);
+      if (at < 0) return at;
+    }
+  }
+  return ~end;
+}
+
+function afterUnicodeEscape(bytes: Uint8Array, backslash: number, end: number): number {
+  if (backslash + 1 === end) return ~end;
+  if (bytes[backslash + 1] !== LETTER_U) return ~backslash;
+  for (let at = backslash + 2; at < backslash + 6; at++) {
+    if (at === end) return ~at;
+    if (!isHexDigit(bytes[at])) return ~backslash;
+  }
+  return backslash + 6;
+}
+
+function afterNumber(bytes: Uint8Array, start: number, end: number): number {
+  let at = bytes[start] === MINUS ? start + 1 : start;
+  if (at === end || bytes[at] !== ZERO) at = afterDigits(bytes, at, end);
+  else if (++at < end && isDigit(bytes[at])) return ~at;
+  if (at >= 0 && at < end && bytes[at] === DOT) at = afterDigits(bytes, at + 1, end);
+  if (at < 0 || at === end || !isLetter(bytes[at], LETTER_E)) return at;
+  const sign = at + 1 < end && (bytes[at + 1] === PLUS || bytes[at + 1] === MINUS);
+  return afterDigits(bytes, sign ? at + 2 : at + 1, end);
+}
+
+function afterDigits(bytes: Uint8Array, start: number, end: number): number {
+  let at = start;
+  while (at < end && isDigit(bytes[at])) at++;
+  return at === start ? ~at : at;
+}
+
+function afterWord(bytes: Uint8Array, start: number, end: number): number {
+  const word = WORDS.get(bytes[start] ?? 0);
+  if (word === undefined) return ~start;
+  for (let index = 1; index < word.length; index++) {
+    if (start + index === end) return ~end;
+    if (bytes[start + index] !== word[index]) return ~start;
+  }
+  return start + word.length;
+}
+
+function errorInScalar(bytes: Uint8Array, start: number, position: number, end: number): JsonError {
+  if (position === end) return { position, kind: "truncated" };
+  if (bytes[start] === QUOTE) {
+    return { position, kind: bytes[position] === BACKSLASH ? "bad_escape" : "control_character" };
+  }
+  return { position, kind: isNumberStart(bytes[start]) ? "bad_number" : "value_expected" };
+}
+
+function isNumberStart(byte: number | undefined): boolean {
+  return byte === MINUS || isDigit(byte);
+}
+
+function isDigit(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= ZERO && byte <= NINE;
+}
+
+function isHexDigit(byte: number | undefined): boolean {
+  return isDigit(byte) || (byte !== undefined && (byte | LOWER_CASE) >= LETTER_A && (byte | LOWER_CASE) <= LETTER_F);
+}
+
+function isLetter(byte: number | undefined, letter: number): boolean {
+  return byte !== undefined && (byte | LOWER_CASE) === letter;
 }

@@ -5,8 +5,17 @@
  */
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import { describeJsonError, findJsonError, type JsonError } from "../json/json-error.ts";
-import { closesAtEnd, jsonShape, scanItems, skipSpace, withoutSpaceBefore, type ItemSpans } from "../json/json-scan.ts";
+import { describeJsonError } from "../json/json-error.ts";
+import {
+  closesAtEnd,
+  findJsonError,
+  jsonShape,
+  scanItems,
+  skipSpace,
+  withoutSpaceBefore,
+  type ItemSpans,
+  type JsonError,
+} from "../json/json-scan.ts";
 import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse, type Result } from "../result.ts";
 import { isAbsent } from "../json/json-value.ts";

@@ -2,20 +2,20 @@
 import { gzipSync } from "node:zlib";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { JsonError } from "../../../../src/domain/json/json-error.ts";
-import * as errors from "../../../../src/domain/json/json-error.ts";
+import { describeJsonError } from "../../../../src/domain/json/json-error.ts";
+import * as scan from "../../../../src/domain/json/json-scan.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 const explainJsonError = (text: string): string => explainBytes(utf8(text));
 
 function explainBytes(bytes: Uint8Array): string {
-  return errors.describeJsonError(bytes, 0, bytes.length, errors.findJsonError(bytes, 0, bytes.length));
+  return describeJsonError(bytes, 0, bytes.length, scan.findJsonError(bytes, 0, bytes.length));
 }
 
 /** The error, with its position as an index into the text. */
-function findJsonError(text: string): JsonError | null {
+function findJsonError(text: string): scan.JsonError | null {
   const bytes = utf8(text);
-  const error = errors.findJsonError(bytes, 0, bytes.length);
+  const error = scan.findJsonError(bytes, 0, bytes.length);
   return (
     error && {
       ...error,
