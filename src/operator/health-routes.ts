@@ -12,6 +12,8 @@ import { ALARMS, wordOf, type HealthAlarm, type HealthWord } from "../domain/hea
 import {
   HEALTH_PAGE_WORKSPACES,
   healthOfAll,
+  queueBacklogs,
+  type QueueBacklog,
   type WorkspaceHealth,
   healthWithin,
   type Health,
@@ -92,6 +94,16 @@ const allHealth = z
         z.object({ workspace_id: idOf("ws", "Of the workspace."), slug: z.string(), status: word, alarms: alarmList }),
       )
       .describe("Workspaces that are not `ok`."),
+    queues: z
+      .array(
+        z.object({
+          queue: z.enum(["signals", "deliveries"]),
+          messages: count.describe("Messages that wait. A message has up to 60 KB of signals."),
+          bytes: count,
+          oldest_at: instant.nullable().describe("When the oldest waiting message was sent."),
+        }),
+      )
+      .describe("The queues that all workspaces share. A queue that does not answer within five seconds is left out."),
     next_page: z.int().nullable().describe("Null on the last page."),
   })
   .meta({ id: "Health" });
@@ -114,6 +126,7 @@ function figuresOf({ store, outbox, ...health }: Health) {
 
 export function summaryOf(
   found: readonly WorkspaceHealth[],
+  queues: readonly QueueBacklog[],
   nextPage: number | null,
 ): DomainValue<z.output<typeof allHealth>> {
   const items = found
@@ -134,6 +147,7 @@ export function summaryOf(
       stuck: sum("stuck"),
     },
     items,
+    queues: [...queues],
     nextPage,
   };
 }
@@ -182,9 +196,9 @@ function countDestinations({ failingDestinations }: Health, areOff: boolean): nu
 /**
  * Figures of the workspaces in the OpenMetrics text format of Prometheus.
  *
- * @param total number of all workspaces, so that the reader sees whether `found` has all of them.
+ * `total` is the number of all workspaces, so that the reader sees whether `found` has all of them.
  */
-function metricsText(found: readonly WorkspaceHealth[], total: number, nowMs: number): Promise<string> {
+function metricsText({ total, found, queues }: HealthPage, nowMs: number): Promise<string> {
   const registry: AnyRegistry<typeof METRICS_TYPE> = new Registry();
   registry.setContentType(METRICS_TYPE);
   const registers = [registry];
@@ -200,6 +214,16 @@ function metricsText(found: readonly WorkspaceHealth[], total: number, nowMs: nu
     status.inc(labels, WORDS[wordOf(alarms)]);
     // An object that did not answer has a status and no further figures.
     if (health !== null) for (const figure of metrics) figure.metric.inc(labels, figure.read(health, nowMs));
+  }
+  const queueGauge = (name: string, help: string) =>
+    new Gauge({ name: `${PREFIX}queue_${name}`, help, labelNames: ["queue"], registers });
+  const messages = queueGauge("messages", "Messages of all workspaces that wait in the queue.");
+  const bytes = queueGauge("bytes", "Size of these messages.");
+  const oldest = queueGauge("oldest_seconds", "Age of the oldest of these messages; 0: none waits.");
+  for (const { queue, ...backlog } of queues) {
+    messages.set({ queue }, backlog.messages);
+    bytes.set({ queue }, backlog.bytes);
+    oldest.set({ queue }, backlog.oldestAtMs === null ? 0 : Math.max(0, nowMs - backlog.oldestAtMs) / 1_000);
   }
   return registry.metrics();
 }
@@ -221,8 +245,8 @@ export const healthRoutes = [
     answers: { 200: "The most severe status and its workspaces." },
     schema: allHealth,
     async handle(c, { query: { page } }) {
-      const { total, found } = await healthOfPage(c, page);
-      return summaryOf(found, page * HEALTH_PAGE_WORKSPACES < total ? page + 1 : null);
+      const { total, found, queues } = await healthOfPage(c, page);
+      return summaryOf(found, queues, page * HEALTH_PAGE_WORKSPACES < total ? page + 1 : null);
     },
   }),
   operation("GET", "/metrics", {
@@ -232,8 +256,8 @@ export const healthRoutes = [
     answers: { 200: "The figures." },
     content: { [METRICS_TYPE.split(";")[0] ?? ""]: z.string() },
     async handle(c, { query: { page } }) {
-      const { total, found } = await healthOfPage(c, page);
-      return c.body(await metricsText(found, total, Date.now()), 200, { "content-type": METRICS_TYPE });
+      const read = await healthOfPage(c, page);
+      return c.body(await metricsText(read, Date.now()), 200, { "content-type": METRICS_TYPE });
     },
   }),
   operation("GET", "/workspaces/:workspace_id/health", {
@@ -253,11 +277,19 @@ export const healthRoutes = [
   }),
 ];
 
+interface HealthPage {
+  /** Number of all workspaces, on every page. */
+  total: number;
+  found: WorkspaceHealth[];
+  queues: QueueBacklog[];
+}
+
 /** @param page from 1. */
-async function healthOfPage(c: Context<OperatorEnv>, page: number) {
+async function healthOfPage(c: Context<OperatorEnv>, page: number): Promise<HealthPage> {
   const limit = HEALTH_PAGE_WORKSPACES;
   const { total, workspaces } = await workspacesByAge(c.var.db, { offset: (page - 1) * limit, limit });
   const ids = workspaces.map(({ id }) => id);
-  const found = await healthOfAll(c.env, workspaces, await openRestores(c.var.db, ids));
-  return { total, found };
+  const restores = await openRestores(c.var.db, ids);
+  const [found, queues] = await Promise.all([healthOfAll(c.env, workspaces, restores), queueBacklogs(c.env)]);
+  return { total, found, queues };
 }

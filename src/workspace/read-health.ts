@@ -177,3 +177,26 @@ export async function healthOfAll(
   await Promise.all(Array.from({ length: HEALTH_AT_ONCE }, worker));
   return found;
 }
+
+const QUEUES = { signals: "SIGNALS", deliveries: "DELIVERIES" } as const;
+
+/** Messages of all workspaces that wait in a queue of the platform. */
+export interface QueueBacklog {
+  queue: keyof typeof QUEUES;
+  messages: number;
+  bytes: number;
+  /** When the oldest message was sent; null: none waits. */
+  oldestAtMs: number | null;
+}
+
+/** The backlog of each queue. Never throws: leaves out a queue that does not answer in time. */
+export async function queueBacklogs(env: Env, maxMs = HEALTH_ANSWER_MS): Promise<QueueBacklog[]> {
+  const asked = (["signals", "deliveries"] as const).map(async (queue): Promise<QueueBacklog> => {
+    const metrics = await within(maxMs, env[QUEUES[queue]].metrics());
+    // A queue without messages answers with no time, or with 1970.
+    const oldestAtMs = metrics.oldestMessageTimestamp?.getTime() || null;
+    return { queue, messages: metrics.backlogCount, bytes: metrics.backlogBytes, oldestAtMs };
+  });
+  const settled = await Promise.allSettled(asked);
+  return settled.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
+}

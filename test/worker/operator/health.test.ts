@@ -3,7 +3,12 @@ import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { summaryOf } from "../../../src/operator/health-routes.ts";
-import { HEALTH_PAGE_WORKSPACES, healthOfAll, healthWithin } from "../../../src/workspace/read-health.ts";
+import {
+  HEALTH_PAGE_WORKSPACES,
+  healthOfAll,
+  healthWithin,
+  queueBacklogs,
+} from "../../../src/workspace/read-health.ts";
 import { CHORE_REST_MS } from "../../../src/store/chores.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
 import { TestCounter } from "../../support/counter.ts";
@@ -31,6 +36,7 @@ const FIGURES = [
   "lost_signals",
   "switched_off_destinations",
 ];
+const QUEUE_FIGURES = ["queue_messages", "queue_bytes", "queue_oldest_seconds"];
 const START = Date.UTC(2031, 4, 5, 12);
 
 interface AllHealth {
@@ -38,6 +44,7 @@ interface AllHealth {
   says: string;
   workspaces: { asked: number; ok: number; late: number; stuck: number };
   items: { workspace_id: string; status: string; alarms: { alarm: string }[] }[];
+  queues: { queue: string; messages: number; bytes: number; oldest_at: string | null }[];
   next_page: number | null;
 }
 
@@ -258,7 +265,7 @@ describe("GET /operator/health", () => {
         SIGNAL_STORE: { getByName: () => ({ health: store }) },
         QUOTA_COUNTER: { getByName: () => ({ backlog: counter }) },
       } as object as Env;
-      return timed(async () => summaryOf(await healthOfAll(bindings, asked, new Map()), null));
+      return timed(async () => summaryOf(await healthOfAll(bindings, asked, new Map()), [], null));
     };
     const named = ({ items }: Awaited<ReturnType<typeof ask>>["answer"], alarm: string) =>
       items.filter(({ alarms }) => alarms[0]?.alarm === alarm).map(({ slug }) => slug);
@@ -304,6 +311,27 @@ describe("GET /operator/health", () => {
   });
 });
 
+describe("the queues", () => {
+  test("are in the answer for all workspaces", async () => {
+    expect((await all()).queues).toEqual([
+      { queue: "signals", messages: 0, bytes: 0, oldest_at: null },
+      { queue: "deliveries", messages: 0, bytes: 0, oldest_at: null },
+    ]);
+  });
+
+  test("show the messages that wait; a queue that does not answer in time or fails is left out", async () => {
+    const backlog = { backlogCount: 3, backlogBytes: 120, oldestMessageTimestamp: new Date(START) };
+    const backlogs = (signals: () => Promise<unknown>) =>
+      timed(() => {
+        const bindings = { SIGNALS: { metrics: signals }, DELIVERIES: { metrics: after(0, backlog) } };
+        return queueBacklogs(bindings as object as Env);
+      });
+    const deliveries = [{ queue: "deliveries", messages: 3, bytes: 120, oldestAtMs: START }];
+    expect(await backlogs(never)).toEqual({ answer: deliveries, tookMs: 5_000 });
+    expect((await backlogs(() => Promise.reject(new Error("overloaded")))).answer).toEqual(deliveries);
+  });
+});
+
 describe("GET /operator/metrics", () => {
   test("has every figure of every workspace in the OpenMetrics text format", async () => {
     const workspace = await newWorkspace();
@@ -322,8 +350,12 @@ describe("GET /operator/metrics", () => {
       type,
     }));
     const figures = types.filter(({ name }) => name !== "workspaces");
-    expect(figures.map(({ name }) => name)).toEqual(FIGURES);
-    for (const { name, type } of figures) {
+    expect(figures.map(({ name }) => name)).toEqual([...FIGURES, ...QUEUE_FIGURES]);
+    for (const name of QUEUE_FIGURES) {
+      expect(text).toMatch(new RegExp(`^signal_ingestion_${name}\\{queue="signals"\\} [\\d.]+$`, "m"));
+      expect(text).toMatch(new RegExp(`^signal_ingestion_${name}\\{queue="deliveries"\\} [\\d.]+$`, "m"));
+    }
+    for (const { name, type } of figures.filter((figure) => FIGURES.includes(figure.name))) {
       expect(of(type === "counter" ? `${name}_total` : name), name).toMatch(/^[\d.]+$/);
     }
     expect(of("status")).toBe("1");
