@@ -3,7 +3,6 @@
  * isolate's statistics of calls. No entry can make a deactivated key acceptable. Unknown keys are not cached, so a new key
  * works at once. Entries are plain data without promises, because requests of an isolate share them.
  */
-import { findKeyFacts, type KeyFacts } from "../control/key-facts.ts";
 import { digestHex } from "../platform/hashes.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { RefusedCalls } from "../domain/keys/refusal.ts";
@@ -11,7 +10,9 @@ import { FULL_BUCKET, type RateBucket } from "../domain/quota/request-rate.ts";
 import { Lru } from "../platform/lru.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
-import { compileTemplate, type CompiledTemplate } from "../domain/accounts/payload-template.ts";
+import { compileTemplate, type CompiledTemplate, type PayloadMapping } from "../domain/accounts/payload-template.ts";
+import { keyEnd } from "../domain/keys/api-key.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
 
 /** Lifetime of cached facts. A changed expiration takes effect within this time. */
 export const KEY_CACHE_MS = 60_000;
@@ -118,4 +119,72 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
   const key: KnownKey = Object.assign(notes, asRead, { template });
   entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (template?.length ?? 0));
   return key;
+}
+
+// The edge's look-up of a key (design §5). Uses plain SQL, so that an isolate need not load the query builder before
+// its first signal.
+
+/**
+ * Facts of a key that the edge caches. All but `configVersion` never change. The Quota Counter knows whether the key is
+ * active.
+ */
+interface KeyFacts {
+  keyId: string;
+  workspaceId: string;
+  endpointType: EndpointType;
+  /** SHA-256 of the shared secret, 32 bytes; null: none needed. */
+  secretHash: Uint8Array | null;
+  endsAtMs: number | null;
+  /** Null unless the key is of type `product_org`. */
+  payloadTemplate: PayloadMapping[] | null;
+  /** Version of the workspace's configuration, as of the look-up. */
+  configVersion: number;
+  /** Jurisdiction of the workspace's objects; empty: none. */
+  jurisdiction: string;
+}
+
+interface KeyLookUp {
+  facts: KeyFacts | null;
+  /** Whether the primary answered: a replica may not know a new key yet. */
+  byPrimary: boolean;
+}
+
+interface KeyFactsRow {
+  id: string;
+  workspace_id: string;
+  endpoint_type: EndpointType;
+  secret_hash: string | null;
+  expires_at: string | null;
+  overlap_ends_at: string | null;
+  payload_template: string | null;
+  config_version: number;
+  jurisdiction: string;
+}
+
+/** Finds a key by its hash, deactivated or not: the Quota Counter checks that when it counts. */
+async function findKeyFacts(d1: D1Database | D1DatabaseSession, keyHash: string): Promise<KeyLookUp> {
+  const { results, meta } = await d1
+    .prepare(
+      `SELECT k.id, workspace_id, endpoint_type, secret_hash, expires_at, overlap_ends_at, payload_template, config_version,
+         jurisdiction
+       FROM api_keys k JOIN workspaces w ON w.id = workspace_id WHERE key_hash = ?`,
+    )
+    .bind(keyHash)
+    .run<KeyFactsRow>();
+  const [row] = results;
+  return { facts: row === undefined ? null : toKeyFacts(row), byPrimary: meta.served_by_primary === true };
+}
+
+function toKeyFacts(row: KeyFactsRow): KeyFacts {
+  const endsAt = keyEnd({ expiresAt: row.expires_at, overlapEndsAt: row.overlap_ends_at });
+  return {
+    keyId: row.id,
+    workspaceId: row.workspace_id,
+    endpointType: row.endpoint_type,
+    secretHash: row.secret_hash === null ? null : Uint8Array.from(Buffer.from(row.secret_hash, "hex")),
+    endsAtMs: endsAt === null ? null : Date.parse(endsAt),
+    payloadTemplate: row.payload_template === null ? null : (JSON.parse(row.payload_template) as PayloadMapping[]),
+    configVersion: row.config_version,
+    jurisdiction: row.jurisdiction,
+  };
 }
