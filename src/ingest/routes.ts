@@ -36,11 +36,10 @@ import {
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import type { RefusedResult } from "../quota/protocol.ts";
-import { admit } from "./admit.ts";
+import { admit, pushBehindAnswer } from "./admit.ts";
 import { answerOne, answerSeveral, limitHeaders, refuseCall } from "./answer.ts";
 import { authenticate, type Credentials, failDeactivated } from "./authenticate.ts";
 import type { KnownKey } from "./key-cache.ts";
-import { pushBehindAnswer } from "./push-configuration.ts";
 import { SHED_ASK_MS, shedBody, shedCall, tooFast } from "./shedding.ts";
 
 interface Endpoint {
