@@ -16,7 +16,7 @@ import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } 
 import { signalWriter } from "../wire/message.ts";
 import type { Envelope } from "../wire/admission.ts";
 import type { Utf8Text } from "../platform/bytes.ts";
-import type { KnownKey } from "./key-cache.ts";
+import type { KnownKey } from "./authenticate.ts";
 import { tooFast } from "./shedding.ts";
 import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";

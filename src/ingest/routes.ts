@@ -38,8 +38,7 @@ import { within } from "../platform/time-limit.ts";
 import type { RefusedResult } from "../quota/protocol.ts";
 import { admit, pushBehindAnswer } from "./admit.ts";
 import { answerOne, answerSeveral, limitHeaders, refuseCall } from "./answer.ts";
-import { authenticate, type Credentials, failDeactivated } from "./authenticate.ts";
-import type { KnownKey } from "./key-cache.ts";
+import { authenticate, type Credentials, failDeactivated, type KnownKey } from "./authenticate.ts";
 import { SHED_ASK_MS, shedBody, shedCall, tooFast } from "./shedding.ts";
 
 interface Endpoint {
