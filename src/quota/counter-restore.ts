@@ -4,8 +4,7 @@
  */
 import { ordinalsTaken } from "../domain/quota/quota.ts";
 import type { SignalsByPeriod } from "../domain/restore.ts";
-import { type LedgerState } from "./ledger-state.ts";
-import { closedPeriods, type Ledger } from "./ledger.ts";
+import { type LedgerState, closedPeriods, type Ledger } from "./ledger.ts";
 import type { Outbox } from "./outbox.ts";
 import type { CountedBefore, RestoredCounter } from "./protocol.ts";
 

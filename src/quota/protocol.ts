@@ -87,6 +87,14 @@ export type RefusedResult =
   | { outcome: "key_deactivated" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null };
 
+/** Counts of the current period, as stored in each outbox row. */
+export interface Counts extends VerdictCounts {
+  /** Accepted signals beyond the limit, with overages enabled. */
+  overage: number;
+  /** Signals admitted since the workspace began. */
+  admitted: number;
+}
+
 export interface ClosedPeriod extends VerdictCounts {
   periodStartMs: number;
   periodEndMs: number;

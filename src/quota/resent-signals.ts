@@ -5,8 +5,7 @@
  */
 import { overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
 import type { CounterRestore } from "./counter-restore.ts";
-import type { LedgerState } from "./ledger-state.ts";
-import type { Ledger } from "./ledger.ts";
+import type { LedgerState, Ledger } from "./ledger.ts";
 import { type Outbox, type PackedRow, RowPacker } from "./outbox.ts";
 import type { ReleaseTerms, ResentSignal, ResendPage, ResendResult } from "./protocol.ts";
 
