@@ -173,6 +173,18 @@ export interface RestoredCounter {
   unsettled: UnsettledRow[];
 }
 
+/**
+ * Losses of a billing period. Signals that were answered with 202 stay counted as accepted, which keeps the books balanced
+ * (docs/operate.md).
+ */
+export interface Correction {
+  periodStartMs: number;
+  /** Accepted signals that the restored ledger does not count. */
+  forgotten: number;
+  /** Accepted signals that neither the outbox nor the Signal Store has. */
+  lost: number;
+}
+
 /** Signals that wait for the Signal Store. */
 export interface Backlog {
   /** Whether the store last answered that it is full. */
