@@ -68,10 +68,9 @@ import type {
   StoreHealth,
 } from "./protocol/stored-signals.ts";
 import { findGroup, listEventGroups, queuePage, recentNames, suggestForRule } from "./queries/event-groups.ts";
-import { findSignals, latestSignals } from "./queries/newest-signals.ts";
+import { findSignals, latestSignals, traceSignal } from "./queries/newest-signals.ts";
 import { findPeople, readPeople } from "./queries/people-search.ts";
 import { readPersonPage } from "./queries/person-page.ts";
-import { traceSignal } from "./queries/trace.ts";
 import { recordSignals } from "./record-signals.ts";
 import {
   beginResend,
