@@ -80,16 +80,7 @@ import {
   type ResendScope,
   stepResends,
 } from "./resend-jobs.ts";
-import { previewPage } from "./rules/preview.ts";
-import {
-  appliedVersions,
-  findRuleJob,
-  hasRuleJobs,
-  nextRuleJobMs,
-  ruleFacts,
-  startRuleJob,
-  stepRuleJob,
-} from "./rules/rule-jobs.ts";
+import { previewPage, appliedVersions, findRuleJob, hasRuleJobs, nextRuleJobMs, ruleFacts, startRuleJob, stepRuleJob } from "./rules/rule-jobs.ts";
 import { latestDeadLetterMs, listDeadLetters, nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
 import { wantEvents } from "./state/raise-events.ts";
 import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";
