@@ -6,14 +6,7 @@
  * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
  */
 import type { Crossings } from "../../domain/events/workspace-event.ts";
-import {
-  compileRules,
-  eventRange,
-  isAboutEvent,
-  type CompiledRules,
-  type MappingRule,
-  type RuleMatch,
-} from "../../domain/rules/mapping-rule.ts";
+import { compileRules, eventRange, isAboutEvent, type CompiledRules, type MappingRule, type RuleMatch, lapseDayOf } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS, PREVIEW_SAMPLES } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
@@ -41,7 +34,6 @@ import { readRuleDays } from "../state/rule-outcomes.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
 import { parsed } from "../../domain/json/json-value.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import { lapseDayOf } from "../../domain/rules/lapse.ts";
 
 /** Event groups that an estimate of a job's work reads. */
 const RULE_ESTIMATE_GROUPS = 10_000;
