@@ -12,7 +12,7 @@ import { lapseDayOf, type RuleMatch } from "../../src/domain/rules/mapping-rule.
 import { readEntries } from "../../src/store/people/timelines.ts";
 import type { Scored } from "../../src/store/people/timelines.ts";
 import { listOfKey, personList, visitorList } from "../../src/store/people/identities.ts";
-import { addPointsUntil, scoreAt, type LapsingScore } from "../../src/store/people/lapses.ts";
+import { addPointsUntil, scoreAt, type LapsingScore } from "../../src/store/people/scoring.ts";
 import type { DeadLetterRow, PersonRow } from "../../src/store/schema.ts";
 import { countInBooks, groupOf } from "../../src/store/state/status-change.ts";
 import { readRuleDays } from "../../src/store/state/rule-outcomes.ts";

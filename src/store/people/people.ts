@@ -17,8 +17,7 @@ import type { PersonRow } from "../schema.ts";
 import { ScoreNews } from "../state/raise-events.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { claimInForce, Identities, idsOf, personList, portionsOf, type VisitorNames } from "./identities.ts";
-import { removeLapsed } from "./lapses.ts";
-import { Scoring, type CountedMatch } from "./scoring.ts";
+import { removeLapsed, Scoring, type CountedMatch } from "./scoring.ts";
 import {
   addToRecent,
   ascendingEntries,

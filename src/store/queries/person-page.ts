@@ -4,8 +4,7 @@ import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import { nameOf, SHORT_NAME } from "../accounts/accounts.ts";
 import type { Facts } from "../log/line.ts";
-import { scoreAt } from "../people/lapses.ts";
-import { lapseOf } from "../people/scoring.ts";
+import { scoreAt, lapseOf } from "../people/scoring.ts";
 import { latestEntries, type Entry, type Scored } from "../people/timelines.ts";
 import { personList, visitorOfKey } from "../people/identities.ts";
 import type {
