@@ -12,7 +12,7 @@ import { dayOf } from "../quota/day-counts.ts";
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
 export type RuleFrequency = (typeof RULE_FREQUENCIES)[number];
 
-/** Days that points can count after the day on which the signal occurred (lapse.ts). */
+/** Days that points can count after the day on which the signal occurred (`lapseDayOf`). */
 export const POINTS_LAST_DAYS = [30, 90, 180, 365] as const;
 export type PointsLastDays = (typeof POINTS_LAST_DAYS)[number];
 
