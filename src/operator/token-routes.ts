@@ -7,8 +7,7 @@ import { createToken, listTokens, revokeToken, TOKEN_LIMITS, type ApiToken } fro
 import { TOKEN_SCOPES, tokenStatus, SCOPE_MEANING } from "../domain/keys/api-token.ts";
 import { ok, refuse } from "../domain/result.ts";
 import { futureTime, name } from "../http/fields.ts";
-import { askedPage, idOf, isoInstant, listOf, pageQuery } from "./api-json.ts";
-import { contextOf, operationsOf } from "./operation.ts";
+import { askedPage, idOf, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("API tokens", "token");
 
