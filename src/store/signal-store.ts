@@ -40,7 +40,7 @@ import {
 } from "./log/cold.ts";
 import { nextLapseMs, stepLapses } from "./people/lapse-run.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
-import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/recount.ts";
+import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/people.ts";
 import type {
   AccountFilter,
   AccountsQuery,

@@ -13,8 +13,7 @@ import type { ReceivedOrder } from "../../wire/admission.ts";
 import { isScrubbing } from "../log/cold.ts";
 import { afterDeletion, type Facts } from "../log/line.ts";
 import { AFTER_DELETION, endLinkJob, putOffLinkJob } from "../people/linking.ts";
-import { People } from "../people/people.ts";
-import { writeAndRecount } from "../people/recount.ts";
+import { People, writeAndRecount } from "../people/people.ts";
 import { changeEntries, entriesAfter, insertEntries, readEntries, type Entry } from "../people/timelines.ts";
 import {
   claimInForce,
