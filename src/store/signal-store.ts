@@ -387,7 +387,7 @@ export class SignalStore extends RestorableObject {
   async #stepLinkJobs(): Promise<void> {
     const { state } = this;
     const rules = async () => {
-      const { rulesOf } = await import("../control/rules-cache.ts");
+      const { rulesOf } = await import("../control/stored-rules.ts");
       return within(CALL_TIMEOUT_MS, rulesOf(this.env.DB, this.#workspaceId));
     };
     const work = { state, storage: this.ctx.storage, objects: this.coldObjects(), rules };

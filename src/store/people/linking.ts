@@ -6,7 +6,7 @@
  * visitor, which stays until the visitor's timeline is empty. A step of linking takes many jobs: it fetches payloads, evaluates the
  * current rules, and changes lines, people and timelines in one transaction.
  */
-import type { WorkspaceRules } from "../../control/rules-cache.ts";
+import type { WorkspaceRules } from "../../control/stored-rules.ts";
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { isAboutEvent, type CompiledRules } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
