@@ -83,10 +83,9 @@ import {
 import { previewPage, appliedVersions, findRuleJob, hasRuleJobs, nextRuleJobMs, ruleFacts, startRuleJob, stepRuleJob } from "./rules/rule-jobs.ts";
 import { latestDeadLetterMs, listDeadLetters, nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
 import { wantEvents } from "./state/raise-events.ts";
-import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";
+import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows, StoreState, transact } from "./state/store-state.ts";
 import { isStale } from "./state/rule-outcomes.ts";
 import { readTotals, recordedByPeriod, updateGroups } from "./state/status-change.ts";
-import { StoreState, transact } from "./state/store-state.ts";
 
 /** Steps of linking in one turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;

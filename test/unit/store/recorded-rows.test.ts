@@ -1,15 +1,7 @@
 /** Recorded outbox rows (store/state/recorded-rows.ts): each row is recorded once, in any order. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import {
-  RECORDED_RANGES_MAX,
-  forgetRowsBelow,
-  hasRoomFor,
-  hasRow,
-  loseRows,
-  takeFreshRows,
-} from "../../../src/store/state/recorded-rows.ts";
-import type { RecordedRows } from "../../../src/store/state/recorded-rows.ts";
+import { RECORDED_RANGES_MAX, forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows, type RecordedRows } from "../../../src/store/state/store-state.ts";
 
 const ROWS = 60;
 const row = fc.integer({ min: 1, max: ROWS });
