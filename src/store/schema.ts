@@ -308,7 +308,7 @@ export const linkJobs = sqliteTable(
   (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.due_at)],
 );
 
-/** People whose times and traits are being recounted, see people/recount.ts. Lines before this line remain; null: all remain. */
+/** People whose times and traits are being recounted, see people/people.ts. Lines before this line remain; null: all remain. */
 export const recounts = sqliteTable("recounts", { person_id: integer().primaryKey(), before: integer() });
 
 /**

@@ -83,7 +83,7 @@ export class People {
   readonly #today: number;
   readonly identities: Identities;
   readonly accounts: Accounts;
-  /** People who lost a line that was the source of a trait or of a time, see recount.ts. */
+  /** People who lost a line that was the source of a trait or of a time, see `RecountStep`. */
   readonly toRecount = new Set<number>();
   /** Notifications of scores; null: no destination wants them. */
   readonly news: ScoreNews | null;

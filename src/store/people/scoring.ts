@@ -13,7 +13,7 @@ import { countScore, hasFirstDay, occasionOf, type Occasion } from "../state/rul
 import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timelines.ts";
 
-/** Entries that one transaction reads to find replacing matches: some 20 ms. A job (recount.ts) reads the rest. */
+/** Entries that one transaction reads to find replacing matches: some 20 ms. A job (people.ts) reads the rest. */
 export const REPLACE_STEP_ENTRIES = 5_000;
 const BEFORE_ALL_LINES = -1;
 

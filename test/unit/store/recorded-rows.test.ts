@@ -1,4 +1,4 @@
-/** Recorded outbox rows (store/state/recorded-rows.ts): each row is recorded once, in any order. */
+/** Recorded outbox rows (store/state/store-state.ts): each row is recorded once, in any order. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { RECORDED_RANGES_MAX, forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows, type RecordedRows } from "../../../src/store/state/store-state.ts";

@@ -1,5 +1,5 @@
 /**
- * Repairs people who lose lines (src/store/people/recount.ts), in bounded steps for any number of lines: times and traits are
+ * Repairs people who lose lines (src/store/people/people.ts), in bounded steps for any number of lines: times and traits are
  * recomputed, and matches of rules that score once are replaced.
  */
 import { evictDurableObject } from "cloudflare:test";
