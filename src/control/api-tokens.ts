@@ -4,8 +4,7 @@
  */
 import { and, desc, eq, gt, gte, inArray, isNull, lt, lte, not, or, sql, type SQL } from "drizzle-orm";
 import { auditEntry, auditEntryForEach } from "./audit.ts";
-import { apiTokens, members } from "./control-schema.ts";
-import { hasRow, iso, OPERATOR, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
+import { apiTokens, members, hasRow, iso, OPERATOR, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { composeToken, keyEnds, maskedKey } from "../domain/keys/api-key.ts";
 import { tokenStatus } from "../domain/keys/api-token.ts";
@@ -18,7 +17,7 @@ import type { Page, PageOf } from "../platform/list-page.ts";
 
 type TokenRow = typeof apiTokens.$inferSelect;
 
-/** A token as it is shown. Times are ISO 8601 UTC. control-schema.ts explains the stored fields. */
+/** A token as it is shown. Times are ISO 8601 UTC. database.ts explains the stored fields. */
 export interface ApiToken extends Omit<TokenRow, "tokenHash" | "tokenFirst8" | "tokenLast4" | "formToken"> {
   /** The token's first 8 characters, an ellipsis, its last 4. */
   maskedToken: string;

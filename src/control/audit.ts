@@ -1,7 +1,6 @@
 /** The audit log. Each entry is written in the same batch as its change. */
 import { and, desc, eq, getTableColumns, gte, lt, notLike, sql, type SQL } from "drizzle-orm";
-import { auditLog } from "./control-schema.ts";
-import { controlDatabase, iso, isOneOf, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { auditLog, controlDatabase, iso, isOneOf, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { cut } from "../domain/text.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";

@@ -1,7 +1,6 @@
 /** Mapping rules (design §8.5) as they are read; rule-changes.ts writes them. */
 import { and, desc, eq, getTableColumns, lt, sql, type SQL } from "drizzle-orm";
-import { mappingRules, ruleVersions, workspaces } from "./control-schema.ts";
-import { isOneOf, pageOf, type ControlDatabase, controlDatabase } from "./database.ts";
+import { mappingRules, ruleVersions, workspaces, isOneOf, pageOf, type ControlDatabase, controlDatabase } from "./database.ts";
 import { type MappingRule, compileRules, type CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { contentOf, ruleSize } from "../domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../limits.ts";
@@ -9,7 +8,7 @@ import type { Page, PageOf } from "../platform/list-page.ts";
 import { recordingTerms, type RecordingTerms } from "./workspaces.ts";
 import { Lru } from "../platform/lru.ts";
 
-/** A rule as it is stored (control-schema.ts explains the fields). Times are ISO 8601 UTC. */
+/** A rule as it is stored (database.ts explains the fields). Times are ISO 8601 UTC. */
 export type StoredRule = Omit<typeof mappingRules.$inferSelect, "workspaceId" | "size">;
 
 const { workspaceId: _workspaceId, size: _size, ...columns } = getTableColumns(mappingRules);
