@@ -39,7 +39,7 @@ export interface CreatedToken {
 export const TOKEN_LIMITS = ["too_many_tokens", "too_many_tokens_a_day"] as const;
 type TokenLimit = (typeof TOKEN_LIMITS)[number];
 
-export type TokenRefusal =
+type TokenRefusal =
   | { reason: TokenLimit }
   /** The creator is no owner or admin any more. */
   | { reason: "not_manager" }

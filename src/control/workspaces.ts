@@ -19,7 +19,7 @@ export interface Workspace extends Omit<typeof workspaces.$inferSelect, "planId"
   retentionDays: number | null;
 }
 
-export type NewWorkspace = Pick<Workspace, "slug" | "name" | "plan" | "overages" | "anchor" | "jurisdiction">;
+type NewWorkspace = Pick<Workspace, "slug" | "name" | "plan" | "overages" | "anchor" | "jurisdiction">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
 
 /**

@@ -55,7 +55,7 @@ export type CallOutcome = Limits &
     | { ok: false; refusal: Refusal }
   );
 
-export interface Admittance {
+interface Admittance {
   key: KnownKey;
   requestId: string;
   source: string | undefined;

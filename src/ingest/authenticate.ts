@@ -17,7 +17,7 @@ import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { compileTemplate, type CompiledTemplate, type PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 
-export type Authentication =
+type Authentication =
   | { ok: true; key: KnownKey }
   /** `key`: the key whose rejections list gets the refusal; null: unknown key. */
   | { ok: false; refusal: Refusal; key: KnownKey | null };

@@ -14,7 +14,7 @@ import { evaluate } from "../domain/rules/evaluate-rules.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 
 /** Rules and templates for the signals of a batch. */
-export interface ProcessingInput {
+interface ProcessingInput {
   rules: CompiledRules;
   templates: ReadonlyMap<string, CompiledTemplate>;
 }

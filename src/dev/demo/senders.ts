@@ -54,7 +54,7 @@ function jsonCall(path: string, body: unknown, headers: Record<string, string> =
 
 const SIGNALS = "/api/signal-staging/webhook";
 
-export interface Lead {
+interface Lead {
   id: number;
   email: string;
   firstName: string;

@@ -54,7 +54,7 @@ export type CompiledTemplate = readonly (Omit<PayloadMapping, "path"> & { path: 
 const ATTRIBUTE = /^attributes\.([^\p{C}\s.]+)$/u;
 const ATTRIBUTE_PREFIX = "attributes.";
 /** Step budget of an update, about 4 ms: enough for 1,000 elements in each of 100 mappings. */
-export const TEMPLATE_MAX_STEPS = 100_000;
+const TEMPLATE_MAX_STEPS = 100_000;
 /** Step budget of all updates of a request: about 0.4 s. */
 export const REQUEST_MAX_STEPS = 10_000_000;
 export interface StepBudget {

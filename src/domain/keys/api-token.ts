@@ -11,7 +11,7 @@ export type TokenScope = (typeof TOKEN_SCOPES)[number];
 /** Why a token was revoked: on request, or because its creator is no owner or admin any more. */
 export type RevocationReason = "requested" | "role_lost";
 
-export type TokenStatus = "Active" | "Expired" | "Revoked";
+type TokenStatus = "Active" | "Expired" | "Revoked";
 
 /** Times are ISO 8601 UTC. */
 export function tokenStatus(

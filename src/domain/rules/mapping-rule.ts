@@ -135,14 +135,14 @@ export function isEventPattern(pattern: string): boolean {
 }
 
 /** The literal parts of an event pattern between its `*`. */
-export interface Wildcard {
+interface Wildcard {
   readonly first: string;
   readonly middle: readonly string[];
   readonly last: string;
 }
 
 /** Null: the pattern is a plain event name. */
-export function wildcardOf(pattern: string): Wildcard | null {
+function wildcardOf(pattern: string): Wildcard | null {
   const [first = "", ...parts] = pattern.split("*");
   const last = parts.pop();
   return last === undefined ? null : { first, middle: parts.filter((part) => part !== ""), last };

@@ -31,7 +31,7 @@ export const LINK_ALARM_MS = 10_000;
 /** Due time of jobs that wait until a deletion has processed the visitor. */
 export const AFTER_DELETION = Number.MAX_SAFE_INTEGER;
 
-export interface LinkWork {
+interface LinkWork {
   state: StoreState;
   storage: DurableObjectStorage;
   objects: ColdObjects;

@@ -344,7 +344,7 @@ function toKnown(raw: SqlStorageValue[]): KnownPerson {
 }
 
 /** The received order of the signals that the traits came from. */
-export type TraitOrders = Partial<Record<PersonField, ReceivedOrder>>;
+type TraitOrders = Partial<Record<PersonField, ReceivedOrder>>;
 
 /**
  * One text for each field, in base 36. `=` means the same as the field before; an empty text means none. Most people have no account, so

@@ -45,7 +45,7 @@ type DeadSummary = Pick<
 >;
 
 /** A line of a log, or a dead letter. */
-export type FoundSignal = { facts: Facts; dead: null } | { facts: null; dead: DeadSummary };
+type FoundSignal = { facts: Facts; dead: null } | { facts: null; dead: DeadSummary };
 
 /** The place in each source. The next signal of a source has a lower number. */
 type Places = [signals: number, held: number, dead: number];

@@ -225,7 +225,7 @@ export function latestIdentities(sql: SqlStorage, personId: number, limit: numbe
   return rows.toArray().map(({ key, at: linkedAtMs }) => ({ ...visitorOfKey(key), linkedAtMs }));
 }
 
-export type ScoredEntry = Entry & { scored: Scored };
+type ScoredEntry = Entry & { scored: Scored };
 
 export function isScored(entry: Entry): entry is ScoredEntry {
   return entry.scored !== null;

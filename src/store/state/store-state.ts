@@ -7,13 +7,13 @@ import { Once, RuleOutcomes, updateRuleDays, type PendingRuleDays } from "./rule
 import { updateGroups, type Books } from "./status-change.ts";
 
 /** Dead letters that a notification still has to report. */
-export interface DeadLetterNews {
+interface DeadLetterNews {
   toldAtMs: number;
   waiting: [reason: string, signals: number][];
 }
 
 /** A night in which points lapse, while people are left to visit. */
-export interface LapseRun {
+interface LapseRun {
   /** Whether one summary reports the run instead of an event for each person: too many people fall below a threshold. */
   isSummary: boolean;
   points: number;
@@ -21,7 +21,7 @@ export interface LapseRun {
 }
 
 /** Every batch writes the head anyway, so these values cost no row of their own. */
-export interface BooksMeta extends LogMeta, Books, RecordedRows, PendingRuleDays {
+interface BooksMeta extends LogMeta, Books, RecordedRows, PendingRuleDays {
   /** When the store was last full, noted once per FULL_NOTED_MS. */
   fullAtMs: number;
   nextPersonId: number;
