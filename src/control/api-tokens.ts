@@ -4,7 +4,16 @@
  */
 import { and, desc, eq, gt, gte, inArray, isNull, lt, lte, not, or, sql, type SQL } from "drizzle-orm";
 import { auditEntry, auditEntryForEach } from "./audit.ts";
-import { apiTokens, members, hasRow, iso, OPERATOR, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
+import {
+  apiTokens,
+  members,
+  hasRow,
+  iso,
+  OPERATOR,
+  pageOf,
+  type ControlContext,
+  type ControlDatabase,
+} from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { composeToken, keyEnds, maskedKey } from "../domain/keys/api-key.ts";
 import { tokenStatus } from "../domain/keys/api-token.ts";

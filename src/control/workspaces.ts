@@ -5,7 +5,18 @@ import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { hasRow, isOneOf, iso, pageOf, type Change, type ControlContext, type ControlDatabase, nextConfigVersion, plans, workspaces } from "./database.ts";
+import {
+  hasRow,
+  isOneOf,
+  iso,
+  pageOf,
+  type Change,
+  type ControlContext,
+  type ControlDatabase,
+  nextConfigVersion,
+  plans,
+  workspaces,
+} from "./database.ts";
 import { findPlan } from "./plans.ts";
 import { and, asc, count, desc, eq, getTableColumns, lt, ne, or, sql } from "drizzle-orm";
 

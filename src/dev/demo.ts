@@ -8,7 +8,17 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { customerDataPlatforms, history, imports, BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing, mistakes, send } from "./demo/senders.ts";
+import {
+  customerDataPlatforms,
+  history,
+  imports,
+  BEYOND_LIMIT,
+  beyondTheLimit,
+  crmWorkflows,
+  marketing,
+  mistakes,
+  send,
+} from "./demo/senders.ts";
 import { startReceiver, reportCrossings, report } from "./demo/report.ts";
 import { provision } from "./demo-workspace.ts";
 import { untilProcessed, OperatorClient } from "./operator-client.ts";

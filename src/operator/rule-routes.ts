@@ -23,7 +23,20 @@ import {
 } from "../workspace/import-rules.ts";
 import { newRule, ruleChange, ruleFields } from "../workspace/rule-schema.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
-import { askedPage, count, idOf, instant, isoInstant, listOf, pageQuery, snakeCase, type DomainValue, contextOf, operationsOf, storeOf } from "./operation.ts";
+import {
+  askedPage,
+  count,
+  idOf,
+  instant,
+  isoInstant,
+  listOf,
+  pageQuery,
+  snakeCase,
+  type DomainValue,
+  contextOf,
+  operationsOf,
+  storeOf,
+} from "./operation.ts";
 
 const operation = operationsOf("Mapping rules", "rule");
 

@@ -5,7 +5,13 @@ import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { occurredAt } from "../domain/signal/occurred-at.ts";
-import { recordOfGroup, mapAccount, templateRefusal, type AccountRecord, type CompiledTemplate } from "../domain/accounts/payload-template.ts";
+import {
+  recordOfGroup,
+  mapAccount,
+  templateRefusal,
+  type AccountRecord,
+  type CompiledTemplate,
+} from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { RULES_MAX_STEPS, TEMPLATE_KEPT_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";

@@ -80,10 +80,27 @@ import {
   type ResendScope,
   stepResends,
 } from "./resend-jobs.ts";
-import { previewPage, appliedVersions, findRuleJob, hasRuleJobs, nextRuleJobMs, ruleFacts, startRuleJob, stepRuleJob } from "./rules/rule-jobs.ts";
+import {
+  previewPage,
+  appliedVersions,
+  findRuleJob,
+  hasRuleJobs,
+  nextRuleJobMs,
+  ruleFacts,
+  startRuleJob,
+  stepRuleJob,
+} from "./rules/rule-jobs.ts";
 import { latestDeadLetterMs, listDeadLetters, nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
 import { wantEvents } from "./state/raise-events.ts";
-import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows, StoreState, transact } from "./state/store-state.ts";
+import {
+  forgetRowsBelow,
+  hasRoomFor,
+  hasRow,
+  loseRows,
+  takeFreshRows,
+  StoreState,
+  transact,
+} from "./state/store-state.ts";
 import { isStale } from "./state/rule-outcomes.ts";
 import { readTotals, recordedByPeriod, updateGroups } from "./state/status-change.ts";
 

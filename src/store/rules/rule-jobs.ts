@@ -6,7 +6,15 @@
  * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
  */
 import type { Crossings } from "../../domain/events/workspace-event.ts";
-import { compileRules, eventRange, isAboutEvent, type CompiledRules, type MappingRule, type RuleMatch, lapseDayOf } from "../../domain/rules/mapping-rule.ts";
+import {
+  compileRules,
+  eventRange,
+  isAboutEvent,
+  type CompiledRules,
+  type MappingRule,
+  type RuleMatch,
+  lapseDayOf,
+} from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS, PREVIEW_SAMPLES } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";

@@ -1,7 +1,15 @@
 /** Recorded outbox rows (store/state/store-state.ts): each row is recorded once, in any order. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { RECORDED_RANGES_MAX, forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows, type RecordedRows } from "../../../src/store/state/store-state.ts";
+import {
+  RECORDED_RANGES_MAX,
+  forgetRowsBelow,
+  hasRoomFor,
+  hasRow,
+  loseRows,
+  takeFreshRows,
+  type RecordedRows,
+} from "../../../src/store/state/store-state.ts";
 
 const ROWS = 60;
 const row = fc.integer({ min: 1, max: ROWS });

@@ -5,7 +5,14 @@ import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS, ColdObjects, moveToCold } from "../../../../src/store/log/cold.ts";
 import type { Facts } from "../../../../src/store/log/line.ts";
 import type { RuleJob, RuleToApply } from "../../../../src/store/protocol/store-operations.ts";
-import { previewPage, findRuleJob, nextRuleJobMs, ruleFacts, startRuleJob, stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
+import {
+  previewPage,
+  findRuleJob,
+  nextRuleJobMs,
+  ruleFacts,
+  startRuleJob,
+  stepRuleJob,
+} from "../../../../src/store/rules/rule-jobs.ts";
 import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
 import { countInBooks } from "../../../../src/store/state/status-change.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
