@@ -5,14 +5,14 @@
 import { and, desc, eq, gt, isNotNull, isNull, lt, ne, or, sql, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 import { auditEntry, type AuditAction } from "./audit.ts";
-import { apiKeys, hasRow, iso, isOneOf, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
+import { apiKeys, hasRow, iso, isOneOf, type ControlContext, type ControlDatabase } from "./database.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import type { KeyToWatch } from "../domain/events/key-notices.ts";
 import { keyEnd, maskedKey } from "../domain/keys/api-key.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { KEY_EXPIRING_DAYS } from "../limits.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 
 type KeyRow = typeof apiKeys.$inferSelect;
 

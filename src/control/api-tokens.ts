@@ -4,16 +4,7 @@
  */
 import { and, desc, eq, gt, gte, inArray, isNull, lt, lte, not, or, sql, type SQL } from "drizzle-orm";
 import { auditEntry, auditEntryForEach } from "./audit.ts";
-import {
-  apiTokens,
-  members,
-  hasRow,
-  iso,
-  OPERATOR,
-  pageOf,
-  type ControlContext,
-  type ControlDatabase,
-} from "./database.ts";
+import { apiTokens, members, hasRow, iso, OPERATOR, type ControlContext, type ControlDatabase } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { composeToken, keyEnds, maskedKey } from "../domain/keys/api-key.ts";
 import { tokenStatus } from "../domain/keys/api-token.ts";
@@ -22,7 +13,7 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { TOKEN_USE_STORED_MS, WORKSPACE_MAX_ACTIVE_TOKENS, WORKSPACE_MAX_TOKENS_A_DAY } from "../limits.ts";
 import { digestHex } from "../platform/hashes.ts";
 import { newId, uuidv7From } from "../platform/ids.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 
 type TokenRow = typeof apiTokens.$inferSelect;
 

@@ -3,7 +3,6 @@
  * full key and no secret is ever stored here. `npm run migrations` generates migrations/d1 from this file. Times are ISO 8601
  * UTC text.
  */
-import type { Page, PageOf } from "../platform/list-page.ts";
 import { sql, type SQL } from "drizzle-orm";
 import { drizzle, type DrizzleD1Database } from "drizzle-orm/d1";
 import {
@@ -361,11 +360,4 @@ export function hasRow(table: SQLiteTable, condition: SQL | undefined): SQL<numb
 /** Whether the column has one of these values. Passes them as one parameter, because a D1 statement takes at most 100. */
 export function isOneOf(column: SQLiteColumn, values: readonly string[]): SQL {
   return sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`;
-}
-
-/** Turns up to `page.limit + 1` rows into a page with a cursor. `key` returns the sort key of a row. */
-export function pageOf<T>(rows: T[], page: Page, key: (row: T) => string): PageOf<T> {
-  const items = rows.slice(0, page.limit);
-  const last = items.at(-1);
-  return { items, next: rows.length > page.limit && last !== undefined ? key(last) : null };
 }

@@ -1,8 +1,8 @@
 /** Plans: what a workspace may ingest per billing period (spec §8). */
 import { PAGE_MAX_ITEMS } from "../limits.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { hasRow, pageOf, type Change, type ControlDatabase, nextConfigVersion, plans, workspaces } from "./database.ts";
+import { hasRow, type Change, type ControlDatabase, nextConfigVersion, plans, workspaces } from "./database.ts";
 import { and, asc, eq, gt, isNull, ne, or, sql } from "drizzle-orm";
 
 /** A plan as it is stored (database.ts says what its terms mean). */

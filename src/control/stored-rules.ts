@@ -1,18 +1,10 @@
 /** Mapping rules (design §8.5) as they are read; rule-changes.ts writes them. */
 import { and, desc, eq, getTableColumns, lt, sql, type SQL } from "drizzle-orm";
-import {
-  mappingRules,
-  ruleVersions,
-  workspaces,
-  isOneOf,
-  pageOf,
-  type ControlDatabase,
-  controlDatabase,
-} from "./database.ts";
+import { mappingRules, ruleVersions, workspaces, isOneOf, type ControlDatabase, controlDatabase } from "./database.ts";
 import { type MappingRule, compileRules, type CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { contentOf, ruleSize } from "../domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../limits.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 import { recordingTerms, type RecordingTerms } from "./workspaces.ts";
 import { Lru } from "../platform/lru.ts";
 

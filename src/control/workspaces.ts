@@ -3,13 +3,12 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { newId } from "../platform/ids.ts";
 import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import {
   hasRow,
   isOneOf,
   iso,
-  pageOf,
   type Change,
   type ControlContext,
   type ControlDatabase,

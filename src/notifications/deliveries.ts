@@ -14,7 +14,7 @@ import {
 } from "../domain/events/workspace-event.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PERSON_SCORED_MAX_SIGNALS, DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 import type { Delivery, DeliveryEnd, DeliveryState, Due, Redelivery } from "./destination-calls.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 
@@ -302,15 +302,14 @@ export class Deliveries {
     this.#counts.delete(destinationId);
   }
 
-  list(destinationId: string, { cursor, limit }: Page): PageOf<Delivery> {
+  list(destinationId: string, page: Page): PageOf<Delivery> {
     const rows = this.#read(
       "destination_id = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3",
       destinationId,
-      cursor,
-      limit + 1,
+      page.cursor,
+      page.limit + 1,
     );
-    const items = rows.slice(0, limit).map(shownDelivery);
-    return { items, next: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
+    return pageOf(rows.map(shownDelivery), page, ({ id }) => id);
   }
 
   /** Deletes expired deliveries after every 50 ended ones, which bounds the stored bodies. */
