@@ -3,7 +3,6 @@
  * validated by the schemas, and the answers' JSON and the OpenAPI document are made of them. So implementation and
  * document cannot differ. Also defines all error codes of the API.
  */
-import type * as z from "zod";
 import * as z from "zod";
 import type { Context, Handler } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
