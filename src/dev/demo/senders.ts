@@ -391,9 +391,9 @@ export async function send(origin: string, senders: Sender[]): Promise<DemoSent>
   let shownDetail: string | undefined;
   for (const { name, deliveries } of senders) {
     console.log(`\n${bold(name)}`);
-    for (const delivery of deliveries) {
-      const answers = await sendAll(origin, delivery);
-      const shown = show(delivery, answers);
+    for (const line of deliveries) {
+      const answers = await sendAll(origin, line);
+      const shown = show(line, answers);
       if (shown.detail !== undefined) {
         console.log(dim(shown.detail === shownDetail ? "    (as above)" : `    ${shown.detail}`));
       }
@@ -401,8 +401,8 @@ export async function send(origin: string, senders: Sender[]): Promise<DemoSent>
       sent.calls += answers.length;
       sent.accepted += shown.accepted;
       sent.held += shown.held;
-      sent.duplicates += delivery.duplicates ?? 0;
-      for (const [{ email }, points] of delivery.points ?? []) {
+      sent.duplicates += line.duplicates ?? 0;
+      for (const [{ email }, points] of line.points ?? []) {
         sent.scores.set(email, (sent.scores.get(email) ?? 0) + points);
       }
       sent.asExpected &&= shown.asExpected;
@@ -434,17 +434,14 @@ async function sendOne(origin: string, { path, body, method = "POST", headers = 
 }
 
 /** Prints a line of the demo. @returns the sums of its answers, and the detail of the first unexpected answer. */
-function show(delivery: DemoDelivery, answers: readonly Answer[]) {
-  const { what, calls, status, code, kept } = delivery;
+function show(line: DemoDelivery, answers: readonly Answer[]) {
+  const { what, calls, status, code, kept } = line;
   const odd = answers.find((answer) => answer.status !== status || answer.code !== code);
   const answer = odd ?? answers[0];
   const total = (field: "accepted" | "held" | "rejected") => answers.reduce((sum, each) => sum + each[field], 0);
   const [accepted, held, rejected] = [total("accepted"), total("held"), total("rejected")];
   const asExpected =
-    odd === undefined &&
-    accepted + held === kept &&
-    held === (delivery.held ?? 0) &&
-    rejected === (delivery.refused ?? 0);
+    odd === undefined && accepted + held === kept && held === (line.held ?? 0) && rejected === (line.refused ?? 0);
   const counts = [
     accepted > 0 ? `${accepted} accepted` : "",
     held > 0 ? `${held} held` : "",
