@@ -7,12 +7,11 @@ import {
   type CreatedToken,
   type NewToken,
 } from "../control/api-tokens.ts";
-import { TOKEN_SCOPES, tokenStatus, type TokenScope } from "../domain/keys/api-token.ts";
+import { TOKEN_SCOPES, tokenStatus, type TokenScope, SCOPE_MEANING } from "../domain/keys/api-token.ts";
 import { canManage } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
-import { SCOPE_MEANING } from "../workspace/token-scopes.ts";
 import { keyText, KeyTitle } from "./key-names.tsx";
 import { checkKeyName, Expiration, formTokenOf, INCOMPLETE_FORM, LastUsed, LocalTime } from "./keys/key-parts.tsx";
 import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./keys/lifetime.tsx";
