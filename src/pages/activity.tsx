@@ -30,8 +30,7 @@ import {
 import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./key-names.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanOn } from "./kit/list.tsx";
-import { Clamped, Empty, Time } from "./kit/parts.tsx";
-import { Table } from "./kit/table.tsx";
+import { Clamped, Empty, Table, Time } from "./kit/parts.tsx";
 import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
 import { pages, workspacePath } from "./pages-env.ts";

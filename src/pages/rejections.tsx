@@ -7,8 +7,7 @@ import { CAUSE_COPY, optionsOf } from "./copy.ts";
 import { type KeyNames, keyText, KeyTitle, readKeyNames } from "./key-names.tsx";
 import { counted, withQuery } from "./kit/format.ts";
 import { Filters, ListAddress, NoMatches, Pager } from "./kit/list.tsx";
-import { Clamped, Panel, ShortId, Time } from "./kit/parts.tsx";
-import { type Column, Count, Table } from "./kit/table.tsx";
+import { Clamped, type Column, Count, Panel, ShortId, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { counterOf, pages, workspacePath } from "./pages-env.ts";
 

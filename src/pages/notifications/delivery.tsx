@@ -6,8 +6,7 @@ import { deliverAgain, findDelivery } from "../../workspace/manage-destinations.
 import { PostButton } from "../kit/actions.tsx";
 import { grouped, indented } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
-import { Badge, Clamped, Facts, Json, Notice, Panel, Time } from "../kit/parts.tsx";
-import { Table } from "../kit/table.tsx";
+import { Badge, Clamped, Facts, Json, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages } from "../pages-env.ts";
 import { DeliveryStatus, destinationsCall, isInProgress, problemText } from "./notification-parts.tsx";

@@ -19,8 +19,7 @@ import { LinkButton, Menu } from "../kit/actions.tsx";
 import { TimeChart } from "../kit/charts.tsx";
 import { counted, day, exactTime, grouped, signed, withQuery } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
-import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
-import { Table } from "../kit/table.tsx";
+import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 
