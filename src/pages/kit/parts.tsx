@@ -315,8 +315,7 @@ export function Table<Row>({ caption, rows, columns, href, attributes }: TablePr
 }
 
 function classOf<Row>({ kind, drop }: Column<Row>): string | undefined {
-  const classes = [kind, drop === "narrow" ? "narrow-drop phone-drop" : drop === "phone" ? "phone-drop" : undefined];
-  return classes.filter((name) => name !== undefined).join(" ") || undefined;
+  return [kind, drop && `${drop}-drop`].filter(Boolean).join(" ") || undefined;
 }
 
 /** A count in a table, faint where it is 0. */
