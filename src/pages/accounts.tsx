@@ -12,7 +12,7 @@ import type {
   AccountSummary,
   ShownChange,
 } from "../store/protocol/people-and-accounts.ts";
-import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
+import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/actions.tsx";
 import { grouped, withQuery } from "./kit/format.ts";
 import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";

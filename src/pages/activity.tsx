@@ -27,7 +27,7 @@ import {
   ROLE_LABEL,
   RULE_FIELD_LABEL,
 } from "./copy.ts";
-import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./key-names.tsx";
+import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./keys/key-parts.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanOn } from "./kit/list.tsx";
 import { Clamped, Empty, Table, Time } from "./kit/parts.tsx";

@@ -9,7 +9,7 @@ import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
 import { CAUSE_COPY, optionsOf, STATUS_COPY } from "./copy.ts";
-import { keyText, KeyTitle, readKeyNames } from "./key-names.tsx";
+import { keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/actions.tsx";
 import { counted, signed, withQuery } from "./kit/format.ts";
 import { Filters, ListAddress } from "./kit/list.tsx";

@@ -17,7 +17,7 @@ import type { SignalStore } from "../store/signal-store.ts";
 import { counterOverviewOf } from "../workspace/configure-workspace.ts";
 import { destinationsOf } from "../workspace/objects.ts";
 import type { Tone } from "./copy.ts";
-import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
+import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/actions.tsx";
 import { DayBars } from "./kit/charts.tsx";
 import { ago, counted, day, grouped, withQuery } from "./kit/format.ts";

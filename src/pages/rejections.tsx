@@ -4,7 +4,7 @@ import { REFUSALS } from "../http/refusal-table.ts";
 import { PAGE_ROWS, REJECTION_KEPT_DAYS, REJECTIONS_KEPT } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { CAUSE_COPY, optionsOf } from "./copy.ts";
-import { type KeyNames, keyText, KeyTitle, readKeyNames } from "./key-names.tsx";
+import { type KeyNames, keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { counted, withQuery } from "./kit/format.ts";
 import { Filters, ListAddress, NoMatches, Pager } from "./kit/list.tsx";
 import { Clamped, type Column, Count, Panel, ShortId, Table, Time } from "./kit/parts.tsx";

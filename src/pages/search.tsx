@@ -6,7 +6,7 @@ import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import type { Child } from "hono/jsx";
 import { followSignal } from "../workspace/signal-operations.ts";
 import { AccountsTable } from "./accounts.tsx";
-import { KeyTitle } from "./key-names.tsx";
+import { KeyTitle } from "./keys/key-parts.tsx";
 import { withQuery } from "./kit/format.ts";
 import { Count, Empty, Panel, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";

@@ -13,8 +13,16 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { SCOPE_MEANING } from "../workspace/token-scopes.ts";
-import { keyText, KeyTitle } from "./key-names.tsx";
-import { checkKeyName, Expiration, formTokenOf, INCOMPLETE_FORM, LastUsed, LocalTime } from "./keys/key-parts.tsx";
+import {
+  checkKeyName,
+  Expiration,
+  formTokenOf,
+  INCOMPLETE_FORM,
+  keyText,
+  KeyTitle,
+  LastUsed,
+  LocalTime,
+} from "./keys/key-parts.tsx";
 import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./keys/lifetime.tsx";
 import { Confirm, LinkButton, Menu } from "./kit/actions.tsx";
 import { ago, authorName } from "./kit/format.ts";

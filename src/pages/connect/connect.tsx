@@ -7,7 +7,7 @@ import { REFUSALS } from "../../http/refusal-table.ts";
 import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../limits.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
 import { CAUSE_COPY } from "../copy.ts";
-import { keyText } from "../key-names.tsx";
+import { keyText } from "../keys/key-parts.tsx";
 import { HiddenFields, LinkButton } from "../kit/actions.tsx";
 import { counted, withQuery } from "../kit/format.ts";
 import { SelectField } from "../kit/forms.tsx";

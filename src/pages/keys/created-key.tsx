@@ -3,13 +3,12 @@ import type { ApiKey } from "../../control/api-keys.ts";
 import type { CreatedKey } from "../../control/new-keys.ts";
 import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall } from "../connect/senders.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { keyText } from "../key-names.tsx";
+import { isActive, keyText, LocalTime } from "./key-parts.tsx";
 import { LinkButton } from "../kit/actions.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Notice, Panel } from "../kit/parts.tsx";
 import { page } from "../page.tsx";
 import { type Ctx, workspacePath } from "../pages-env.ts";
-import { isActive, LocalTime } from "./key-parts.tsx";
 
 /** Answers the post itself, because a redirect would have to store the key. @param replaced the rotated key. */
 export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, replaced: ApiKey | null) {

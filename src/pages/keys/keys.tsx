@@ -4,7 +4,7 @@ import { canManageKeys } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import { deactivateApiKey } from "../../workspace/manage-keys.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { KeyTitle } from "../key-names.tsx";
+import { Expiration, isActive, KeyMenu, KeyStatus, KeyTitle, LastUsed, LocalTime } from "./key-parts.tsx";
 import { LinkButton } from "../kit/actions.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
@@ -12,7 +12,6 @@ import { Empty, Table, Tabs } from "../kit/parts.tsx";
 import { done, managersOnlyPage, notFoundPage, page } from "../page.tsx";
 import { contextOf, counterOf, pages } from "../pages-env.ts";
 import { oneKeyPages } from "./key.tsx";
-import { Expiration, isActive, KeyMenu, KeyStatus, LastUsed, LocalTime } from "./key-parts.tsx";
 import { newKeyPages } from "./new-key.tsx";
 import { rotateKeyPages } from "./rotate-key.tsx";
 

@@ -4,7 +4,7 @@ import type { SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS, PAGE_ROWS } from "../../limits.ts";
 import type { FoundSignals, SignalSummary, StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { optionsOf, STATUS_COPY } from "../copy.ts";
-import { readKeyFilter } from "../key-names.tsx";
+import { readKeyFilter } from "../keys/key-parts.tsx";
 import { LinkButton } from "../kit/actions.tsx";
 import { counted, grouped, withQuery } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanOn, type Scanned } from "../kit/list.tsx";

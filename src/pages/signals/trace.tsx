@@ -8,7 +8,7 @@ import type { MatchedRule, SignalTrace } from "../../store/protocol/stored-signa
 import type { Admission } from "../../wire/admission.ts";
 import { followSignal } from "../../workspace/signal-operations.ts";
 import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
-import { KeyTitle } from "../key-names.tsx";
+import { KeyTitle } from "../keys/key-parts.tsx";
 import { LinkButton } from "../kit/actions.tsx";
 import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
 import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type TimelineStep } from "../kit/parts.tsx";
