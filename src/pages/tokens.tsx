@@ -14,6 +14,7 @@ import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { SCOPE_MEANING } from "../workspace/token-scopes.ts";
 import {
+  alreadyCreatedPage,
   checkKeyName,
   Expiration,
   formTokenOf,
@@ -385,27 +386,13 @@ function curlLine({ path, body }: FirstCall, address: string, token: string): st
   return lines.join(" \\\n  ");
 }
 
-/** The answer to a form that was sent before: after a reload, a way back or a double click. */
+/** @param token the token that the same form has created before. */
 function madeBeforePage(c: Ctx, { id, name, maskedToken }: ApiToken) {
-  return page(
-    c,
-    {
-      section: "tokens",
-      title: "Token already created",
-      heading: "This token was already created",
-      crumbs: [],
-      intro: keyText({ name, maskedKey: maskedToken }, id),
-      status: 409,
-    },
-    <>
-      <Notice
-        tone="warn"
-        title="The full token was in the first answer"
-        text="No second token was created. If you did not copy the token, revoke it and create another one."
-      />
-      <div class="row">
-        <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />
-      </div>
-    </>,
-  );
+  return alreadyCreatedPage(c, {
+    section: "tokens",
+    noun: "token",
+    intro: keyText({ name, maskedKey: maskedToken }, id),
+    remedy: "revoke it and create another one",
+    links: <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />,
+  });
 }

@@ -3,6 +3,7 @@
  * The masked key stands beside the name, because the keys of a rotation share their name. Only owners and admins see either
  * (spec §1).
  */
+import type { Child } from "hono/jsx";
 import { type ApiKey, type KeyName, keyNames, newestKeyNames } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
@@ -12,8 +13,10 @@ import { name as keyName } from "../../http/fields.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { Confirm, Menu } from "../kit/actions.tsx";
 import { ago, day, exactTime, sentence } from "../kit/format.ts";
+import type { Section } from "../kit/layout.tsx";
 import type { ListAddress } from "../kit/list.tsx";
-import { Badge, Time } from "../kit/parts.tsx";
+import { Badge, Notice, Time } from "../kit/parts.tsx";
+import { page } from "../page.tsx";
 import { type Ctx, formText } from "../pages-env.ts";
 
 /** Keys by id. */
@@ -83,6 +86,33 @@ const FORM_TOKEN = /^[0-9a-f-]{36}$/;
 export function formTokenOf(form: FormData): string | null {
   const token = formText(form, "form_token");
   return FORM_TOKEN.test(token) ? token : null;
+}
+
+interface AlreadyCreated {
+  section: Section;
+  noun: "key" | "token";
+  intro: string;
+  /** What to do if the first answer was lost, within a sentence. */
+  remedy: string;
+  links: Child;
+}
+
+/** The answer to a form that was sent before: after a reload, a way back or a double click. */
+export function alreadyCreatedPage(c: Ctx, { section, noun, intro, remedy, links }: AlreadyCreated) {
+  const title = `${noun === "key" ? "Key" : "Token"} already created`;
+  const heading = `This ${noun} was already created`;
+  return page(
+    c,
+    { section, title, heading, crumbs: [], intro, status: 409 },
+    <>
+      <Notice
+        tone="warn"
+        title={`The full ${noun} was in the first answer`}
+        text={`No second ${noun} was created. If you did not copy the ${noun}, ${remedy}.`}
+      />
+      <div class="row">{links}</div>
+    </>,
+  );
 }
 
 /** The name to store, or an error sentence. */

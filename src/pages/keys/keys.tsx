@@ -4,16 +4,15 @@ import { canManageKeys } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import { deactivateApiKey } from "../../workspace/manage-keys.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { Expiration, isActive, KeyMenu, KeyStatus, KeyTitle, LastUsed, LocalTime } from "./key-parts.tsx";
 import { LinkButton } from "../kit/actions.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
 import { Empty, Table, Tabs } from "../kit/parts.tsx";
 import { done, managersOnlyPage, notFoundPage, page } from "../page.tsx";
 import { contextOf, counterOf, pages } from "../pages-env.ts";
+import { Expiration, isActive, KeyMenu, KeyStatus, KeyTitle, LastUsed, LocalTime } from "./key-parts.tsx";
 import { oneKeyPages } from "./key.tsx";
 import { newKeyPages } from "./new-key.tsx";
-import { rotateKeyPages } from "./rotate-key.tsx";
 
 /** Other members see an explanation instead of the keys (spec §1). */
 const requireKeyManager = pages.createMiddleware(async (c, next) => {
@@ -72,7 +71,6 @@ export const keyPages = pages
     return key === null ? notFoundPage(c, "key") : done(c, "settings/api-keys", "key_deactivated");
   })
   .route("/", newKeyPages)
-  .route("/", rotateKeyPages)
   .route("/", oneKeyPages);
 
 interface Props {

@@ -1,5 +1,9 @@
-/** The form of a new API key (spec §2.1), with the editor of the payload template. */
-import { createKey, type NewKey } from "../../control/new-keys.ts";
+/**
+ * A new API key (spec §2.1): its form with the editor of the payload template, and the one page that shows a full key and its
+ * secret (spec §2.1, §3.1).
+ */
+import type { ApiKey } from "../../control/api-keys.ts";
+import { type CreatedKey, createKey, type NewKey } from "../../control/new-keys.ts";
 import {
   ACCOUNT_TARGETS,
   compileTemplate,
@@ -14,16 +18,25 @@ import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { payloadTemplate } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall } from "../connect/senders.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
+import { LinkButton } from "../kit/actions.tsx";
 import { sentence } from "../kit/format.ts";
 import { Check, Choices, DataList, Form, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
-import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
+import { CopyText, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
 import { fragment, page } from "../page.tsx";
-import { contextOf, type Ctx, formText, pages } from "../pages-env.ts";
+import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { createdPage, madeBeforePage } from "./created-key.tsx";
-import { checkKeyName, formTokenOf, INCOMPLETE_FORM } from "./key-parts.tsx";
+import {
+  alreadyCreatedPage,
+  checkKeyName,
+  formTokenOf,
+  INCOMPLETE_FORM,
+  isActive,
+  keyText,
+  LocalTime,
+} from "./key-parts.tsx";
 import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./lifetime.tsx";
 
 /** A mapping as it is typed. */
@@ -356,4 +369,89 @@ function Misfit({ tone, title, details }: { tone: "warn" | "bad"; title: string;
       </ul>
     </Notice>
   );
+}
+
+/** Answers the post itself, because a redirect would have to store the key. @param replaced the rotated key. */
+export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, replaced: ApiKey | null) {
+  const { id, name, endpointType, payloadTemplate } = record;
+  const setUp = { origin: new URL(c.req.url).origin, key, secret, endpointType, payloadTemplate };
+  const home = workspacePath(c);
+  const actions = (
+    <>
+      <LinkButton href={sectionPath(c, "keys")} text="View all keys" />
+      <LinkButton href={`${home}/connect?key=${id}`} text="Connect a sender" look="primary" />
+    </>
+  );
+  return page(
+    c,
+    {
+      section: "keys",
+      title: replaced === null ? "API key created" : "API key rotated",
+      crumbs: [],
+      intro: `${name} · ${ENDPOINT_LABEL[endpointType]}`,
+      actions,
+      showsKey: true,
+    },
+    <>
+      <Notice
+        tone="warn"
+        title={`Copy the ${secret === null ? "key" : "key and the secret"} now`}
+        text={`This page shows ${secret === null ? "it" : "them"} once, and only a hash is stored. A lost key has to be rotated.`}
+      />
+      {replaced !== null && <Replaced apiKey={replaced} />}
+      <Panel>
+        <h2>API key</h2>
+        <CopyText id="new-key" label="API key" text={key} />
+        {secret !== null && (
+          <>
+            <h2>Shared secret</h2>
+            <CopyText id="new-secret" label="shared secret" text={secret} />
+            <p class="quiet small">
+              Every call must carry it in the header <code>X-Api-Secret</code>.
+            </p>
+          </>
+        )}
+      </Panel>
+      <div class="columns main-first">
+        <Panel title="Connect a sender">
+          {endpointType === "product_org" ? (
+            <SenderSteps sender="accounts" setUp={setUp} />
+          ) : (
+            SIGNAL_SENDERS.map((sender) => (
+              <details open={sender === "code"}>
+                <summary>{SENDERS[sender]}</summary>
+                <SenderSteps sender={sender} setUp={setUp} />
+              </details>
+            ))
+          )}
+        </Panel>
+        <TestCall home={home} setUp={setUp} />
+      </div>
+    </>,
+  );
+}
+
+function Replaced({ apiKey }: { apiKey: ApiKey }) {
+  const works = apiKey.endsAt !== null && isActive(apiKey) && (
+    <>
+      The old key works until <LocalTime iso={apiKey.endsAt} />. The list shows which of the two is in use.
+    </>
+  );
+  const text = works || "The old key has ended. Calls with it are rejected.";
+  return <Notice title={`Replaces ${apiKey.maskedKey}`} text={text} />;
+}
+
+/** @param apiKey the key that the same form has created before. */
+export function madeBeforePage(c: Ctx, apiKey: ApiKey) {
+  const path = sectionPath(c, "keys");
+  return alreadyCreatedPage(c, {
+    section: "keys",
+    noun: "key",
+    intro: keyText(apiKey, apiKey.id),
+    remedy: "rotate it without an overlap. The new key has the same settings",
+    links: [
+      <LinkButton href={`${path}/${apiKey.id}/rotate?overlap=none`} text="Rotate key" />,
+      <LinkButton href={path} text="View all keys" />,
+    ],
+  });
 }
