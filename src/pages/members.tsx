@@ -22,7 +22,7 @@ import { type Column, CopyText, Panel, Table, Time } from "./kit/parts.tsx";
 import { done, mayManage, page } from "./page.tsx";
 import { contextOf, type Ctx, formText, pages, workspacePath } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
-import { requireManager } from "./session/require-sign-in.ts";
+import { requireManager } from "./session/sign-in.tsx";
 
 const REFUSED = {
   last_owner: "This is the last owner. Make another member an owner first.",

@@ -158,8 +158,8 @@ export function notFoundPage(c: Ctx, what = "page"): Answer {
   return page(c, { title, section: null, status: 404, intro: text }, <></>);
 }
 
-/** The 403 page for members who request a page of owners and admins. */
-export function managersOnlyPage(c: Ctx, section: Section | null, title: string, what: string): Answer {
+/** The 403 page for members who request a page of owners and admins. @param what completes `Only owners and admins can …`. */
+export function managersOnlyPage(c: Ctx, title: string, what: string, section: Section | null): Answer {
   const members = <a href={`${workspacePath(c)}/settings/members`}>Members</a>;
   return page(
     c,

@@ -8,7 +8,6 @@ import {
   type NewToken,
 } from "../control/api-tokens.ts";
 import { TOKEN_SCOPES, tokenStatus, type TokenScope } from "../domain/keys/api-token.ts";
-import { canManage } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
@@ -34,19 +33,14 @@ import { Badge, CopyText, Empty, Facts, Notice, Panel, Table, Time } from "./kit
 import { done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
 import { contextOf, formText, pages, type Ctx, workspacePath } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
+import { managersOnly } from "./session/sign-in.tsx";
 
-const requireTokenManager = pages.createMiddleware(async (c, next) => {
-  if (!canManage(c.get("role"))) return forManagersOnly(c);
-  await next();
-});
-
-function forManagersOnly(c: Ctx) {
-  return managersOnlyPage(c, null, "API tokens", "see or manage API tokens");
-}
+/** Title and text of the page that other members see. */
+const FOR_MANAGERS = ["API tokens", "see or manage API tokens", null] as const;
 
 export const tokenPages = pages
   .createApp()
-  .use(requireTokenManager)
+  .use(managersOnly(...FOR_MANAGERS))
   .get("/", (c) => listPage(c))
   .get("/new", (c) => {
     const lifetime = { lifetime: "90d", expires: "" } as const;
@@ -61,7 +55,7 @@ export const tokenPages = pages
     if (result.ok) return createdPage(c, result.value);
     const { refusal } = result;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.token);
-    if (refusal.reason === "not_manager") return forManagersOnly(c);
+    if (refusal.reason === "not_manager") return managersOnlyPage(c, ...FOR_MANAGERS);
     return formPage(c, typed, { form: LIMIT_COPY[refusal.reason] });
   })
   .post("/:token_id/revoke", async (c) => {

@@ -9,23 +9,19 @@ import { LinkButton } from "../kit/actions.tsx";
 import { Form, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Badge, Count, Empty, Notice, Panel, Table, Time } from "../kit/parts.tsx";
-import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
+import { done, page } from "../page.tsx";
 import { type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
+import { managersOnly } from "../session/sign-in.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
 import { redeliverPages } from "./redeliver.tsx";
 import { destinationsCall, type LastTest, readLastTest, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
 
-const requireNotificationManager = pages.createMiddleware(async (c, next) => {
-  if (!mayManage(c)) return managersOnlyPage(c, null, "Notifications", "see or manage notifications");
-  await next();
-});
-
 export const notificationPages = pages
   .createApp()
-  .use(requireNotificationManager)
+  .use(managersOnly("Notifications", "see or manage notifications"))
   .get("/", (c) => listPage(c))
   .post("/thresholds", readForm(), async (c) => {
     const form = c.get("form");

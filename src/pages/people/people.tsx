@@ -11,7 +11,7 @@ import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches, scanOn } from 
 import { Count, Empty, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { requireManager } from "../session/require-sign-in.ts";
+import { requireManager } from "../session/sign-in.tsx";
 import { deletionPages } from "./deletion.tsx";
 import { personPages, personPath } from "./person.tsx";
 

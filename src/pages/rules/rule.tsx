@@ -12,10 +12,10 @@ import { Sparkline } from "../kit/charts.tsx";
 import { authorName, counted, grouped } from "../kit/format.ts";
 import { Check } from "../kit/forms.tsx";
 import { Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
-import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
+import { done, fragment, mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { requireManager } from "../session/require-sign-in.ts";
+import { managersOnly, requireManager } from "../session/sign-in.tsx";
 import {
   PreviewPanel,
   readEditor,
@@ -30,8 +30,7 @@ import { EnabledBadge, RuleSummary } from "./rule-text.tsx";
 
 export const oneRulePages = pages
   .createApp()
-  .get("/new", async (c) => {
-    if (!mayManage(c)) return managersOnlyPage(c, "rules", "New mapping rule", "create mapping rules");
+  .get("/new", managersOnly("New mapping rule", "create mapping rules", "rules"), async (c) => {
     const copied = c.req.query("copy");
     if (copied !== undefined) {
       const source = await findRule(c.get("db"), c.get("workspace").id, copied);

@@ -11,7 +11,7 @@ import { Notice, Panel, Time, Timeline } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { requireManager } from "../session/require-sign-in.ts";
+import { requireManager } from "../session/sign-in.tsx";
 import { postedVersion } from "./rule-form.ts";
 import { EnabledBadge, RuleDifferences, RuleSummary } from "./rule-text.tsx";
 

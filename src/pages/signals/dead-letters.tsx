@@ -7,7 +7,7 @@ import { Empty, Panel, ShortId, Table, Time } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { requireManager } from "../session/require-sign-in.ts";
+import { requireManager } from "../session/sign-in.tsx";
 import { SIGNAL_PAGE, signalPath, SignalTabs } from "./signals.tsx";
 
 export const deadLetterPages = pages

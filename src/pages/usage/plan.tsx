@@ -15,7 +15,7 @@ import { Badge, type Column, Panel, Table } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
 import { contextOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { requireManager } from "../session/require-sign-in.ts";
+import { requireManager } from "../session/sign-in.tsx";
 import { type NoticeCopy, usageHead, UsageTabs } from "../usage-notices.tsx";
 
 /** Also the answer for a plan that is offered to other workspaces only, because its existence is secret. */
