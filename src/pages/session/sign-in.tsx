@@ -17,9 +17,8 @@ import { managersOnlyPage, messagePage, notFoundPage, plainPage } from "../page.
 import { type Ctx, formText, pages } from "../pages-env.ts";
 import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
 import { FIRST_PAGE, safeTarget } from "../safe-target.ts";
-import { limitAttempts } from "./form-guard.ts";
+import { limitAttempts, problemPage } from "./form-guard.tsx";
 import { oidcDriver } from "./oidc.tsx";
-import { problemPage } from "./refusal-pages.tsx";
 import { endSession, type SignInDriver, startSession, withSessions } from "./session.ts";
 import { isSignInName, type SignInName } from "./sign-in-settings.ts";
 
