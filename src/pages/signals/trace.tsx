@@ -15,8 +15,7 @@ import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type Timeli
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
 import { lapseText, personPath } from "../people/person.tsx";
-import { ReplayButton } from "./dead-letters.tsx";
-import { groupPath, signalPath, titleOf } from "./signals.tsx";
+import { groupPath, ReplayButton, signalPath, titleOf } from "./signals.tsx";
 
 /** Milliseconds between two refreshes of the page while the signal is in flight. */
 const REFRESH_MS = 2_000;
