@@ -41,10 +41,7 @@ const OVERLAPS = {
 
 export const destinationPages = pages
   .createApp()
-  .get(
-    "/:id",
-    withDestination((c, destination) => destinationPage(c, destination)),
-  )
+  .get("/:id", withDestination(destinationPage))
   .post(
     "/:id/rotate",
     readForm(),

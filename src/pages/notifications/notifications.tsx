@@ -16,7 +16,6 @@ import { managersOnly } from "../session/sign-in.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
-import { redeliverPages } from "./redeliver.tsx";
 import { destinationsCall, type LastTest, readLastTest, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
 
 export const notificationPages = pages
@@ -38,8 +37,7 @@ export const notificationPages = pages
   })
   .route("/", destinationFormPages)
   .route("/", destinationPages)
-  .route("/", deliveryPages)
-  .route("/", redeliverPages);
+  .route("/", deliveryPages);
 
 /** Thresholds as typed (`50, 100`), in ascending order. */
 export function readThresholds(typed: string): Result<number[], string> {
