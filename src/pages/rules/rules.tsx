@@ -13,7 +13,6 @@ import { pages, storeOf, workspacePath } from "../pages-env.ts";
 import { ruleFilePages } from "./import.tsx";
 import { EnabledBadge } from "./rule-text.tsx";
 import { isInProgress, oneRulePages, scoredSince } from "./rule.tsx";
-import { ruleVersionPages } from "./versions.tsx";
 
 export const rulePages = pages
   .createApp()
@@ -57,7 +56,6 @@ export const rulePages = pages
     );
   })
   .route("/", ruleFilePages)
-  .route("/", ruleVersionPages)
   .route("/", oneRulePages);
 
 type Row = StoredRule & { facts: RuleFacts | undefined };
