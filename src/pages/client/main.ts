@@ -16,7 +16,6 @@
 import { startActions } from "./actions.ts";
 import { localTimes } from "./times.ts";
 import { startLive } from "./live-page.ts";
-import { startRules } from "./rule-conditions.ts";
 import { refresh, swap } from "./swap.ts";
 import { startTestCalls } from "./test-call.ts";
 
@@ -81,6 +80,21 @@ for (const type of ["input", "change", "preview"]) {
   });
 }
 
+// The preview of a mapping rule is there at once, and follows when conditions come and go.
+for (const form of document.querySelectorAll("form[data-preview-first]")) askForPreview(form);
+document.addEventListener("swapped", (event) => {
+  const fresh = event.target as Element;
+  const form = fresh.closest("form[data-preview-first]");
+  if (form === null) return;
+  askForPreview(form);
+  const last = [...fresh.querySelectorAll<HTMLInputElement>("input[name=path]")].at(-1);
+  if (last?.value === "") last.focus();
+});
+
+function askForPreview(form: Element): void {
+  form.dispatchEvent(new CustomEvent("preview", { bubbles: true }));
+}
+
 localTimes(document);
 document.addEventListener("swapped", (event) => {
   localTimes(event.target as Element);
@@ -88,5 +102,4 @@ document.addEventListener("swapped", (event) => {
 for (const element of document.querySelectorAll<HTMLElement>("[data-refresh]")) refresh(element);
 startActions();
 startLive();
-startRules();
 startTestCalls();
