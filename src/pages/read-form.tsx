@@ -112,6 +112,23 @@ function charactersOf(form: FormData): number {
   return characters;
 }
 
+type CheckedFields = Record<string, Result<unknown, string>>;
+type FieldValues<Fields extends CheckedFields> = {
+  [Name in keyof Fields]: Extract<Fields[Name], { ok: true }>["value"];
+};
+type FieldErrors<Fields extends CheckedFields> = Partial<Record<keyof Fields, string>>;
+
+/** The values of all fields, or the errors of those that are refused. */
+export function allFields<Fields extends CheckedFields>(
+  fields: Fields,
+): Result<FieldValues<Fields>, FieldErrors<Fields>> {
+  const entries = Object.entries(fields);
+  const errors = entries.flatMap(([name, field]) => (field.ok ? [] : [[name, field.refusal] as const]));
+  if (errors.length > 0) return refuse(Object.fromEntries(errors) as FieldErrors<Fields>);
+  const values = entries.flatMap(([name, field]) => (field.ok ? [[name, field.value] as const] : []));
+  return ok(Object.fromEntries(values) as FieldValues<Fields>);
+}
+
 function unreadBody({ code, detail }: BodyProblem, limits: FormLimits): FormRefusal {
   if (code === "body_too_large") return tooLarge(`${limits.bytes} bytes`);
   if (code !== "unavailable") return unreadable(detail);

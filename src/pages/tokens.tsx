@@ -32,7 +32,7 @@ import { ListAddress, ListPanel } from "./kit/list.tsx";
 import { Badge, CopyText, Empty, Facts, Notice, Panel, Table, Time } from "./kit/parts.tsx";
 import { done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
 import { contextOf, formText, pages, type Ctx, workspacePath } from "./pages-env.ts";
-import { readForm } from "./read-form.tsx";
+import { allFields, readForm } from "./read-form.tsx";
 import { managersOnly } from "./session/sign-in.tsx";
 
 /** Title and text of the page that other members see. */
@@ -216,7 +216,7 @@ interface TypedToken extends TypedLifetime {
 }
 
 /** Sentences by field; `form` is about the form as a whole. */
-type Errors = Partial<Record<"form" | "name" | "scopes" | "expires", string>>;
+type Errors = Partial<Record<"form" | keyof NewToken, string>>;
 
 function readTokenForm(form: FormData): TypedToken {
   const checked = form.getAll("scope");
@@ -230,22 +230,16 @@ function readTokenForm(form: FormData): TypedToken {
 
 /** The token to create. */
 function checkTokenForm(typed: TypedToken): Result<NewToken, Errors> {
-  const { scopes } = typed;
-  const name = checkKeyName(typed.name);
-  const expiration = expirationOf(typed, Date.now());
-  if (name.ok && expiration.ok && scopes.length > 0) {
-    return ok({ name: name.value, scopes, expiresAt: expiration.value });
-  }
-  return refuse({
-    ...(!name.ok && { name: name.refusal }),
-    ...(scopes.length === 0 && { scopes: "Choose at least one scope." }),
-    ...(!expiration.ok && { expires: expiration.refusal }),
+  return allFields({
+    name: checkKeyName(typed.name),
+    scopes: typed.scopes.length > 0 ? ok(typed.scopes) : refuse("Choose at least one scope."),
+    expiresAt: expirationOf(typed, Date.now()),
   });
 }
 
 function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
   const path = sectionPath(c, "tokens");
-  const labels = { form: "", name: "Name: ", scopes: "Scopes: ", expires: "Expiration: " } as const;
+  const labels = { form: "", name: "Name: ", scopes: "Scopes: ", expiresAt: "Expiration: " } as const;
   const messages = Object.entries(errors).map(([field, message]) => labels[field as keyof Errors] + message);
   return page(
     c,
@@ -291,7 +285,7 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
             ))}
             {errors.scopes !== undefined && <span class="error">{errors.scopes}</span>}
           </fieldset>
-          <LifetimeFields label="Expiration" typed={typed} error={errors.expires} />
+          <LifetimeFields label="Expiration" typed={typed} error={errors.expiresAt} />
           <p class="hint">The token also ends when you are no longer an owner or admin of this workspace.</p>
         </div>
       </Panel>
@@ -301,8 +295,9 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
 
 /** The one page that shows the full token. Answers the post itself, because a redirect would have to store the token. */
 function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: CreatedToken) {
-  const call = firstCall(scopes);
-  const address = new URL(`/operator/workspaces/${c.get("workspace").id}`, c.req.url).href;
+  const scope = (Object.keys(FIRST_CALLS) as TokenScope[]).find((name) => scopes.includes(name)) ?? "read";
+  const { meaning, path, body } = FIRST_CALLS[scope];
+  const address = new URL(`/operator/workspaces/${c.get("workspace").id}/${path}`, c.req.url).href;
   return page(
     c,
     {
@@ -329,8 +324,8 @@ function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: Cre
         />
       </Panel>
       <Panel title="Try it">
-        <p class="quiet">{call.meaning}</p>
-        <CopyText block id="token-curl" label="curl call" text={curlLine(call, address, value)} />
+        <p class="quiet">{meaning}</p>
+        <CopyText block id="token-curl" label="curl call" text={curlLine(address, body, value)} />
         <p class="quiet small">
           <a href="/docs">The API documentation</a> names the scope of each operation.
         </p>
@@ -339,17 +334,11 @@ function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: Cre
   );
 }
 
-/** A first call with a new token: harmless, and within one of its scopes. */
-interface FirstCall {
-  /** One sentence. */
-  meaning: string;
-  /** Below the workspace in the API. */
-  path: string;
-  /** The JSON of a POST. */
-  body?: string;
-}
-
-const FIRST_CALLS = {
+/**
+ * First calls with a new token, by the scope that they need. The first that fits is shown. All are harmless. `path` is below
+ * the workspace in the API, `body` the JSON of a POST.
+ */
+const FIRST_CALLS: Record<TokenScope, { meaning: string; path: string; body?: string }> = {
   read: { meaning: "Get the usage of the billing periods:", path: "usage" },
   keys: { meaning: "List the API keys:", path: "keys" },
   export: { meaning: "Export all people with their scores as CSV:", path: "export/people?format=csv" },
@@ -362,19 +351,10 @@ const FIRST_CALLS = {
     meaning: "Get the receipt of a deletion, or 404 if this person was not deleted:",
     path: "people/jane@example.com/deletion",
   },
-} as const satisfies Record<TokenScope, FirstCall>;
+};
 
-/** Scopes in the order in which their call is preferred. */
-const FIRST_SCOPES = Object.keys(FIRST_CALLS) as TokenScope[];
-
-function firstCall(scopes: readonly TokenScope[]): FirstCall {
-  const [scope = "read"] = FIRST_SCOPES.filter((name) => scopes.includes(name));
-  return FIRST_CALLS[scope];
-}
-
-/** @param address the workspace's in the API. */
-function curlLine({ path, body }: FirstCall, address: string, token: string): string {
-  const lines = [`curl '${address}/${path}'`, `-H 'Authorization: Bearer ${token}'`];
+function curlLine(address: string, body: string | undefined, token: string): string {
+  const lines = [`curl '${address}'`, `-H 'Authorization: Bearer ${token}'`];
   // With a body, curl sends a POST.
   if (body !== undefined) lines.push(`-d '${body}'`);
   return lines.join(" \\\n  ");

@@ -6,6 +6,7 @@ import { type ApiKey, findKey, renameKey, rotatedWith, watchForSilence } from ".
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
+import { ok, refuse, type Result } from "../../domain/result.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { DAYS_COUNTED, KEY_SILENT_MAX_DAYS, PAGE_ROWS, REJECTION_KEPT_DAYS } from "../../limits.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
@@ -21,7 +22,7 @@ import { sectionPath } from "../kit/layout.tsx";
 import { Count, Facts, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
 import { contextOf, counterOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
-import { readForm } from "../read-form.tsx";
+import { allFields, readForm } from "../read-form.tsx";
 import {
   checkKeyName,
   Expiration,
@@ -51,18 +52,14 @@ export const oneKeyPages = pages
     const key = await findKey(c.get("db"), c.get("workspace").id, keyId);
     if (key === null) return notFoundPage(c, "key");
     const typed = { name: formText(form, "name"), silent_after_days: formText(form, "silent_after_days").trim() };
-    const name = checkKeyName(typed.name);
-    const days = silentAfterDays.safeParse(typed.silent_after_days === "" ? null : Number(typed.silent_after_days));
-    if (!name.ok || !days.success) {
-      const daysError = `Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`;
-      return keyPage(c, key, typed, {
-        ...(!name.ok && { name: name.refusal }),
-        ...(!days.success && { silent_after_days: daysError }),
-      });
-    }
-    await renameKey(contextOf(c), keyId, name.value);
+    const checked = allFields({
+      name: checkKeyName(typed.name),
+      silent_after_days: checkDays(typed.silent_after_days),
+    });
+    if (!checked.ok) return keyPage(c, key, typed, checked.refusal);
+    await renameKey(contextOf(c), keyId, checked.value.name);
     // An inactive key has no such field.
-    if (form.has("silent_after_days")) await watchForSilence(contextOf(c), keyId, days.data);
+    if (form.has("silent_after_days")) await watchForSilence(contextOf(c), keyId, checked.value.silent_after_days);
     return done(c, `settings/api-keys/${keyId}`, "saved");
   })
   .get("/:key_id/rotate", async (c) => {
@@ -81,32 +78,33 @@ export const oneKeyPages = pages
     const [db, { id }] = [c.get("db"), c.get("workspace")];
     const key = await findKey(db, id, c.req.param("key_id"));
     if (key === null) return notFoundPage(c, "key");
-    const formToken = formTokenOf(form);
-    const overlap = form.get("overlap");
-    const lifetime = readLifetime(form);
-    const expiration = expirationOf(lifetime, Date.now(), key.expiresAt);
-    if (formToken === null || !isOverlap(overlap) || !expiration.ok) {
-      const typed = {
-        formToken: formToken ?? crypto.randomUUID(),
-        overlap: isOverlap(overlap) ? overlap : ("24h" as const),
-        lifetime,
-      };
-      return rotatePage(c, key, typed, {
-        ...(formToken === null && { form: INCOMPLETE_FORM }),
-        ...(!isOverlap(overlap) && { overlap: "Choose when the old key ends." }),
-        ...(!expiration.ok && { lifetime: expiration.refusal }),
-      });
-    }
-    const rotation = { keyId: key.id, overlap, formToken, expiresAt: expiration.value };
-    const rotated = await rotateApiKey(contextOf(c), rotation);
+    const [formToken, overlap] = [formTokenOf(form), form.get("overlap")];
+    const typed = {
+      formToken: formToken ?? crypto.randomUUID(),
+      overlap: isOverlap(overlap) ? overlap : ("24h" as const),
+      lifetime: readLifetime(form),
+    };
+    const checked = allFields({
+      formToken: formToken === null ? refuse(INCOMPLETE_FORM) : ok(formToken),
+      overlap: isOverlap(overlap) ? ok(overlap) : refuse("Choose when the old key ends."),
+      expiresAt: expirationOf(typed.lifetime, Date.now(), key.expiresAt),
+    });
+    if (!checked.ok) return rotatePage(c, key, typed, checked.refusal);
+    const rotated = await rotateApiKey(contextOf(c), { keyId: key.id, ...checked.value });
     if (rotated.ok) return createdPage(c, rotated.value, await findKey(db, id, key.id));
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
     // `rotatePage` says that the key is inactive.
-    const errors = refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] };
-    return rotatePage(c, (await findKey(db, id, key.id)) ?? key, { formToken, overlap, lifetime }, errors);
+    const errors = refusal.reason === "key_inactive" ? {} : { formToken: LIMIT_COPY[refusal.reason] };
+    return rotatePage(c, (await findKey(db, id, key.id)) ?? key, typed, errors);
   });
+
+/** The days until the inactivity alert; null: no alert. */
+function checkDays(typed: string): Result<number | null, string> {
+  const days = silentAfterDays.safeParse(typed === "" ? null : Number(typed));
+  return days.success ? ok(days.data) : refuse(`Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`);
+}
 
 async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<Settings> = {}) {
   const { id } = c.get("workspace");
@@ -289,7 +287,8 @@ interface TypedRotation {
   lifetime: TypedLifetime;
 }
 
-type RotationErrors = Partial<Record<"form" | "overlap" | "lifetime", string>>;
+/** Sentences by field; that of `formToken` is about the form as a whole. */
+type RotationErrors = Partial<Record<"formToken" | "overlap" | "expiresAt", string>>;
 
 function inactivePage(c: Ctx, { id, name }: ApiKey): Promise<Response> {
   const path = sectionPath(c, "keys");
@@ -351,7 +350,7 @@ async function rotatePage(
             label="The new key expires"
             typed={typed.lifetime}
             kept={apiKey.expiresAt}
-            error={errors.lifetime}
+            error={errors.expiresAt}
           />
         </Form>
       </Panel>

@@ -27,7 +27,7 @@ import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
 import { fragment, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
-import { readForm } from "../read-form.tsx";
+import { allFields, readForm } from "../read-form.tsx";
 import {
   alreadyCreatedPage,
   checkKeyName,
@@ -58,7 +58,7 @@ interface TypedKey extends TypedLifetime {
   sample: string;
 }
 
-/** Sentences by field: `name`, `expires`, `template`, or such as `rows.0.path`; `form` is about the form as a whole. */
+/** Sentences by field: `name`, `expiresAt`, `template`, or such as `rows.0.path`; `form` is about the form as a whole. */
 type Errors = Record<string, string>;
 
 export const newKeyPages = pages
@@ -137,18 +137,10 @@ function edited(typed: TypedKey, edit: string): TypedKey {
 /** The key to create. */
 function checkKeyForm(typed: TypedKey): Result<NewKey, Errors> {
   const { endpointType, secret } = typed;
-  const name = checkKeyName(typed.name);
-  const expiration = expirationOf(typed, Date.now());
+  const fields = allFields({ name: checkKeyName(typed.name), expiresAt: expirationOf(typed, Date.now()) });
   const template = endpointType === "product_org" ? checkRows(typed.rows) : ok(null);
-  if (name.ok && expiration.ok && template.ok) {
-    const key = { name: name.value, endpointType, expiresAt: expiration.value, secret };
-    return ok({ ...key, payloadTemplate: template.value });
-  }
-  return refuse({
-    ...(!name.ok && { name: name.refusal }),
-    ...(!expiration.ok && { expires: expiration.refusal }),
-    ...(!template.ok && template.refusal),
-  });
+  if (fields.ok && template.ok) return ok({ ...fields.value, endpointType, secret, payloadTemplate: template.value });
+  return refuse({ ...(!fields.ok && fields.refusal), ...(!template.ok && template.refusal) });
 }
 
 /** The rows as a payload template. */
@@ -221,7 +213,7 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
             options={ENDPOINT_OPTIONS}
             value={typed.endpointType}
           />
-          <LifetimeFields label="Expiration" typed={typed} error={errors["expires"]} />
+          <LifetimeFields label="Expiration" typed={typed} error={errors["expiresAt"]} />
           <Check
             id="secret"
             name="secret"
@@ -239,7 +231,7 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
 function messagesOf(errors: Errors): string[] {
   const wrongRows = new Set(Object.keys(errors).flatMap((field) => /^rows\.\d+/.exec(field)?.[0] ?? [])).size;
   const wrong = wrongRows === 1 ? "1 mapping has an error." : `${wrongRows} mappings have an error.`;
-  const labels = { form: "", name: "Name: ", expires: "Expiration: ", template: "Payload template: " };
+  const labels = { form: "", name: "Name: ", expiresAt: "Expiration: ", template: "Payload template: " };
   const messages = Object.entries(labels).map(([field, label]) => errors[field] !== undefined && label + errors[field]);
   return [...messages, wrongRows > 0 && labels.template + wrong].filter((message) => message !== false);
 }

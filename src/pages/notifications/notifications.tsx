@@ -11,7 +11,7 @@ import { sectionPath } from "../kit/layout.tsx";
 import { Badge, Count, Empty, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
 import { type Ctx, formText, pages } from "../pages-env.ts";
-import { readForm } from "../read-form.tsx";
+import { allFields, readForm } from "../read-form.tsx";
 import { managersOnly } from "../session/sign-in.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages, issueText } from "./destination-form.tsx";
@@ -25,14 +25,9 @@ export const notificationPages = pages
   .post("/thresholds", readForm(), async (c) => {
     const form = c.get("form");
     const typed = { people: formText(form, "thresholds"), accounts: formText(form, "account_thresholds") };
-    const [people, accounts] = [readThresholds(typed.people), readThresholds(typed.accounts)];
-    if (!people.ok || !accounts.ok) {
-      return listPage(c, typed, {
-        ...(!people.ok && { people: people.refusal }),
-        ...(!accounts.ok && { accounts: accounts.refusal }),
-      });
-    }
-    await changeThresholds(destinationsCall(c), people.value, accounts.value);
+    const checked = allFields({ people: readThresholds(typed.people), accounts: readThresholds(typed.accounts) });
+    if (!checked.ok) return listPage(c, typed, checked.refusal);
+    await changeThresholds(destinationsCall(c), checked.value.people, checked.value.accounts);
     return done(c, "settings/notifications", "thresholds_saved");
   })
   .route("/", destinationFormPages)
