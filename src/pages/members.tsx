@@ -17,7 +17,7 @@ import { Confirm, Menu } from "./kit/actions.tsx";
 import { withQuery } from "./kit/format.ts";
 import { Choices, Form, FormErrors, TextField } from "./kit/forms.tsx";
 import { sectionPath } from "./kit/layout.tsx";
-import { ListAddress, Pager } from "./kit/list.tsx";
+import { ListAddress, ListPanel } from "./kit/list.tsx";
 import { type Column, CopyText, Panel, Table, Time } from "./kit/parts.tsx";
 import { done, mayManage, page } from "./page.tsx";
 import { contextOf, type Ctx, formText, pages, workspacePath } from "./pages-env.ts";
@@ -149,10 +149,9 @@ async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {
       {invited !== null && (
         <Invitation member={invited} name={name} signIn={new URL(workspacePath(c), c.req.url).href} />
       )}
-      <Panel list>
+      <ListPanel list={list} found={members}>
         <Table caption="Members" rows={members.items} columns={columns} />
-        <Pager list={list} next={members.next} />
-      </Panel>
+      </ListPanel>
       {mayManage(c) && (
         <Panel title="Add member">
           <FormErrors errors={Object.values(errors)} title="The member was not added" />

@@ -6,7 +6,7 @@ import type { Page, PageOf } from "../platform/list-page.ts";
 import { CAUSE_COPY, optionsOf } from "./copy.ts";
 import { type KeyNames, keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { counted, withQuery } from "./kit/format.ts";
-import { Filters, ListAddress, NoMatches, Pager } from "./kit/list.tsx";
+import { Filters, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
 import { Clamped, type Column, Count, Panel, ShortId, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { counterOf, pages, workspacePath } from "./pages-env.ts";
@@ -161,12 +161,12 @@ function Reasons({ base, names, list, groups }: RowsProps & { groups: readonly R
 }
 
 function Calls({ base, names, list, rejections }: RowsProps & { rejections: readonly Rejection[] }) {
-  const { items, next } = sliceOf(rejections, list.slice(PAGE_ROWS));
+  const found = sliceOf(rejections, list.slice(PAGE_ROWS));
   return (
-    <Panel title="Calls" list>
+    <ListPanel title="Calls" list={list} found={found}>
       <Table
         caption="Refused calls, the latest first"
-        rows={items}
+        rows={found.items}
         columns={[
           { head: "Reason", cell: ({ code }) => REFUSALS[code].label },
           {
@@ -192,7 +192,6 @@ function Calls({ base, names, list, rejections }: RowsProps & { rejections: read
           },
         ]}
       />
-      <Pager list={list} next={next} />
-    </Panel>
+    </ListPanel>
   );
 }

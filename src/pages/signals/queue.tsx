@@ -187,7 +187,6 @@ async function groupPage(c: Ctx): Promise<Response> {
         withEvent={false}
         title="Signals"
         actions={<a href={all}>Filter signals</a>}
-        empty={<></>}
       />
     </>,
   );

@@ -10,8 +10,8 @@ import { optionsOf, STATUS_COPY } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
 import { Confirm, LinkButton, PostButton } from "../kit/actions.tsx";
 import { counted, grouped, withQuery } from "../kit/format.ts";
-import { Filters, ListAddress, ListPanel, Pager, type Scanned, scanOn } from "../kit/list.tsx";
-import { type Column, Empty, Panel, ShortId, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
+import { Filters, ListAddress, ListPanel, type Scanned, scanOn } from "../kit/list.tsx";
+import { type Column, Empty, ShortId, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { personPath } from "../people/person.tsx";
@@ -68,19 +68,24 @@ export const listPages = pages
     const [base, isManager] = [workspacePath(c), mayManage(c)];
     const list = new ListAddress(`${base}/signals/dead-letters`, c.req.query());
     const store = storeOf(c);
-    const [{ items, next }, totals] = await Promise.all([store.deadLetters(list.slice(PAGE_ROWS)), store.totals()]);
+    const [found, totals] = await Promise.all([store.deadLetters(list.slice(PAGE_ROWS)), store.totals()]);
     return page(
       c,
       { ...SIGNAL_PAGE, title: "Dead letters" },
       <>
         <SignalTabs base={base} shown="/dead-letters" totals={totals} />
-        {items.length === 0 ? (
+        {found.items.length === 0 ? (
           <Empty title="No dead letters" text="Every signal was processed." />
         ) : (
-          <Panel title="Accepted, but not processed" actions={isManager && <ReplayAll base={base} />} list>
+          <ListPanel
+            title="Accepted, but not processed"
+            actions={isManager && <ReplayAll base={base} />}
+            list={list}
+            found={found}
+          >
             <Table
               caption="Dead letters"
-              rows={items}
+              rows={found.items}
               href={({ id }) => signalPath(base, id)}
               columns={[
                 { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
@@ -93,8 +98,7 @@ export const listPages = pages
                 },
               ]}
             />
-            <Pager list={list} next={next} />
-          </Panel>
+          </ListPanel>
         )}
       </>,
     );
@@ -186,7 +190,7 @@ interface SignalPanelProps {
   withEvent: boolean;
   title?: string;
   actions?: Child;
-  empty: Child;
+  empty?: Child;
 }
 
 export function SignalPanel({ base, signals, withEvent, ...panel }: SignalPanelProps) {
