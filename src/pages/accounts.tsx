@@ -13,7 +13,7 @@ import type {
   ShownChange,
 } from "../store/protocol/people-and-accounts.ts";
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
-import { LinkButton } from "./kit/actions.tsx";
+import { LinkButton } from "./kit/forms.tsx";
 import { grouped, withQuery } from "./kit/format.ts";
 import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
 import { CopyText, Count, Empty, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";

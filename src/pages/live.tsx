@@ -10,7 +10,7 @@ import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
 import { CAUSE_COPY, optionsOf, STATUS_COPY } from "./copy.ts";
 import { keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
-import { LinkButton } from "./kit/actions.tsx";
+import { LinkButton } from "./kit/forms.tsx";
 import { counted, signed, withQuery } from "./kit/format.ts";
 import { Filters, ListAddress } from "./kit/list.tsx";
 import { Clamped, Empty, Panel, StatusBadge, Table, Time } from "./kit/parts.tsx";

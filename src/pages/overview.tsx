@@ -18,7 +18,7 @@ import { counterOverviewOf } from "../workspace/configure-workspace.ts";
 import { destinationsOf } from "../workspace/objects.ts";
 import type { Tone } from "./copy.ts";
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
-import { LinkButton } from "./kit/actions.tsx";
+import { LinkButton } from "./kit/forms.tsx";
 import { DayBars } from "./kit/charts.tsx";
 import { ago, counted, day, grouped, withQuery } from "./kit/format.ts";
 import { Badge, Empty, Meter, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";

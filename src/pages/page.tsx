@@ -5,7 +5,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { withoutKeys } from "../domain/keys/api-key.ts";
 import { canManage } from "../domain/keys/role.ts";
 import { DONE, type Done } from "./copy.ts";
-import { LinkButton } from "./kit/actions.tsx";
+import { LinkButton } from "./kit/forms.tsx";
 import { PlainPage, SECTIONS, sectionPath, WorkspacePage, type Section } from "./kit/layout.tsx";
 import { Notice } from "./kit/parts.tsx";
 import { workspacePath, type Ctx } from "./pages-env.ts";

@@ -24,9 +24,8 @@ import {
   LocalTime,
 } from "./keys/key-parts.tsx";
 import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./keys/lifetime.tsx";
-import { Confirm, LinkButton, Menu } from "./kit/actions.tsx";
+import { Check, Confirm, Form, FormErrors, LinkButton, Menu, TextField } from "./kit/forms.tsx";
 import { ago, authorName } from "./kit/format.ts";
-import { Check, Form, FormErrors, TextField } from "./kit/forms.tsx";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
 import { Badge, CopyText, Empty, Facts, Notice, Panel, Table, Time } from "./kit/parts.tsx";

@@ -11,7 +11,7 @@ import { ok, refuse, type Result } from "../../domain/result.ts";
 import { grouped } from "../../domain/text.ts";
 import { name as keyName } from "../../http/fields.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
-import { Confirm, Menu } from "../kit/actions.tsx";
+import { Confirm, Menu } from "../kit/forms.tsx";
 import { ago, day, exactTime, sentence } from "../kit/format.ts";
 import type { Section } from "../kit/layout.tsx";
 import type { ListAddress } from "../kit/list.tsx";

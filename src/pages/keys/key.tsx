@@ -14,10 +14,9 @@ import { isOverlap, type Overlap, rotateApiKey, silentAfterDays } from "../../wo
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, TestCall } from "../connect.tsx";
 import { CAUSE_COPY, ENDPOINT_LABEL } from "../copy.ts";
-import { LinkButton } from "../kit/actions.tsx";
+import { Form, FormErrors, LinkButton, SelectField, TextField } from "../kit/forms.tsx";
 import { DayBars, type DayBar } from "../kit/charts.tsx";
 import { authorName, counted, day, grouped } from "../kit/format.ts";
-import { Form, FormErrors, SelectField, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Count, Facts, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";

@@ -3,7 +3,7 @@ import { listActiveKeys, listKeys, rotatedWith, type ApiKey } from "../../contro
 import { PAGE_ROWS } from "../../limits.ts";
 import { deactivateApiKey } from "../../workspace/manage-keys.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { LinkButton } from "../kit/actions.tsx";
+import { LinkButton } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
 import { Empty, Table, Tabs } from "../kit/parts.tsx";

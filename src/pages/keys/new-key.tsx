@@ -20,9 +20,18 @@ import { payloadTemplate } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall } from "../connect.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { LinkButton } from "../kit/actions.tsx";
+import {
+  Check,
+  Choices,
+  DataList,
+  Form,
+  FormErrors,
+  LinkButton,
+  SelectField,
+  TextArea,
+  TextField,
+} from "../kit/forms.tsx";
 import { sentence } from "../kit/format.ts";
-import { Check, Choices, DataList, Form, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
 import { fragment, page } from "../page.tsx";

@@ -7,9 +7,8 @@ import type { Child, PropsWithChildren } from "hono/jsx";
 import { DAY_MS } from "../../domain/duration.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import { LinkButton } from "./actions.tsx";
+import { LinkButton, NameField, SelectField, TextField } from "./forms.tsx";
 import { withQuery } from "./format.ts";
-import { NameField, SelectField, TextField } from "./forms.tsx";
 import { Empty, Panel } from "./parts.tsx";
 
 export interface ActiveFilter {

@@ -4,10 +4,10 @@ import { STATUS_COPY, type Tone } from "../copy.ts";
 import { ago, exactTime, grouped } from "./format.ts";
 
 /** A relative time. The title has the exact time: in UTC, or with a script in the viewer's time zone. */
-export function Time({ ms, nowMs = Date.now() }: { ms: number; nowMs?: number }) {
+export function Time({ ms }: { ms: number }) {
   return (
     <time datetime={new Date(ms).toISOString()} title={exactTime(ms)}>
-      {ago(ms, nowMs)}
+      {ago(ms, Date.now())}
     </time>
   );
 }

@@ -1,6 +1,6 @@
 /** The only page that shows a destination's signing secret, and how a receiver verifies deliveries. */
 import type { CreatedDestination } from "../../notifications/destination-calls.ts";
-import { LinkButton, PostButton } from "../kit/actions.tsx";
+import { LinkButton, PostButton } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Notice, Panel, Time } from "../kit/parts.tsx";
 import { page } from "../page.tsx";

@@ -5,7 +5,7 @@ import { PAGE_ROWS, PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { PeopleSort, PersonSummary } from "../../store/protocol/people-and-accounts.ts";
 import { exportFile } from "../../workspace/export-file.ts";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
-import { LinkButton, Menu } from "../kit/actions.tsx";
+import { LinkButton, Menu } from "../kit/forms.tsx";
 import { counted, withQuery } from "../kit/format.ts";
 import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches, scanOn } from "../kit/list.tsx";
 import { Count, Empty, Table, Time } from "../kit/parts.tsx";

@@ -15,7 +15,7 @@ import type {
   TimelineEntry,
   TimelineSignal,
 } from "../../store/protocol/people-and-accounts.ts";
-import { LinkButton, Menu } from "../kit/actions.tsx";
+import { LinkButton, Menu } from "../kit/forms.tsx";
 import { TimeChart } from "../kit/charts.tsx";
 import { counted, day, exactTime, grouped, signed, withQuery } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";

@@ -15,9 +15,8 @@ import {
   type RuleImportStep,
 } from "../../workspace/import-rules.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { HiddenFields, LinkButton } from "../kit/actions.tsx";
+import { FormErrors, HiddenFields, LinkButton, TextArea } from "../kit/forms.tsx";
 import { counted } from "../kit/format.ts";
-import { FormErrors, TextArea } from "../kit/forms.tsx";
 import { Badge, Notice, Stat, Stats, Table } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";

@@ -4,7 +4,7 @@ import { dayOf } from "../../domain/quota/day-counts.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { RuleFacts } from "../../store/protocol/store-operations.ts";
 import { countText, FREQUENCY_LABEL } from "../copy.ts";
-import { LinkButton, Menu, PostButton } from "../kit/actions.tsx";
+import { LinkButton, Menu, PostButton } from "../kit/forms.tsx";
 import { counted, signed } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
 import { Badge, type Column, Count, Empty, Table } from "../kit/parts.tsx";

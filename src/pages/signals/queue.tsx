@@ -9,7 +9,7 @@ import type {
   SignalTrace,
   StoreTotals,
 } from "../../store/protocol/stored-signals.ts";
-import { LinkButton } from "../kit/actions.tsx";
+import { LinkButton } from "../kit/forms.tsx";
 import { Sparkline, TimeChart } from "../kit/charts.tsx";
 import { counted, withQuery } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanOn } from "../kit/list.tsx";

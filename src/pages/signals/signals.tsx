@@ -8,7 +8,7 @@ import type { FoundSignals, SignalSummary, StoreTotals } from "../../store/proto
 import { replay } from "../../workspace/signal-operations.ts";
 import { optionsOf, STATUS_COPY } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
-import { Confirm, LinkButton, PostButton } from "../kit/actions.tsx";
+import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
 import { counted, grouped, withQuery } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, type Scanned, scanOn } from "../kit/list.tsx";
 import { type Column, Empty, ShortId, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";

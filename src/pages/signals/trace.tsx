@@ -9,7 +9,7 @@ import type { Admission } from "../../wire/admission.ts";
 import { followSignal } from "../../workspace/signal-operations.ts";
 import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
 import { KeyTitle } from "../keys/key-parts.tsx";
-import { LinkButton } from "../kit/actions.tsx";
+import { LinkButton } from "../kit/forms.tsx";
 import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
 import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type TimelineStep } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";

@@ -9,7 +9,7 @@ import { configureWorkspace, usageOf } from "../../workspace/configure-workspace
 import { readBooks } from "../../workspace/read-health.ts";
 import { releaseForWorkspace } from "../../workspace/signal-operations.ts";
 import type { Done } from "../copy.ts";
-import { Confirm } from "../kit/actions.tsx";
+import { Confirm } from "../kit/forms.tsx";
 import { counted, grouped, money } from "../kit/format.ts";
 import { Badge, type Column, Panel, Table } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
