@@ -14,7 +14,6 @@ import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { SCOPE_MEANING } from "../workspace/token-scopes.ts";
 import {
   alreadyCreatedPage,
-  checkKeyName,
   Expiration,
   formTokenOf,
   INCOMPLETE_FORM,
@@ -31,7 +30,7 @@ import { ListAddress, ListPanel } from "./kit/list.tsx";
 import { Badge, CopyText, Empty, Facts, Notice, Panel, Table, Time } from "./kit/parts.tsx";
 import { done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
 import { contextOf, formText, pages, type Ctx, workspacePath } from "./pages-env.ts";
-import { allFields, readForm } from "./read-form.tsx";
+import { allFields, checkName, readForm } from "./read-form.tsx";
 import { managersOnly } from "./session/sign-in.tsx";
 
 /** Title and text of the page that other members see. */
@@ -230,7 +229,7 @@ function readTokenForm(form: FormData): TypedToken {
 /** The token to create. */
 function checkTokenForm(typed: TypedToken): Result<NewToken, Errors> {
   return allFields({
-    name: checkKeyName(typed.name),
+    name: checkName(typed.name),
     scopes: typed.scopes.length > 0 ? ok(typed.scopes) : refuse("Choose at least one scope."),
     expiresAt: expirationOf(typed, Date.now()),
   });

@@ -7,12 +7,10 @@ import type { Child } from "hono/jsx";
 import { type ApiKey, type KeyName, keyNames, newestKeyNames } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
-import { ok, refuse, type Result } from "../../domain/result.ts";
 import { grouped } from "../../domain/text.ts";
-import { name as keyName } from "../../http/fields.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { Confirm, Menu } from "../kit/forms.tsx";
-import { ago, day, exactTime, sentence } from "../kit/format.ts";
+import { ago, day, exactTime } from "../kit/format.ts";
 import type { Section } from "../kit/layout.tsx";
 import type { ListAddress } from "../kit/list.tsx";
 import { Badge, Notice, Time } from "../kit/parts.tsx";
@@ -113,13 +111,6 @@ export function alreadyCreatedPage(c: Ctx, { section, noun, intro, remedy, links
       <div class="row">{links}</div>
     </>,
   );
-}
-
-/** The name to store, or an error sentence. */
-export function checkKeyName(typed: string): Result<string, string> {
-  if (typed.trim() === "") return refuse("Enter a name.");
-  const name = keyName.safeParse(typed);
-  return name.success ? ok(name.data) : refuse(sentence(name.error.issues[0]?.message ?? ""));
 }
 
 export function isActive(apiKey: ApiKey): boolean {

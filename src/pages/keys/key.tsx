@@ -21,9 +21,8 @@ import { sectionPath } from "../kit/layout.tsx";
 import { Count, Facts, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
 import { contextOf, counterOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
-import { allFields, readForm } from "../read-form.tsx";
+import { allFields, checkName, readForm } from "../read-form.tsx";
 import {
-  checkKeyName,
   Expiration,
   formTokenOf,
   INCOMPLETE_FORM,
@@ -52,7 +51,7 @@ export const oneKeyPages = pages
     if (key === null) return notFoundPage(c, "key");
     const typed = { name: formText(form, "name"), silent_after_days: formText(form, "silent_after_days").trim() };
     const checked = allFields({
-      name: checkKeyName(typed.name),
+      name: checkName(typed.name),
       silent_after_days: checkDays(typed.silent_after_days),
     });
     if (!checked.ok) return keyPage(c, key, typed, checked.refusal);

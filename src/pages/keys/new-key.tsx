@@ -36,16 +36,8 @@ import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
 import { fragment, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
-import { allFields, readForm } from "../read-form.tsx";
-import {
-  alreadyCreatedPage,
-  checkKeyName,
-  formTokenOf,
-  INCOMPLETE_FORM,
-  isActive,
-  keyText,
-  LocalTime,
-} from "./key-parts.tsx";
+import { allFields, checkName, readForm } from "../read-form.tsx";
+import { alreadyCreatedPage, formTokenOf, INCOMPLETE_FORM, isActive, keyText, LocalTime } from "./key-parts.tsx";
 import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./lifetime.tsx";
 
 /** A mapping as it is typed. */
@@ -146,7 +138,7 @@ function edited(typed: TypedKey, edit: string): TypedKey {
 /** The key to create. */
 function checkKeyForm(typed: TypedKey): Result<NewKey, Errors> {
   const { endpointType, secret } = typed;
-  const fields = allFields({ name: checkKeyName(typed.name), expiresAt: expirationOf(typed, Date.now()) });
+  const fields = allFields({ name: checkName(typed.name), expiresAt: expirationOf(typed, Date.now()) });
   const template = endpointType === "product_org" ? checkRows(typed.rows) : ok(null);
   if (fields.ok && template.ok) return ok({ ...fields.value, endpointType, secret, payloadTemplate: template.value });
   return refuse({ ...(!fields.ok && fields.refusal), ...(!template.ok && template.refusal) });

@@ -10,10 +10,10 @@ import { sectionPath } from "../kit/layout.tsx";
 import { Badge, Count, Empty, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
 import { type Ctx, formText, pages } from "../pages-env.ts";
-import { allFields, readForm } from "../read-form.tsx";
+import { allFields, issueText, readForm } from "../read-form.tsx";
 import { managersOnly } from "../session/sign-in.tsx";
 import { deliveryPages } from "./delivery.tsx";
-import { destinationFormPages, issueText } from "./destination-form.tsx";
+import { destinationFormPages } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
 import { destinationsCall, type LastTest, readLastTest, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
 
