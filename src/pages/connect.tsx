@@ -57,33 +57,31 @@ export const connectPages = pages.createApp().get("/", async (c) => {
       intro: "Settings for each sender, and a test call.",
       actions: <a href="/docs">API documentation</a>,
     },
-    <>
-      {chosen === null ? (
-        <Notice
-          title="You need an API key"
-          text={`Only owners and admins see keys. Ask an owner or admin of ${c.get("workspace").name} for one.`}
-        />
-      ) : (
-        <KeyChoice home={home} sender={sender} {...chosen} />
-      )}
-      {tabs.length > 0 && <Tabs label="Senders" tabs={tabs} />}
-      <div class="columns main-first">
-        <Panel title={SENDERS[sender]}>
-          <p class="quiet">
-            Replace <strong>{KEY_PLACEHOLDER}</strong> with the full key
-            {chosen !== null && (
-              <>
-                , or enter it in the test call to fill it in. If it is lost,{" "}
-                <a href={`${home}/settings/api-keys/${chosen.apiKey.id}/rotate`}>rotate the key</a>
-              </>
-            )}
-            .
-          </p>
-          <SenderSteps sender={sender} setUp={setUp} composer={{ status, program, query: { ...query, sender } }} />
-        </Panel>
-        {chosen !== null && <TestCall home={home} setUp={setUp} />}
-      </div>
-    </>,
+    chosen === null ? (
+      <Notice
+        title="You need an API key"
+        text={`Only owners and admins see keys. Ask an owner or admin of ${c.get("workspace").name} for one.`}
+      />
+    ) : (
+      <KeyChoice home={home} sender={sender} {...chosen} />
+    ),
+    tabs.length > 0 && <Tabs label="Senders" tabs={tabs} />,
+    <div class="columns main-first">
+      <Panel title={SENDERS[sender]}>
+        <p class="quiet">
+          Replace <strong>{KEY_PLACEHOLDER}</strong> with the full key
+          {chosen !== null && (
+            <>
+              , or enter it in the test call to fill it in. If it is lost,{" "}
+              <a href={`${home}/settings/api-keys/${chosen.apiKey.id}/rotate`}>rotate the key</a>
+            </>
+          )}
+          .
+        </p>
+        <SenderSteps sender={sender} setUp={setUp} composer={{ status, program, query: { ...query, sender } }} />
+      </Panel>
+      {chosen !== null && <TestCall home={home} setUp={setUp} />}
+    </div>,
   );
 });
 

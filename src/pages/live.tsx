@@ -67,27 +67,25 @@ export const livePages = pages
     return page(
       c,
       { section: "live", title: "Live", intro: "Signals and refused calls as they arrive.", actions },
-      <>
-        <Filters list={list} />
-        <Panel list>
-          <div
-            data-live={list.path}
-            data-live-signals={signals?.cursor ?? ""}
-            data-live-rejections={hashOf(rejections)}
-            hidden={items.length === 0}
+      <Filters list={list} />,
+      <Panel list>
+        <div
+          data-live={list.path}
+          data-live-signals={signals?.cursor ?? ""}
+          data-live-rejections={hashOf(rejections)}
+          hidden={items.length === 0}
+        >
+          <LiveTable items={items} />
+        </div>
+        <div id="live-empty" hidden={items.length > 0}>
+          <Empty
+            title={list.isFiltered ? "No rows match these filters yet" : "Nothing has arrived yet"}
+            text="New signals and refused calls appear here."
           >
-            <LiveTable items={items} />
-          </div>
-          <div id="live-empty" hidden={items.length > 0}>
-            <Empty
-              title={list.isFiltered ? "No rows match these filters yet" : "Nothing has arrived yet"}
-              text="New signals and refused calls appear here."
-            >
-              <LinkButton href={`${base}/connect`} text="Connect a sender" />
-            </Empty>
-          </div>
-        </Panel>
-      </>,
+            <LinkButton href={`${base}/connect`} text="Connect a sender" />
+          </Empty>
+        </div>
+      </Panel>,
     );
   })
   .get("/signals", async (c) => {

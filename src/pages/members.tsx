@@ -143,39 +143,35 @@ async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {
       intro: `People who can sign in to ${name}.${mayManage(c) ? "" : " Only owners and admins can change this list."}`,
       status: isRefused ? 422 : 200,
     },
-    <>
-      <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was changed" />
-      {invited !== null && (
-        <Invitation member={invited} name={name} signIn={new URL(workspacePath(c), c.req.url).href} />
-      )}
-      <ListPanel list={list} found={members}>
-        <Table caption="Members" rows={members.items} columns={columns} />
-      </ListPanel>
-      {mayManage(c) && (
-        <Panel title="Add member">
-          <FormErrors errors={Object.values(errors)} title="The member was not added" />
-          <Form action={list.path} submit="Add member">
-            <TextField
-              name="email"
-              type="email"
-              label="Email"
-              hint="The address that they sign in with. No email is sent: you get a text to send."
-              error={errors.email}
-              value={typed?.email ?? ""}
-              required
-            />
-            <Choices
-              legend="Role"
-              name="role"
-              group="role"
-              options={roleOptions(role, null)}
-              value={typed?.role ?? "member"}
-              autofocus={errors.role !== undefined}
-            />
-          </Form>
-        </Panel>
-      )}
-    </>,
+    <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was changed" />,
+    invited !== null && <Invitation member={invited} name={name} signIn={new URL(workspacePath(c), c.req.url).href} />,
+    <ListPanel list={list} found={members}>
+      <Table caption="Members" rows={members.items} columns={columns} />
+    </ListPanel>,
+    mayManage(c) && (
+      <Panel title="Add member">
+        <FormErrors errors={Object.values(errors)} title="The member was not added" />
+        <Form action={list.path} submit="Add member">
+          <TextField
+            name="email"
+            type="email"
+            label="Email"
+            hint="The address that they sign in with. No email is sent: you get a text to send."
+            error={errors.email}
+            value={typed?.email ?? ""}
+            required
+          />
+          <Choices
+            legend="Role"
+            name="role"
+            group="role"
+            options={roleOptions(role, null)}
+            value={typed?.role ?? "member"}
+            autofocus={errors.role !== undefined}
+          />
+        </Form>
+      </Panel>
+    ),
   );
 }
 

@@ -77,17 +77,15 @@ export const overviewPages = pages.createApp().get("/", async (c) => {
   return page(
     c,
     { section: "overview", title: "Overview" },
-    <>
-      {showsSteps && <FirstSteps base={base} mayManage={canManage(role)} done={done} />}
-      {(hasSignals || counter.rejections.length > 0) && (
-        <>
-          {items.length > 0 && <Attention items={items} />}
-          <SignalsPanel base={base} counter={counter} nowMs={nowMs} />
-          <UsagePanel base={base} usage={counter.usage} nowMs={nowMs} />
-          <ScoresPanel base={base} people={store.top.items} />
-        </>
-      )}
-    </>,
+    showsSteps && <FirstSteps base={base} mayManage={canManage(role)} done={done} />,
+    (hasSignals || counter.rejections.length > 0) && (
+      <>
+        {items.length > 0 && <Attention items={items} />}
+        <SignalsPanel base={base} counter={counter} nowMs={nowMs} />
+        <UsagePanel base={base} usage={counter.usage} nowMs={nowMs} />
+        <ScoresPanel base={base} people={store.top.items} />
+      </>
+    ),
   );
 });
 

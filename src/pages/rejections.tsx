@@ -39,17 +39,15 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   return page(
     c,
     { section: "rejections", title: "Rejections", intro: introOf(kept) },
-    <>
-      {kept.length > 0 && <Filters list={list} />}
-      {kept.length > 0 && shown.length === 0 && <NoMatches what="refused calls" list={list} />}
-      {shown.length > 0 && (
-        <>
-          <Reasons base={base} names={names} list={list} groups={groupRejections(shown)} />
-          <Calls base={base} names={names} list={list} rejections={shown} />
-        </>
-      )}
-      <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>
-    </>,
+    kept.length > 0 && <Filters list={list} />,
+    kept.length > 0 && shown.length === 0 && <NoMatches what="refused calls" list={list} />,
+    shown.length > 0 && (
+      <>
+        <Reasons base={base} names={names} list={list} groups={groupRejections(shown)} />
+        <Calls base={base} names={names} list={list} rejections={shown} />
+      </>
+    ),
+    <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>,
   );
 });
 

@@ -44,48 +44,46 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   return page(
     c,
     { title: `Search: ${text}`, heading: "Search results", intro: `For “${text}”.`, section: null, search: text },
-    <>
-      {isEmpty && <Empty title={`No results for “${text}”`} text={hint} />}
-      {results("People", people, withQuery(`${base}/people`, { q: text }), (rows) => (
-        <PeopleTable base={base} people={rows} />
-      ))}
-      {results("Events", events, withQuery(`${base}/signals`, { q: text }), (rows) => (
-        <Table
-          caption="Events"
-          rows={rows}
-          href={({ event, source }) => groupPath(base, event, source)}
-          columns={[
-            { head: "Event", cell: ({ event }) => event },
-            { head: "Source", cell: ({ source }) => source },
-            { head: "Signals", kind: "number", cell: ({ count }) => <Count value={count} /> },
-            { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} /> },
-          ]}
-        />
-      ))}
-      {results("Accounts", accounts, withQuery(`${base}/accounts`, { q: text }), (rows) => (
-        <AccountsTable base={base} accounts={rows} />
-      ))}
-      {results("Mapping rules", rules, `${base}/rules`, (rows) => (
-        <Table
-          caption="Mapping rules"
-          rows={rows}
-          href={(rule) => `${base}/rules/${encodeURIComponent(rule.id)}`}
-          columns={[
-            { head: "Rule", cell: ({ name }) => name },
-            { head: "Event", cell: ({ event }) => <code>{event}</code> },
-            { head: "Status", cell: ({ enabled }) => <EnabledBadge enabled={enabled} /> },
-          ]}
-        />
-      ))}
-      {results("API keys", [...keys], `${base}/settings/api-keys`, (rows) => (
-        <Table
-          caption="API keys"
-          rows={rows}
-          href={([keyId]) => `${base}/settings/api-keys/${encodeURIComponent(keyId)}`}
-          columns={[{ head: "Name", cell: ([, key]) => <KeyTitle {...key} /> }]}
-        />
-      ))}
-    </>,
+    isEmpty && <Empty title={`No results for “${text}”`} text={hint} />,
+    results("People", people, withQuery(`${base}/people`, { q: text }), (rows) => (
+      <PeopleTable base={base} people={rows} />
+    )),
+    results("Events", events, withQuery(`${base}/signals`, { q: text }), (rows) => (
+      <Table
+        caption="Events"
+        rows={rows}
+        href={({ event, source }) => groupPath(base, event, source)}
+        columns={[
+          { head: "Event", cell: ({ event }) => event },
+          { head: "Source", cell: ({ source }) => source },
+          { head: "Signals", kind: "number", cell: ({ count }) => <Count value={count} /> },
+          { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} /> },
+        ]}
+      />
+    )),
+    results("Accounts", accounts, withQuery(`${base}/accounts`, { q: text }), (rows) => (
+      <AccountsTable base={base} accounts={rows} />
+    )),
+    results("Mapping rules", rules, `${base}/rules`, (rows) => (
+      <Table
+        caption="Mapping rules"
+        rows={rows}
+        href={(rule) => `${base}/rules/${encodeURIComponent(rule.id)}`}
+        columns={[
+          { head: "Rule", cell: ({ name }) => name },
+          { head: "Event", cell: ({ event }) => <code>{event}</code> },
+          { head: "Status", cell: ({ enabled }) => <EnabledBadge enabled={enabled} /> },
+        ]}
+      />
+    )),
+    results("API keys", [...keys], `${base}/settings/api-keys`, (rows) => (
+      <Table
+        caption="API keys"
+        rows={rows}
+        href={([keyId]) => `${base}/settings/api-keys/${encodeURIComponent(keyId)}`}
+        columns={[{ head: "Name", cell: ([, key]) => <KeyTitle {...key} /> }]}
+      />
+    )),
   );
 });
 

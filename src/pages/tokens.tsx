@@ -75,29 +75,27 @@ async function listPage(c: Ctx) {
   return page(
     c,
     { section: "tokens", title: "API tokens", intro, actions: tokens.items.length > 0 && create },
-    <>
-      {!isApiOn && (
-        <Notice
-          tone="warn"
-          title="The API is switched off"
-          text="This deployment has no operator token, so it answers no API call. Ask the operator of the service."
-        />
-      )}
-      <ListPanel
-        list={list}
-        found={tokens}
-        empty={
-          <Empty
-            title="No API tokens yet"
-            text="Create a token for each program, such as a nightly export or a script that keeps mapping rules in Git. Choose only the scopes that it needs."
-          >
-            {create}
-          </Empty>
-        }
-      >
-        <TokenTable home={workspacePath(c)} path={path} tokens={tokens.items} />
-      </ListPanel>
-    </>,
+    !isApiOn && (
+      <Notice
+        tone="warn"
+        title="The API is switched off"
+        text="This deployment has no operator token, so it answers no API call. Ask the operator of the service."
+      />
+    ),
+    <ListPanel
+      list={list}
+      found={tokens}
+      empty={
+        <Empty
+          title="No API tokens yet"
+          text="Create a token for each program, such as a nightly export or a script that keeps mapping rules in Git. Choose only the scopes that it needs."
+        >
+          {create}
+        </Empty>
+      }
+    >
+      <TokenTable home={workspacePath(c)} path={path} tokens={tokens.items} />
+    </ListPanel>,
   );
 }
 
@@ -306,29 +304,27 @@ function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: Cre
       actions: <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />,
       showsKey: true,
     },
-    <>
-      <Notice
-        tone="warn"
-        title="Copy the token now"
-        text="This page shows it once, and only a hash is stored. If you lose it, revoke it and create another one."
+    <Notice
+      tone="warn"
+      title="Copy the token now"
+      text="This page shows it once, and only a hash is stored. If you lose it, revoke it and create another one."
+    />,
+    <Panel title="API token">
+      <CopyText id="new-token" label="API token" text={value} />
+      <Facts
+        of={[
+          ["Scopes", <Scopes scopes={scopes} />],
+          ["Expires", expiresAt === null ? "Never" : <LocalTime iso={expiresAt} />],
+        ]}
       />
-      <Panel title="API token">
-        <CopyText id="new-token" label="API token" text={value} />
-        <Facts
-          of={[
-            ["Scopes", <Scopes scopes={scopes} />],
-            ["Expires", expiresAt === null ? "Never" : <LocalTime iso={expiresAt} />],
-          ]}
-        />
-      </Panel>
-      <Panel title="Try it">
-        <p class="quiet">{meaning}</p>
-        <CopyText block id="token-curl" label="curl call" text={curlLine(address, body, value)} />
-        <p class="quiet small">
-          <a href="/docs">The API documentation</a> names the scope of each operation.
-        </p>
-      </Panel>
-    </>,
+    </Panel>,
+    <Panel title="Try it">
+      <p class="quiet">{meaning}</p>
+      <CopyText block id="token-curl" label="curl call" text={curlLine(address, body, value)} />
+      <p class="quiet small">
+        <a href="/docs">The API documentation</a> names the scope of each operation.
+      </p>
+    </Panel>,
   );
 }
 

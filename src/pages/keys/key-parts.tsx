@@ -102,14 +102,12 @@ export function alreadyCreatedPage(c: Ctx, { section, noun, intro, remedy, links
   return page(
     c,
     { section, title, heading, crumbs: [], intro, status: 409 },
-    <>
-      <Notice
-        tone="warn"
-        title={`The full ${noun} was in the first answer`}
-        text={`No second ${noun} was created. If you did not copy the ${noun}, ${remedy}.`}
-      />
-      <div class="row">{links}</div>
-    </>,
+    <Notice
+      tone="warn"
+      title={`The full ${noun} was in the first answer`}
+      text={`No second ${noun} was created. If you did not copy the ${noun}, ${remedy}.`}
+    />,
+    <div class="row">{links}</div>,
   );
 }
 

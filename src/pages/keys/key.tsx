@@ -133,56 +133,51 @@ async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<
       actions: works && actions,
       status: Object.keys(errors).length === 0 ? 200 : 422,
     },
-    <>
-      <div class="columns main-first">
-        <CallsPanel calls={calls} />
-        <Panel title="Details">
-          <Facts
-            of={[
-              ["Status", <KeyStatus apiKey={apiKey} />],
-              ["Last used", <LastUsed usedMs={calls.usedMs} />],
-              ["Expires", <Expiration apiKey={apiKey} />],
-              ["Endpoint type", ENDPOINT_LABEL[endpointType]],
-              ["Shared secret", hasSecret ? "Required" : "None"],
-              ["Created", [<LocalTime iso={createdAt} />, ` by ${authorName(createdBy)}`]],
-              successor !== undefined && ["Replaced by", linkTo(successor)],
-              predecessor !== undefined && ["Replaces", linkTo(predecessor)],
-            ]}
-          />
-        </Panel>
-      </div>
-      {calls.rejections.length > 0 && (
-        <RejectedPanel rejections={calls.rejections} all={`${home}/rejections?key=${apiKey.id}`} />
+    <div class="columns main-first">
+      <CallsPanel calls={calls} />
+      <Panel title="Details">
+        <Facts
+          of={[
+            ["Status", <KeyStatus apiKey={apiKey} />],
+            ["Last used", <LastUsed usedMs={calls.usedMs} />],
+            ["Expires", <Expiration apiKey={apiKey} />],
+            ["Endpoint type", ENDPOINT_LABEL[endpointType]],
+            ["Shared secret", hasSecret ? "Required" : "None"],
+            ["Created", [<LocalTime iso={createdAt} />, ` by ${authorName(createdBy)}`]],
+            successor !== undefined && ["Replaced by", linkTo(successor)],
+            predecessor !== undefined && ["Replaces", linkTo(predecessor)],
+          ]}
+        />
+      </Panel>
+    </div>,
+    calls.rejections.length > 0 && (
+      <RejectedPanel rejections={calls.rejections} all={`${home}/rejections?key=${apiKey.id}`} />
+    ),
+    payloadTemplate !== null && <Template template={payloadTemplate} />,
+    <div class="columns">
+      <Panel title="Settings">
+        <Form action={`${path}/${apiKey.id}`} submit="Save" look="">
+          <TextField name="name" label="Name" value={typed.name} error={errors.name} required />
+          {works && (
+            <TextField
+              name="silent_after_days"
+              label="Inactivity alert: days without a call"
+              hint={
+                <>
+                  Notifies your <a href={`${home}/settings/notifications`}>destinations</a>. Empty: no alert.
+                </>
+              }
+              value={typed.silent_after_days}
+              error={errors.silent_after_days}
+              inputmode="numeric"
+            />
+          )}
+        </Form>
+      </Panel>
+      {works && (
+        <TestCall home={home} setUp={{ ...apiKey, origin: new URL(c.req.url).origin, key: KEY_PLACEHOLDER, secret }} />
       )}
-      {payloadTemplate !== null && <Template template={payloadTemplate} />}
-      <div class="columns">
-        <Panel title="Settings">
-          <Form action={`${path}/${apiKey.id}`} submit="Save" look="">
-            <TextField name="name" label="Name" value={typed.name} error={errors.name} required />
-            {works && (
-              <TextField
-                name="silent_after_days"
-                label="Inactivity alert: days without a call"
-                hint={
-                  <>
-                    Notifies your <a href={`${home}/settings/notifications`}>destinations</a>. Empty: no alert.
-                  </>
-                }
-                value={typed.silent_after_days}
-                error={errors.silent_after_days}
-                inputmode="numeric"
-              />
-            )}
-          </Form>
-        </Panel>
-        {works && (
-          <TestCall
-            home={home}
-            setUp={{ ...apiKey, origin: new URL(c.req.url).origin, key: KEY_PLACEHOLDER, secret }}
-          />
-        )}
-      </div>
-    </>,
+    </div>,
   );
 }
 
@@ -294,12 +289,10 @@ function inactivePage(c: Ctx, { id, name }: ApiKey): Promise<Response> {
   return page(
     c,
     { section: "keys", ...heading, status: 409 },
-    <>
-      <Notice tone="bad" title="An inactive key cannot be rotated" text="Create a new key instead." />
-      <div>
-        <LinkButton href={`${path}/new`} text="Create API key" look="primary" />
-      </div>
-    </>,
+    <Notice tone="bad" title="An inactive key cannot be rotated" text="Create a new key instead." />,
+    <div>
+      <LinkButton href={`${path}/new`} text="Create API key" look="primary" />
+    </div>,
   );
 }
 
@@ -327,31 +320,29 @@ async function rotatePage(
       ),
       status: Object.keys(errors).length === 0 ? 200 : 422,
     },
-    <>
-      <FormErrors title="The key was not rotated" errors={Object.values(errors)} />
-      <Panel>
-        <Form
-          action={`${path}/${apiKey.id}/rotate`}
-          submit="Rotate key"
-          cancel={path}
-          hidden={{ form_token: typed.formToken }}
-        >
-          <SelectField
-            name="overlap"
-            label="The old key ends"
-            hint={`Until then both keys work${apiKey.endsAt === null ? "" : ", unless the old key expires before"}.`}
-            value={typed.overlap}
-            options={OVERLAPS}
-            error={errors.overlap}
-          />
-          <LifetimeFields
-            label="The new key expires"
-            typed={typed.lifetime}
-            kept={apiKey.expiresAt}
-            error={errors.expiresAt}
-          />
-        </Form>
-      </Panel>
-    </>,
+    <FormErrors title="The key was not rotated" errors={Object.values(errors)} />,
+    <Panel>
+      <Form
+        action={`${path}/${apiKey.id}/rotate`}
+        submit="Rotate key"
+        cancel={path}
+        hidden={{ form_token: typed.formToken }}
+      >
+        <SelectField
+          name="overlap"
+          label="The old key ends"
+          hint={`Until then both keys work${apiKey.endsAt === null ? "" : ", unless the old key expires before"}.`}
+          value={typed.overlap}
+          options={OVERLAPS}
+          error={errors.overlap}
+        />
+        <LifetimeFields
+          label="The new key expires"
+          typed={typed.lifetime}
+          kept={apiKey.expiresAt}
+          error={errors.expiresAt}
+        />
+      </Form>
+    </Panel>,
   );
 }

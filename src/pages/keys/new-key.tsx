@@ -385,42 +385,40 @@ export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, 
       actions,
       showsKey: true,
     },
-    <>
-      <Notice
-        tone="warn"
-        title={`Copy the ${secret === null ? "key" : "key and the secret"} now`}
-        text={`This page shows ${secret === null ? "it" : "them"} once, and only a hash is stored. A lost key has to be rotated.`}
-      />
-      {replaced !== null && <Replaced apiKey={replaced} />}
-      <Panel>
-        <h2>API key</h2>
-        <CopyText id="new-key" label="API key" text={key} />
-        {secret !== null && (
-          <>
-            <h2>Shared secret</h2>
-            <CopyText id="new-secret" label="shared secret" text={secret} />
-            <p class="quiet small">
-              Every call must carry it in the header <code>X-Api-Secret</code>.
-            </p>
-          </>
+    <Notice
+      tone="warn"
+      title={`Copy the ${secret === null ? "key" : "key and the secret"} now`}
+      text={`This page shows ${secret === null ? "it" : "them"} once, and only a hash is stored. A lost key has to be rotated.`}
+    />,
+    replaced !== null && <Replaced apiKey={replaced} />,
+    <Panel>
+      <h2>API key</h2>
+      <CopyText id="new-key" label="API key" text={key} />
+      {secret !== null && (
+        <>
+          <h2>Shared secret</h2>
+          <CopyText id="new-secret" label="shared secret" text={secret} />
+          <p class="quiet small">
+            Every call must carry it in the header <code>X-Api-Secret</code>.
+          </p>
+        </>
+      )}
+    </Panel>,
+    <div class="columns main-first">
+      <Panel title="Connect a sender">
+        {endpointType === "product_org" ? (
+          <SenderSteps sender="accounts" setUp={setUp} />
+        ) : (
+          SIGNAL_SENDERS.map((sender) => (
+            <details open={sender === "code"}>
+              <summary>{SENDERS[sender]}</summary>
+              <SenderSteps sender={sender} setUp={setUp} />
+            </details>
+          ))
         )}
       </Panel>
-      <div class="columns main-first">
-        <Panel title="Connect a sender">
-          {endpointType === "product_org" ? (
-            <SenderSteps sender="accounts" setUp={setUp} />
-          ) : (
-            SIGNAL_SENDERS.map((sender) => (
-              <details open={sender === "code"}>
-                <summary>{SENDERS[sender]}</summary>
-                <SenderSteps sender={sender} setUp={setUp} />
-              </details>
-            ))
-          )}
-        </Panel>
-        <TestCall home={home} setUp={setUp} />
-      </div>
-    </>,
+      <TestCall home={home} setUp={setUp} />
+    </div>,
   );
 }
 

@@ -90,36 +90,34 @@ async function deliveryPage(c: Ctx, refused?: string) {
       actions: body !== null && again,
       status: refused === undefined ? 200 : 409,
     },
-    <>
-      {refused !== undefined && <Notice tone="bad" title="Nothing was sent" text={refused} />}
-      <div id="delivery" class="stack" {...(inProgress ? { "data-refresh": "1000" } : {})}>
-        <Outcome delivery={delivery} inProgress={inProgress} />
-        <Panel title="Details">
-          <Facts
-            of={[
-              ["Status", <DeliveryStatus delivery={delivery} destination={destination} />],
-              ["Event", <code>{type}</code>],
-              [isWebhook ? "webhook-id" : "Event id", <code>{eventId}</code>],
-              ["Sent to", <code>{destination.maskedTarget}</code>],
-              ["Created", <Time ms={createdAtMs} />],
-            ]}
-          />
-          {isWebhook && (
-            <p class="quiet small">
-              Each attempt has the same <code>webhook-id</code>, so that the receiver can drop duplicates.
-            </p>
-          )}
-        </Panel>
-        {attempts.length > 0 && <Attempts attempts={attempts} />}
-      </div>
-      <Panel title="Body">
-        {body === null ? (
-          <p class="quiet">Deleted together with the person.</p>
-        ) : (
-          <Json value={indented(body)} label="Body" />
+    refused !== undefined && <Notice tone="bad" title="Nothing was sent" text={refused} />,
+    <div id="delivery" class="stack" {...(inProgress ? { "data-refresh": "1000" } : {})}>
+      <Outcome delivery={delivery} inProgress={inProgress} />
+      <Panel title="Details">
+        <Facts
+          of={[
+            ["Status", <DeliveryStatus delivery={delivery} destination={destination} />],
+            ["Event", <code>{type}</code>],
+            [isWebhook ? "webhook-id" : "Event id", <code>{eventId}</code>],
+            ["Sent to", <code>{destination.maskedTarget}</code>],
+            ["Created", <Time ms={createdAtMs} />],
+          ]}
+        />
+        {isWebhook && (
+          <p class="quiet small">
+            Each attempt has the same <code>webhook-id</code>, so that the receiver can drop duplicates.
+          </p>
         )}
       </Panel>
-    </>,
+      {attempts.length > 0 && <Attempts attempts={attempts} />}
+    </div>,
+    <Panel title="Body">
+      {body === null ? (
+        <p class="quiet">Deleted together with the person.</p>
+      ) : (
+        <Json value={indented(body)} label="Body" />
+      )}
+    </Panel>,
   );
 }
 

@@ -99,13 +99,11 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
       actions: <DestinationActions path={path} destination={destination} />,
       status: refused === undefined ? 200 : status,
     },
-    <>
-      {refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />}
-      {NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />}
-      <Details destination={destination} lastTest={lastTest} />
-      <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />
-      {destination.type === "webhook" && <VerifyPanel />}
-    </>,
+    refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />,
+    NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />,
+    <Details destination={destination} lastTest={lastTest} />,
+    <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />,
+    destination.type === "webhook" && <VerifyPanel />,
   );
 }
 

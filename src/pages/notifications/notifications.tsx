@@ -73,47 +73,45 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
       actions: rows.length > 0 && create,
       status: Object.keys(errors).length === 0 ? 200 : 422,
     },
-    <>
-      <MissingThreshold
-        title="No score threshold yet"
-        destinations={people.length === 0 ? subscribedTo(stored, "people") : []}
-        scores="scores"
-        field="thresholds"
-      />
-      <MissingThreshold
-        title="No score threshold for accounts yet"
-        destinations={accounts.length === 0 ? subscribedTo(stored, "accounts") : []}
-        scores="accounts' scores"
-        field="account_thresholds"
-      />
-      <Panel list>
-        {rows.length === 0 ? (
-          <Empty title="No destinations yet" text={hint}>
-            {create}
-          </Empty>
-        ) : (
-          <DestinationsTable path={path} rows={rows} />
-        )}
-      </Panel>
-      <Panel title="Score thresholds">
-        <Form action={`${path}/thresholds`} submit="Save thresholds" look="">
-          <TextField
-            name="thresholds"
-            label="Notify when a person's score reaches or falls below"
-            hint={`Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`}
-            value={texts.people}
-            error={errors.people}
-          />
-          <TextField
-            name="account_thresholds"
-            label="Notify when an account's score reaches or falls below"
-            hint={`Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`}
-            value={texts.accounts}
-            error={errors.accounts}
-          />
-        </Form>
-      </Panel>
-    </>,
+    <MissingThreshold
+      title="No score threshold yet"
+      destinations={people.length === 0 ? subscribedTo(stored, "people") : []}
+      scores="scores"
+      field="thresholds"
+    />,
+    <MissingThreshold
+      title="No score threshold for accounts yet"
+      destinations={accounts.length === 0 ? subscribedTo(stored, "accounts") : []}
+      scores="accounts' scores"
+      field="account_thresholds"
+    />,
+    <Panel list>
+      {rows.length === 0 ? (
+        <Empty title="No destinations yet" text={hint}>
+          {create}
+        </Empty>
+      ) : (
+        <DestinationsTable path={path} rows={rows} />
+      )}
+    </Panel>,
+    <Panel title="Score thresholds">
+      <Form action={`${path}/thresholds`} submit="Save thresholds" look="">
+        <TextField
+          name="thresholds"
+          label="Notify when a person's score reaches or falls below"
+          hint={`Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`}
+          value={texts.people}
+          error={errors.people}
+        />
+        <TextField
+          name="account_thresholds"
+          label="Notify when an account's score reaches or falls below"
+          hint={`Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`}
+          value={texts.accounts}
+          error={errors.accounts}
+        />
+      </Form>
+    </Panel>,
   );
 }
 

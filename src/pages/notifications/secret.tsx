@@ -21,17 +21,15 @@ export function secretPage(c: Ctx, created: CreatedDestination, change: "created
       actions: [<LinkButton href={path} text="View destination" />, isNew && test],
       status: isNew ? 200 : 409,
     },
-    <>
-      {!isNew && destination.type === "webhook" && (
-        <Notice
-          tone="warn"
-          title="The secret was shown once, in the first answer"
-          text="If you did not copy it, rotate it on the destination's page."
-        />
-      )}
-      {secret !== null && <Secret secret={secret} oldEndsAtMs={destination.oldSecretEndsAtMs} />}
-      {secret !== null && <VerifyPanel />}
-    </>,
+    !isNew && destination.type === "webhook" && (
+      <Notice
+        tone="warn"
+        title="The secret was shown once, in the first answer"
+        text="If you did not copy it, rotate it on the destination's page."
+      />
+    ),
+    secret !== null && <Secret secret={secret} oldEndsAtMs={destination.oldSecretEndsAtMs} />,
+    secret !== null && <VerifyPanel />,
   );
 }
 

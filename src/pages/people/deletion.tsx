@@ -126,35 +126,33 @@ function receiptPage(c: Ctx, receipt: DeletionReceipt, email: string | null, isB
       intro: email ?? id,
       actions: <LinkButton href={`${base}/people/deletions/${id}/download`} text="Download receipt" />,
     },
-    <>
-      <div id="receipt" class="stack" {...(isFinished ? {} : { "data-refresh": "3000" })}>
-        {isFinished ? (
-          <Notice tone="good" title="Deletion complete" />
-        ) : (
-          <Notice
-            tone="warn"
-            title="Deletion in progress"
-            text="The person and their ids are deleted. The rest follows, and the counts grow."
-          />
-        )}
-        <Panel>
-          <Facts
-            of={[
-              ["Status", isFinished ? <Badge tone="good">Complete</Badge> : <Badge tone="warn">In progress</Badge>],
-              ["Receipt", <code>{id}</code>],
-              ["Requested", <Time ms={requestedAtMs} />],
-              isFinished && ["Finished", <Time ms={finishedAtMs} />],
-              ...COUNTS.map(([field, name]) => [name, grouped(receipt[field])] as const),
-            ]}
-          />
-        </Panel>
-      </div>
-      <p class="quiet small">
-        This receipt is kept for {DELETION_REMEMBERED_DAYS} days. Find it by searching People for the email. The entry
-        under <a href={`${base}/settings/activity?action=person.deleted`}>Activity</a> stays, without the email.
-        {isBack && " New signals have named this email since, and created a new person."}
-      </p>
-    </>,
+    <div id="receipt" class="stack" {...(isFinished ? {} : { "data-refresh": "3000" })}>
+      {isFinished ? (
+        <Notice tone="good" title="Deletion complete" />
+      ) : (
+        <Notice
+          tone="warn"
+          title="Deletion in progress"
+          text="The person and their ids are deleted. The rest follows, and the counts grow."
+        />
+      )}
+      <Panel>
+        <Facts
+          of={[
+            ["Status", isFinished ? <Badge tone="good">Complete</Badge> : <Badge tone="warn">In progress</Badge>],
+            ["Receipt", <code>{id}</code>],
+            ["Requested", <Time ms={requestedAtMs} />],
+            isFinished && ["Finished", <Time ms={finishedAtMs} />],
+            ...COUNTS.map(([field, name]) => [name, grouped(receipt[field])] as const),
+          ]}
+        />
+      </Panel>
+    </div>,
+    <p class="quiet small">
+      This receipt is kept for {DELETION_REMEMBERED_DAYS} days. Find it by searching People for the email. The entry
+      under <a href={`${base}/settings/activity?action=person.deleted`}>Activity</a> stays, without the email.
+      {isBack && " New signals have named this email since, and created a new person."}
+    </p>,
   );
 }
 

@@ -57,26 +57,20 @@ export const peoplePages = pages
         intro: "Everyone whom a signal or an identify call names by email.",
         actions: showsExports && <ExportMenu base={base} />,
       },
-      <>
-        <Filters list={list} />
-        <LapsingNote lapsing={people.lapsing} />
-        {!people.sorted && <p class="quiet small">Too many people match to be sorted. They are listed by email.</p>}
-        <ListPanel
-          list={list}
-          found={people}
-          read={counted(
-            people.scans * (q === "" || account !== "" ? PEOPLE_SCAN : PEOPLE_SEARCHED),
-            "person",
-            "people",
-          )}
-          empty={<NobodyYet base={base} />}
-          noMatches={
-            wasDeleted ? <Deleted base={base} email={q.toLowerCase()} /> : <NoMatches what="people" list={list} />
-          }
-        >
-          <PeopleTable base={base} people={people.items} />
-        </ListPanel>
-      </>,
+      <Filters list={list} />,
+      <LapsingNote lapsing={people.lapsing} />,
+      !people.sorted && <p class="quiet small">Too many people match to be sorted. They are listed by email.</p>,
+      <ListPanel
+        list={list}
+        found={people}
+        read={counted(people.scans * (q === "" || account !== "" ? PEOPLE_SCAN : PEOPLE_SEARCHED), "person", "people")}
+        empty={<NobodyYet base={base} />}
+        noMatches={
+          wasDeleted ? <Deleted base={base} email={q.toLowerCase()} /> : <NoMatches what="people" list={list} />
+        }
+      >
+        <PeopleTable base={base} people={people.items} />
+      </ListPanel>,
     );
   })
   .get("/export", requireManager, async (c) => {

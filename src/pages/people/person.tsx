@@ -72,32 +72,30 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
       intro: person.name !== null && email,
       actions: mayManage(c) && actions,
     },
-    <>
-      <Stats>
-        <Stat label="Score" value={person.score} note={scoreNote(person, curve)} />
-        <Stat label="Last seen" value={<Time ms={person.lastSeenMs} />} />
-        <Stat label="First seen" value={<Time ms={person.firstSeenMs} />} />
-      </Stats>
-      <div class="columns main-first">
-        <Panel title="Score over time">
-          <Curve curve={curve} score={person.score} />
-        </Panel>
-        <Panel title="Profile">
-          <Facts
-            of={[
-              ["Account", <AccountLink base={base} account={person.account} />],
-              ...TRAIT_NAMES.map(
-                (trait) => [traitLabel(trait), person[trait] ?? <span class="quiet">Unknown</span>] as const,
-              ),
-            ]}
-          />
-          <p class="quiet small">From traits and properties of signals. The latest value of each field wins.</p>
-        </Panel>
-      </div>
-      {curve.byRule.length > 0 && <Breakdown base={base} curve={curve} rules={rules} />}
-      <TimelinePanel base={base} found={found} shown={shown} list={list} rules={rules} />
-      <IdentitiesPanel base={base} found={found} />
-    </>,
+    <Stats>
+      <Stat label="Score" value={person.score} note={scoreNote(person, curve)} />
+      <Stat label="Last seen" value={<Time ms={person.lastSeenMs} />} />
+      <Stat label="First seen" value={<Time ms={person.firstSeenMs} />} />
+    </Stats>,
+    <div class="columns main-first">
+      <Panel title="Score over time">
+        <Curve curve={curve} score={person.score} />
+      </Panel>
+      <Panel title="Profile">
+        <Facts
+          of={[
+            ["Account", <AccountLink base={base} account={person.account} />],
+            ...TRAIT_NAMES.map(
+              (trait) => [traitLabel(trait), person[trait] ?? <span class="quiet">Unknown</span>] as const,
+            ),
+          ]}
+        />
+        <p class="quiet small">From traits and properties of signals. The latest value of each field wins.</p>
+      </Panel>
+    </div>,
+    curve.byRule.length > 0 && <Breakdown base={base} curve={curve} rules={rules} />,
+    <TimelinePanel base={base} found={found} shown={shown} list={list} rules={rules} />,
+    <IdentitiesPanel base={base} found={found} />,
   );
 });
 

@@ -196,32 +196,30 @@ async function rulePage(
       doneText: /^\d{1,10}$/.test(restored) ? `Restored version ${restored} as version ${rule.version}.` : undefined,
       next: form !== undefined && manager && (await applyOffer(c, path, rule, facts)),
     },
-    <>
-      {isOutdated && (
-        <Notice
-          tone="warn"
-          title="Nothing was saved: the rule has changed"
-          text={`This is version ${rule.version}. To replace it with your input below, save again.`}
-        >
-          <RuleSummary rule={rule} />
-        </Notice>
-      )}
-      <Activity facts={facts} version={rule.version} />
-      {manager ? (
-        <RuleEditor
-          {...editor}
-          base={base}
-          action={path}
-          submit="Save"
-          version={version}
-          suggestions={await suggestionsFor(c, editor.form)}
-        />
-      ) : (
-        <Panel title="Rule">
-          <RuleSummary rule={rule} />
-        </Panel>
-      )}
-    </>,
+    isOutdated && (
+      <Notice
+        tone="warn"
+        title="Nothing was saved: the rule has changed"
+        text={`This is version ${rule.version}. To replace it with your input below, save again.`}
+      >
+        <RuleSummary rule={rule} />
+      </Notice>
+    ),
+    <Activity facts={facts} version={rule.version} />,
+    manager ? (
+      <RuleEditor
+        {...editor}
+        base={base}
+        action={path}
+        submit="Save"
+        version={version}
+        suggestions={await suggestionsFor(c, editor.form)}
+      />
+    ) : (
+      <Panel title="Rule">
+        <RuleSummary rule={rule} />
+      </Panel>
+    ),
   );
 }
 
@@ -282,20 +280,18 @@ async function deletedPage(c: Ctx): Promise<Response> {
       crumbs: [],
       intro: hasScoringSignals ? "Its scoring signals stay with their points." : "Its scoring signals are removed.",
     },
-    <>
-      <Activity facts={facts} version={null} />
-      {mayManage(c) && hasScoringSignals && !isInProgress(job) && (
-        <Confirm
-          label="Remove scoring signals"
-          title="Remove the scoring signals of this rule?"
-          action={`${workspacePath(c)}/rules/${ruleId}/delete`}
-          submit="Remove scoring signals"
-          fields={{ remove: "on" }}
-        >
-          <p>Their points are subtracted from the scores. This cannot be undone.</p>
-        </Confirm>
-      )}
-    </>,
+    <Activity facts={facts} version={null} />,
+    mayManage(c) && hasScoringSignals && !isInProgress(job) && (
+      <Confirm
+        label="Remove scoring signals"
+        title="Remove the scoring signals of this rule?"
+        action={`${workspacePath(c)}/rules/${ruleId}/delete`}
+        submit="Remove scoring signals"
+        fields={{ remove: "on" }}
+      >
+        <p>Their points are subtracted from the scores. This cannot be undone.</p>
+      </Confirm>
+    ),
   );
 }
 
@@ -423,40 +419,36 @@ async function versionPage(c: Ctx, refusal?: "rule_changed" | "rules_too_large")
       intro: ["By ", authorName(version.by), ", ", <Time ms={Date.parse(version.at)} />],
       status: refusal === undefined ? 200 : 409,
     },
-    <>
-      {refusal === "rules_too_large" && (
-        <FormErrors title="Nothing was restored" errors={[LIMIT_COPY.rules_too_large]} />
+    refusal === "rules_too_large" && <FormErrors title="Nothing was restored" errors={[LIMIT_COPY.rules_too_large]} />,
+    refusal === "rule_changed" && (
+      <Notice
+        tone="warn"
+        title="Nothing was restored: the rule has changed"
+        text={`The rule is now at version ${rule.version}. Review the changes below again.`}
+      />
+    ),
+    <Panel title={version.name} actions={<EnabledBadge enabled={version.enabled} />}>
+      <RuleSummary rule={version} />
+    </Panel>,
+    <Panel title={`Restore version ${number}`}>
+      {isSame ? (
+        <p class="quiet">
+          {rule.version === number ? "This is the current version." : "The current version is the same."}
+        </p>
+      ) : (
+        <>
+          <p>Restoring creates version {rule.version + 1} with these changes:</p>
+          <RuleDifferences before={rule} after={version} />
+          {mayManage(c) && (
+            <PostButton
+              action={`${path}/versions/${number}/restore`}
+              look="primary"
+              fields={{ version: String(rule.version) }}
+              text={`Restore version ${number}`}
+            />
+          )}
+        </>
       )}
-      {refusal === "rule_changed" && (
-        <Notice
-          tone="warn"
-          title="Nothing was restored: the rule has changed"
-          text={`The rule is now at version ${rule.version}. Review the changes below again.`}
-        />
-      )}
-      <Panel title={version.name} actions={<EnabledBadge enabled={version.enabled} />}>
-        <RuleSummary rule={version} />
-      </Panel>
-      <Panel title={`Restore version ${number}`}>
-        {isSame ? (
-          <p class="quiet">
-            {rule.version === number ? "This is the current version." : "The current version is the same."}
-          </p>
-        ) : (
-          <>
-            <p>Restoring creates version {rule.version + 1} with these changes:</p>
-            <RuleDifferences before={rule} after={version} />
-            {mayManage(c) && (
-              <PostButton
-                action={`${path}/versions/${number}/restore`}
-                look="primary"
-                fields={{ version: String(rule.version) }}
-                text={`Restore version ${number}`}
-              />
-            )}
-          </>
-        )}
-      </Panel>
-    </>,
+    </Panel>,
   );
 }

@@ -222,22 +222,20 @@ export const sessionRoutes = pages
     return plainPage(
       c,
       { title, status: first === undefined ? 403 : 200 },
-      <>
-        {first === undefined && (
-          <p>You are signed in as {c.get("user").email}. Ask an owner or admin to add this email, then reload.</p>
-        )}
-        <div class="stack tight">
-          {workspaces.map(({ slug, name, role }) => (
-            <a class="button choice" href={`/w/${slug}`}>
-              {name}
-              <small>{ROLE_LABEL[role]}</small>
-            </a>
-          ))}
-        </div>
-        <form method="post" action="/sign-out">
-          <button class="link">Sign out</button>
-        </form>
-      </>,
+      first === undefined && (
+        <p>You are signed in as {c.get("user").email}. Ask an owner or admin to add this email, then reload.</p>
+      ),
+      <div class="stack tight">
+        {workspaces.map(({ slug, name, role }) => (
+          <a class="button choice" href={`/w/${slug}`}>
+            {name}
+            <small>{ROLE_LABEL[role]}</small>
+          </a>
+        ))}
+      </div>,
+      <form method="post" action="/sign-out">
+        <button class="link">Sign out</button>
+      </form>,
     );
   })
   .get("/sign-in", (c) => signInDriver(c)?.signInPage(c, safeTarget(c.req.query("to"))) ?? notFoundPage(c))

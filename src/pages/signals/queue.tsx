@@ -68,27 +68,25 @@ export const signalPages = pages
     return page(
       c,
       SIGNAL_PAGE,
-      <>
-        <SignalTabs base={base} shown="" totals={totals} />
-        {isFull && (
-          <Notice tone="bad" title="Storage full">
-            <p>
-              New signals are accepted, but wait until there is room. <a href={`${base}/usage`}>Make room</a>
-            </p>
-          </Notice>
-        )}
-        <Filters list={list} known={{ source: sources }} />
-        {isCut && <p class="quiet small">Sorted among the latest {counted(QUEUE_SORTED_GROUPS, "event")}.</p>}
-        <ListPanel
-          list={list}
-          found={found}
-          what="events"
-          read={counted(scans * QUEUE_SCAN_GROUPS, "event")}
-          empty={<NoEvents base={base} totals={totals} />}
-        >
-          <Groups base={base} items={items} />
-        </ListPanel>
-      </>,
+      <SignalTabs base={base} shown="" totals={totals} />,
+      isFull && (
+        <Notice tone="bad" title="Storage full">
+          <p>
+            New signals are accepted, but wait until there is room. <a href={`${base}/usage`}>Make room</a>
+          </p>
+        </Notice>
+      ),
+      <Filters list={list} known={{ source: sources }} />,
+      isCut && <p class="quiet small">Sorted among the latest {counted(QUEUE_SORTED_GROUPS, "event")}.</p>,
+      <ListPanel
+        list={list}
+        found={found}
+        what="events"
+        read={counted(scans * QUEUE_SCAN_GROUPS, "event")}
+        empty={<NoEvents base={base} totals={totals} />}
+      >
+        <Groups base={base} items={items} />
+      </ListPanel>,
     );
   })
   .get("/group", (c) => groupPage(c))
@@ -168,27 +166,25 @@ async function groupPage(c: Ctx): Promise<Response> {
       intro: group.source === "" ? "From sources that name a person." : `From ${group.source}.`,
       actions: mayManage(c) && create,
     },
-    <>
-      <Stats>
-        <Stat label="Signals" value={group.count} note="excluding duplicates" />
-        <Stat label="Held" value={group.held} />
-        <Stat label="Anonymous" value={group.anonymous} />
-        <Stat label="First seen" value={<Time ms={group.firstSeenMs} />} />
-        <Stat label="Last seen" value={<Time ms={group.lastSeenMs} />} />
-      </Stats>
-      <div class="columns wide">
-        <DaysPanel group={group} />
-        {samples.length > 0 && <SamplesPanel base={base} samples={samples} />}
-      </div>
-      <SignalPanel
-        base={base}
-        list={list}
-        signals={signals}
-        withEvent={false}
-        title="Signals"
-        actions={<a href={all}>Filter signals</a>}
-      />
-    </>,
+    <Stats>
+      <Stat label="Signals" value={group.count} note="excluding duplicates" />
+      <Stat label="Held" value={group.held} />
+      <Stat label="Anonymous" value={group.anonymous} />
+      <Stat label="First seen" value={<Time ms={group.firstSeenMs} />} />
+      <Stat label="Last seen" value={<Time ms={group.lastSeenMs} />} />
+    </Stats>,
+    <div class="columns wide">
+      <DaysPanel group={group} />
+      {samples.length > 0 && <SamplesPanel base={base} samples={samples} />}
+    </div>,
+    <SignalPanel
+      base={base}
+      list={list}
+      signals={signals}
+      withEvent={false}
+      title="Signals"
+      actions={<a href={all}>Filter signals</a>}
+    />,
   );
 }
 

@@ -51,17 +51,15 @@ export const listPages = pages
     return page(
       c,
       { ...SIGNAL_PAGE, title: "All signals" },
-      <>
-        <SignalTabs base={base} shown={status === "held" ? "/all?status=held" : "/all"} totals={totals} />
-        {status === "held" && totals.held > 0 && (
-          <p>
-            Held signals do not update scores until an owner or admin releases them.{" "}
-            <a href={`${base}/usage/plan`}>Release held signals</a>
-          </p>
-        )}
-        <Filters list={list} known={{ event: names.events, source: names.sources }} />
-        <SignalPanel base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />
-      </>,
+      <SignalTabs base={base} shown={status === "held" ? "/all?status=held" : "/all"} totals={totals} />,
+      status === "held" && totals.held > 0 && (
+        <p>
+          Held signals do not update scores until an owner or admin releases them.{" "}
+          <a href={`${base}/usage/plan`}>Release held signals</a>
+        </p>
+      ),
+      <Filters list={list} known={{ event: names.events, source: names.sources }} />,
+      <SignalPanel base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />,
     );
   })
   .get("/dead-letters", async (c) => {
@@ -72,35 +70,33 @@ export const listPages = pages
     return page(
       c,
       { ...SIGNAL_PAGE, title: "Dead letters" },
-      <>
-        <SignalTabs base={base} shown="/dead-letters" totals={totals} />
-        {found.items.length === 0 ? (
-          <Empty title="No dead letters" text="Every signal was processed." />
-        ) : (
-          <ListPanel
-            title="Accepted, but not processed"
-            actions={isManager && <ReplayAll base={base} />}
-            list={list}
-            found={found}
-          >
-            <Table
-              caption="Dead letters"
-              rows={found.items}
-              href={({ id }) => signalPath(base, id)}
-              columns={[
-                { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
-                { head: "Reason", kind: "text", cell: ({ reason }) => reason },
-                { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
-                {
-                  head: "Replay",
-                  kind: "actions",
-                  cell: ({ id }) => isManager && <ReplayButton base={base} id={id} />,
-                },
-              ]}
-            />
-          </ListPanel>
-        )}
-      </>,
+      <SignalTabs base={base} shown="/dead-letters" totals={totals} />,
+      found.items.length === 0 ? (
+        <Empty title="No dead letters" text="Every signal was processed." />
+      ) : (
+        <ListPanel
+          title="Accepted, but not processed"
+          actions={isManager && <ReplayAll base={base} />}
+          list={list}
+          found={found}
+        >
+          <Table
+            caption="Dead letters"
+            rows={found.items}
+            href={({ id }) => signalPath(base, id)}
+            columns={[
+              { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
+              { head: "Reason", kind: "text", cell: ({ reason }) => reason },
+              { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
+              {
+                head: "Replay",
+                kind: "actions",
+                cell: ({ id }) => isManager && <ReplayButton base={base} id={id} />,
+              },
+            ]}
+          />
+        </ListPanel>
+      ),
     );
   })
   .post("/dead-letters/replay", requireManager, readForm(), async (c) => {

@@ -50,23 +50,21 @@ async function planPage(c: Ctx, error?: string): Promise<Response> {
   return page(
     c,
     { ...usageHead(usage), title: "Plan", status: error === undefined ? 200 : 422 },
-    <>
-      <UsageTabs base={workspacePath(c)} current="/plan" usage={usage} error={error} />
-      <Panel title="Plans" list>
-        {!mayChange && <p class="quiet small">Owners and admins can change the plan and overages.</p>}
-        <PlansTable {...props} />
+    <UsageTabs base={workspacePath(c)} current="/plan" usage={usage} error={error} />,
+    <Panel title="Plans" list>
+      {!mayChange && <p class="quiet small">Owners and admins can change the plan and overages.</p>}
+      <PlansTable {...props} />
+    </Panel>,
+    <div class="columns">
+      <OveragesPanel {...props} />
+      <HeldPanel {...props} storedHeld={storedHeld} />
+      <Panel title="Extra room">
+        <p>
+          <Badge tone={room.tone}>{room.title}</Badge>
+        </p>
+        <p class="quiet">{room.text}</p>
       </Panel>
-      <div class="columns">
-        <OveragesPanel {...props} />
-        <HeldPanel {...props} storedHeld={storedHeld} />
-        <Panel title="Extra room">
-          <p>
-            <Badge tone={room.tone}>{room.title}</Badge>
-          </p>
-          <p class="quiet">{room.text}</p>
-        </Panel>
-      </div>
-    </>,
+    </div>,
   );
 }
 

@@ -41,29 +41,23 @@ export const usagePages = pages
     return page(
       c,
       { ...usageHead(usage), title: "Usage" },
-      <>
-        <UsageTabs base={base} current="" usage={usage} room={room} />
-        <Stats>
-          <Stat
-            label="Used"
-            value={used}
-            note={`${percent(used, usage.signalLimit)} of ${grouped(usage.signalLimit)}`}
-          />
-          {usage.overages ? (
-            <Stat label="Overages" value={usage.overage} note="accepted beyond the limit" />
-          ) : (
-            <Stat label="Held" value={usage.held} note="no effect on scores" />
-          )}
-          <Stat label="Refused" value={usage.rejected} note="with a 429" />
-          <Stat
-            label="Left until refusals"
-            value={ceiling === null ? "Unlimited" : Math.max(0, ceiling - used)}
-            note={ceiling === null ? "overages are on" : limit}
-          />
-        </Stats>
-        <PeriodPanel base={base} usage={usage} days={days} pace={pace} plan={plan} nowMs={nowMs} />
-        <DaysPanel usage={usage} days={days} nowMs={nowMs} />
-      </>,
+      <UsageTabs base={base} current="" usage={usage} room={room} />,
+      <Stats>
+        <Stat label="Used" value={used} note={`${percent(used, usage.signalLimit)} of ${grouped(usage.signalLimit)}`} />
+        {usage.overages ? (
+          <Stat label="Overages" value={usage.overage} note="accepted beyond the limit" />
+        ) : (
+          <Stat label="Held" value={usage.held} note="no effect on scores" />
+        )}
+        <Stat label="Refused" value={usage.rejected} note="with a 429" />
+        <Stat
+          label="Left until refusals"
+          value={ceiling === null ? "Unlimited" : Math.max(0, ceiling - used)}
+          note={ceiling === null ? "overages are on" : limit}
+        />
+      </Stats>,
+      <PeriodPanel base={base} usage={usage} days={days} pace={pace} plan={plan} nowMs={nowMs} />,
+      <DaysPanel usage={usage} days={days} nowMs={nowMs} />,
     );
   })
   .get("/ledger", (c) => ledgerPage(c))
@@ -198,12 +192,10 @@ async function ledgerPage(c: Ctx): Promise<Response> {
   return page(
     c,
     { ...usageHead(usage), title: "Ledger" },
-    <>
-      <UsageTabs base={base} current="/ledger" usage={usage} room={room} />
-      <BooksPanel base={base} total={total} period={period} />
-      <PastPeriods periods={usage.history} />
-      <StoragePanel room={room} />
-    </>,
+    <UsageTabs base={base} current="/ledger" usage={usage} room={room} />,
+    <BooksPanel base={base} total={total} period={period} />,
+    <PastPeriods periods={usage.history} />,
+    <StoragePanel room={room} />,
   );
 }
 
