@@ -53,17 +53,15 @@ export const livePages = pages
       .sort((a, b) => b.atMs - a.atMs)
       .filter((item) => (status === "" || item.status === status) && textOf(item).includes(text))
       .slice(0, LIVE_ROWS);
-    const actions = (
-      <>
-        <LinkButton href={withQuery(list.path, list.query)} text="Refresh" look="no-script" />
-        <span class="badge good needs-script" id="live-state" role="status">
-          Live
-        </span>
-        <button type="button" class="needs-script" id="live-pause">
-          Pause
-        </button>
-      </>
-    );
+    const actions = [
+      <LinkButton href={withQuery(list.path, list.query)} text="Refresh" look="no-script" />,
+      <span class="badge good needs-script" id="live-state" role="status">
+        Live
+      </span>,
+      <button type="button" class="needs-script" id="live-pause">
+        Pause
+      </button>,
+    ];
     return page(
       c,
       { section: "live", title: "Live", intro: "Signals and refused calls as they arrive.", actions },

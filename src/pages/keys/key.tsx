@@ -116,12 +116,10 @@ async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<
   const successor = successors.get(apiKey.id);
   const predecessor = predecessors.get(apiKey.successorOf ?? "");
   const linkTo = (key: ApiKey) => <a href={`${path}/${key.id}`}>{key.maskedKey}</a>;
-  const actions = (
-    <>
-      <KeyMenu path={path} apiKey={apiKey} usedMs={calls.usedMs} />
-      <LinkButton href={`${home}/connect?key=${apiKey.id}`} text="Connect a sender" look="primary" />
-    </>
-  );
+  const actions = [
+    <KeyMenu path={path} apiKey={apiKey} usedMs={calls.usedMs} />,
+    <LinkButton href={`${home}/connect?key=${apiKey.id}`} text="Connect a sender" look="primary" />,
+  ];
   const secret = hasSecret ? SECRET_PLACEHOLDER : null;
   return page(
     c,

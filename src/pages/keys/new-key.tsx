@@ -369,12 +369,10 @@ export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, 
   const { id, name, endpointType, payloadTemplate } = record;
   const setUp = { origin: new URL(c.req.url).origin, key, secret, endpointType, payloadTemplate };
   const home = workspacePath(c);
-  const actions = (
-    <>
-      <LinkButton href={sectionPath(c, "keys")} text="View all keys" />
-      <LinkButton href={`${home}/connect?key=${id}`} text="Connect a sender" look="primary" />
-    </>
-  );
+  const actions = [
+    <LinkButton href={sectionPath(c, "keys")} text="View all keys" />,
+    <LinkButton href={`${home}/connect?key=${id}`} text="Connect a sender" look="primary" />,
+  ];
   return page(
     c,
     {

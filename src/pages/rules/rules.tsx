@@ -22,15 +22,13 @@ export const rulePages = pages
     const rules = await listRules(c.get("db"), c.get("workspace").id, list.slice(PAGE_ROWS));
     const facts = await storeOf(c).ruleFacts(rules.items.map(({ id }) => id));
     const rows = rules.items.map((rule, index) => ({ ...rule, facts: facts[index] }));
-    const actions = (
-      <>
-        <a class="button" href={`${base}/export.json`} download>
-          Export
-        </a>
-        {mayManage(c) && <LinkButton href={`${base}/import`} text="Import" />}
-        {mayManage(c) && <LinkButton href={`${base}/new`} text="Create rule" look="primary" />}
-      </>
-    );
+    const actions = [
+      <a class="button" href={`${base}/export.json`} download>
+        Export
+      </a>,
+      mayManage(c) && <LinkButton href={`${base}/import`} text="Import" />,
+      mayManage(c) && <LinkButton href={`${base}/new`} text="Create rule" look="primary" />,
+    ];
     const hint = (
       <>
         Without rules, signals score no points. You can also create a rule from a signal in the{" "}
