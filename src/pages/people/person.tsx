@@ -99,6 +99,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
   );
 });
 
+/** The rules that still exist, by id. */
 export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
 /** The shortest time that the curve spans, so that a score of just now is not drawn as if it had taken all day. */

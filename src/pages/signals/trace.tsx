@@ -14,7 +14,7 @@ import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
 import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type TimelineStep } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
-import { lapseText, personPath } from "../people/person.tsx";
+import { lapseText, personPath, type RuleNames } from "../people/person.tsx";
 import { groupPath, ReplayButton, signalPath, titleOf } from "./signals.tsx";
 
 /** Milliseconds between two refreshes of the page while the signal is in flight. */
@@ -107,9 +107,6 @@ function noPayload(trace: SignalTrace | null): string {
   if (trace.status === "purged") return "The payload was deleted at the end of the billing period.";
   return "The payload is not stored.";
 }
-
-/** The matched rules that still exist, by id. */
-type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
 function stepsOf(
   base: string,
