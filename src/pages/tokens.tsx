@@ -291,7 +291,7 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
 
 /** The one page that shows the full token. Answers the post itself, because a redirect would have to store the token. */
 function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: CreatedToken) {
-  const scope = (Object.keys(FIRST_CALLS) as TokenScope[]).find((name) => scopes.includes(name)) ?? "read";
+  const scope = (Object.keys(FIRST_CALLS) as TokenScope[]).find((known) => scopes.includes(known)) ?? "read";
   const { meaning, path, body } = FIRST_CALLS[scope];
   const address = new URL(`/operator/workspaces/${c.get("workspace").id}/${path}`, c.req.url).href;
   return page(

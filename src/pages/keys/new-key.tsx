@@ -16,7 +16,7 @@ import { toSender } from "../../domain/keys/echo.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
-import { payloadTemplate } from "../../workspace/manage-keys.ts";
+import { payloadTemplate as templateSchema } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall } from "../connect.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
@@ -146,7 +146,7 @@ function checkKeyForm(typed: TypedKey): Result<NewKey, Errors> {
 
 /** The rows as a payload template. */
 function checkRows(rows: readonly MappingRow[]): Result<PayloadMapping[], Errors> {
-  const template = payloadTemplate.safeParse(rows);
+  const template = templateSchema.safeParse(rows);
   if (template.success) return ok(template.data);
   const errors: Errors = {};
   for (const { path, message } of template.error.issues) {
