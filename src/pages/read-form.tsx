@@ -1,7 +1,7 @@
 /**
- * Reads the forms of the pages. A route reads its form only after the middleware has checked the user and the role. The
- * bytes and the fields are counted before the form is parsed. A refused form is shown again with its fields, so these limits
- * also limit the size of the answer.
+ * Reads the forms of the pages, and checks what several of them have. A route reads its form only after the middleware has
+ * checked the user and the role. The bytes and the fields are counted before the form is parsed. A refused form is shown again
+ * with its fields, so these limits also limit the size of the answer.
  */
 import type * as z from "zod";
 import { ok, refuse, type Result } from "../domain/result.ts";

@@ -1,6 +1,6 @@
 /**
- * Forms and actions: fields with their label, hint and error, tied together for screen readers; buttons, a menu of actions, and a
- * confirmation before an action that cannot be undone.
+ * Forms and actions: fields with their label, hint and error, tied together for screen readers; buttons, a menu of actions,
+ * and a confirmation before an action that cannot be undone.
  */
 import type { Child, JSX, PropsWithChildren } from "hono/jsx";
 
