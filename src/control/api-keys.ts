@@ -5,22 +5,21 @@
 import { and, desc, eq, gt, isNotNull, isNull, lt, ne, or, sql, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 import { auditEntry, type AuditAction } from "./audit.ts";
-import { apiKeys } from "./control-schema.ts";
-import { hasRow, iso, isOneOf, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
+import { apiKeys, hasRow, iso, isOneOf, type ControlContext, type ControlDatabase } from "./database.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import type { KeyToWatch } from "../domain/events/key-notices.ts";
 import { keyEnd, maskedKey } from "../domain/keys/api-key.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { KEY_EXPIRING_DAYS } from "../limits.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 
 type KeyRow = typeof apiKeys.$inferSelect;
 
 /** Columns that no reader of a key sees. */
 type HiddenColumn = "workspaceId" | "keyHash" | "keyFirst8" | "keyLast4" | "secretHash" | "formToken" | "overlapEndsAt";
 
-/** A key as it is shown. Times are ISO 8601 UTC. control-schema.ts explains the stored fields. */
+/** A key as it is shown. Times are ISO 8601 UTC. database.ts explains the stored fields. */
 export interface ApiKey extends Omit<KeyRow, HiddenColumn> {
   /** The key's first 8 characters, an ellipsis, its last 4. */
   maskedKey: string;

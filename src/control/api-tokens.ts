@@ -4,8 +4,7 @@
  */
 import { and, desc, eq, gt, gte, inArray, isNull, lt, lte, not, or, sql, type SQL } from "drizzle-orm";
 import { auditEntry, auditEntryForEach } from "./audit.ts";
-import { apiTokens, members } from "./control-schema.ts";
-import { hasRow, iso, OPERATOR, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
+import { apiTokens, members, hasRow, iso, OPERATOR, type ControlContext, type ControlDatabase } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { composeToken, keyEnds, maskedKey } from "../domain/keys/api-key.ts";
 import { tokenStatus } from "../domain/keys/api-token.ts";
@@ -14,11 +13,11 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { TOKEN_USE_STORED_MS, WORKSPACE_MAX_ACTIVE_TOKENS, WORKSPACE_MAX_TOKENS_A_DAY } from "../limits.ts";
 import { digestHex } from "../platform/hashes.ts";
 import { newId, uuidv7From } from "../platform/ids.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 
 type TokenRow = typeof apiTokens.$inferSelect;
 
-/** A token as it is shown. Times are ISO 8601 UTC. control-schema.ts explains the stored fields. */
+/** A token as it is shown. Times are ISO 8601 UTC. database.ts explains the stored fields. */
 export interface ApiToken extends Omit<TokenRow, "tokenHash" | "tokenFirst8" | "tokenLast4" | "formToken"> {
   /** The token's first 8 characters, an ellipsis, its last 4. */
   maskedToken: string;
@@ -40,7 +39,7 @@ export interface CreatedToken {
 export const TOKEN_LIMITS = ["too_many_tokens", "too_many_tokens_a_day"] as const;
 type TokenLimit = (typeof TOKEN_LIMITS)[number];
 
-export type TokenRefusal =
+type TokenRefusal =
   | { reason: TokenLimit }
   /** The creator is no owner or admin any more. */
   | { reason: "not_manager" }

@@ -1,14 +1,13 @@
 /** The audit log. Each entry is written in the same batch as its change. */
 import { and, desc, eq, getTableColumns, gte, lt, notLike, sql, type SQL } from "drizzle-orm";
-import { auditLog } from "./control-schema.ts";
-import { controlDatabase, iso, isOneOf, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { auditLog, controlDatabase, iso, isOneOf, type Change, type ControlDatabase } from "./database.ts";
 import { cut } from "../domain/text.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { AUDIT_DETAIL_MAX_BYTES, ACTOR_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { newId, uuidv7From } from "../platform/ids.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 
 /** Maximum characters of one value in an entry's detail; fewer if the detail has many long values. */
 const AUDIT_VALUE_MAX_CHARACTERS = 1_000;

@@ -1,8 +1,328 @@
-/** The control plane's database, and helpers that its queries share. */
-import type { Page, PageOf } from "../platform/list-page.ts";
+/**
+ * The control plane in D1: what people edit and the edge reads. First its tables, then helpers that its queries share. No
+ * full key and no secret is ever stored here. `npm run migrations` generates migrations/d1 from this file. Times are ISO 8601
+ * UTC text.
+ */
 import { sql, type SQL } from "drizzle-orm";
 import { drizzle, type DrizzleD1Database } from "drizzle-orm/d1";
-import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
+import {
+  type SQLiteColumn,
+  type SQLiteTable,
+  index,
+  integer,
+  primaryKey,
+  sqliteTable,
+  text,
+  uniqueIndex,
+} from "drizzle-orm/sqlite-core";
+import type { PointsLastDays, RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../domain/rules/mapping-condition.ts";
+import type { RevocationReason, TokenScope } from "../domain/keys/api-token.ts";
+import type { Role } from "../domain/keys/role.ts";
+import type { OveragePrice } from "../domain/quota/billing.ts";
+import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
+import type { BeforeRestore, RestoreState } from "../domain/restore.ts";
+
+export const plans = sqliteTable("plans", {
+  id: text("id").primaryKey(),
+  name: text("name").notNull(),
+  /** Signals per billing period (the allowance). */
+  signalLimit: integer("signal_limit").notNull(),
+  /** Only paid plans can lose the extra room (spec §8.5). */
+  paid: integer("paid", { mode: "boolean" }).notNull(),
+  /** Retention in days after a signal was received; null keeps signals for ever. */
+  retentionDays: integer("retention_days"),
+  /** Ids of the workspaces that may choose the plan; null means all. */
+  offeredTo: text("offered_to", { mode: "json" }).$type<string[]>(),
+  /** The price of overages that the Usage page shows; null shows none. */
+  overagePrice: text("overage_price", { mode: "json" }).$type<OveragePrice>(),
+});
+
+export const workspaces = sqliteTable(
+  "workspaces",
+  {
+    id: text("id").primaryKey(),
+    slug: text("slug").notNull().unique(),
+    name: text("name").notNull(),
+    planId: text("plan_id")
+      .notNull()
+      .references(() => plans.id),
+    overages: integer("overages", { mode: "boolean" }).notNull().default(false),
+    /** Start of the first billing period; periods are calendar months. */
+    anchor: text("anchor").notNull(),
+    /** Incremented by every change of a mapping rule; the consumer then compiles the rules again. */
+    rulesVersion: integer("rules_version").notNull().default(0),
+    createdAt: text("created_at").notNull(),
+    /**
+     * Set to `max(old + 1, now in ms)` by every change of plan, overages or the plan's terms. The Quota Counter ignores a
+     * configuration with a lower version.
+     */
+    configVersion: integer("config_version").notNull().default(0),
+    /** Id of the restore in progress. Until it ends, nothing is recorded. */
+    restoring: text("restoring"),
+    /** Jurisdiction of the workspace's objects: JURISDICTION when it was created. It never changes. */
+    jurisdiction: text("jurisdiction").notNull().default(""),
+  },
+  (table) => [index("workspaces_plan").on(table.planId)],
+);
+
+/** The column of a table that belongs to a workspace. */
+function workspaceId() {
+  return text("workspace_id")
+    .notNull()
+    .references(() => workspaces.id);
+}
+
+/** The next version of a workspace's configuration, for the statement that changes the configuration. */
+export function nextConfigVersion(nowMs: number): SQL {
+  return sql`max(${workspaces.configVersion} + 1, ${nowMs})`;
+}
+
+/** Restores of workspaces (workspace/restore-workspace.ts). They are stored in D1, because a restored object forgets them. */
+export const restores = sqliteTable(
+  "restores",
+  {
+    /** `rst_` + UUIDv7. */
+    id: text("id").primaryKey(),
+    workspaceId: workspaceId(),
+    requestedAt: text("requested_at").notNull(),
+    /** The moment to restore to; null for the moment before the restore `undoes`. */
+    to: text("to_time"),
+    undoes: text("undoes"),
+    state: text("state").$type<RestoreState>().notNull(),
+    /** State of the objects before the restore; null while they can still refuse it. */
+    before: text("before", { mode: "json" }).$type<BeforeRestore>(),
+    /** Number of accepted signals that the restore lost; null while unknown. */
+    lost: integer("lost"),
+    acknowledgedAt: text("acknowledged_at"),
+  },
+  (table) => [
+    index("restores_workspace").on(table.workspaceId, table.id),
+    index("restores_open").on(table.workspaceId).where(sql.raw("acknowledged_at IS NULL")),
+  ],
+);
+
+/** Deletions of persons, for 31 days: a restore to a moment before a deletion repeats it. Without the email itself. */
+export const deletions = sqliteTable(
+  "deletions",
+  {
+    /** Id of the receipt. */
+    id: text("id").primaryKey(),
+    workspaceId: workspaceId(),
+    requestedAt: text("requested_at").notNull(),
+    /** The hash by which the Signal Store remembers the email (domain/signal/identity.ts). */
+    emailHash: text("email_hash").notNull(),
+  },
+  (table) => [
+    index("deletions_workspace").on(table.workspaceId, table.requestedAt),
+    index("deletions_age").on(table.requestedAt),
+  ],
+);
+
+export const members = sqliteTable(
+  "members",
+  {
+    workspaceId: workspaceId(),
+    email: text("email").notNull(),
+    role: text("role").$type<Role>().notNull(),
+    createdAt: text("created_at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.workspaceId, table.email] }), index("members_email").on(table.email)],
+);
+
+/** Sessions of signed-in people. Empty with Cloudflare Access, which has its own sessions. */
+export const sessions = sqliteTable(
+  "sessions",
+  {
+    /** SHA-256 of the cookie's token, hexadecimal. */
+    tokenHash: text("token_hash").primaryKey(),
+    email: text("email").notNull(),
+    /** Name of the way to sign in that opened the session, which holds only while that is on. */
+    driver: text("driver").notNull(),
+    createdAt: text("created_at").notNull(),
+    expiresAt: text("expires_at").notNull(),
+  },
+  (table) => [index("sessions_email").on(table.email), index("sessions_expiry").on(table.expiresAt)],
+);
+
+/** Sign-ins in progress at the OpenID provider. */
+export const signInAttempts = sqliteTable(
+  "sign_in_attempts",
+  {
+    /** SHA-256 of the cookie's token, hexadecimal. */
+    tokenHash: text("token_hash").primaryKey(),
+    state: text("state").notNull(),
+    nonce: text("nonce").notNull(),
+    /** PKCE's secret half. */
+    codeVerifier: text("code_verifier").notNull(),
+    /** The page to go to once signed in. */
+    target: text("target").notNull(),
+    expiresAt: text("expires_at").notNull(),
+  },
+  (table) => [index("sign_in_attempts_expiry").on(table.expiresAt)],
+);
+
+/**
+ * SQL expression: when a key expires, as sortable text; `9999` means never. SQLite uses the index `api_keys_active` only for
+ * a query with exactly this expression. It contains no comma, because drizzle-kit would split it there.
+ */
+export const KEY_ENDS_AT = sql.raw(
+  "CASE WHEN expires_at < overlap_ends_at THEN expires_at WHEN overlap_ends_at IS NOT NULL THEN overlap_ends_at" +
+    " WHEN expires_at IS NOT NULL THEN expires_at ELSE '9999' END",
+);
+
+/** API keys (spec §2.1). */
+export const apiKeys = sqliteTable(
+  "api_keys",
+  {
+    id: text("id").primaryKey(),
+    workspaceId: workspaceId(),
+    name: text("name").notNull(),
+    endpointType: text("endpoint_type").$type<EndpointType>().notNull(),
+    /** SHA-256 of the whole key, hexadecimal. */
+    keyHash: text("key_hash").notNull(),
+    keyFirst8: text("key_first8").notNull(),
+    keyLast4: text("key_last4").notNull(),
+    /** SHA-256 of the shared secret, hexadecimal; null: none needed. */
+    secretHash: text("secret_hash"),
+    payloadTemplate: text("payload_template", { mode: "json" }).$type<PayloadMapping[]>(),
+    createdAt: text("created_at").notNull(),
+    /** The actor that created the key, as in the audit log. */
+    createdBy: text("created_by").notNull().default("operator"),
+    /** The requested expiration, which a successor inherits. */
+    expiresAt: text("expires_at"),
+    /** End of the overlap after a rotation; null if the key was not rotated. */
+    overlapEndsAt: text("overlap_ends_at"),
+    deactivatedAt: text("deactivated_at"),
+    /** Id of the key that this key replaced by rotation. */
+    successorOf: text("successor_of"),
+    /** Inactivity alert: notify after this many days without a call. Null means no alert. */
+    silentAfterDays: integer("silent_after_days"),
+    /** SHA-256 of the form's idempotency token, hexadecimal; null if no form created the key. */
+    formToken: text("form_token"),
+  },
+  (table) => [
+    uniqueIndex("api_keys_hash").on(table.keyHash),
+    uniqueIndex("api_keys_form").on(table.workspaceId, table.formToken),
+    index("api_keys_successor").on(table.workspaceId, table.successorOf),
+    index("api_keys_workspace").on(table.workspaceId, table.id),
+    // Rows of keys are never deleted. With these two indexes the limits in new-keys.ts read only the rows that they count.
+    index("api_keys_active").on(table.workspaceId, KEY_ENDS_AT).where(sql.raw("deactivated_at IS NULL")),
+    index("api_keys_templates").on(table.workspaceId).where(sql.raw("payload_template IS NOT NULL")),
+  ],
+);
+
+/** API tokens of workspaces (design §9). A row is never deleted. */
+export const apiTokens = sqliteTable(
+  "api_tokens",
+  {
+    /** `tok_` + UUIDv7. */
+    id: text("id").primaryKey(),
+    workspaceId: workspaceId(),
+    name: text("name").notNull(),
+    /** SHA-256 of the whole token, hexadecimal. */
+    tokenHash: text("token_hash").notNull(),
+    tokenFirst8: text("token_first8").notNull(),
+    tokenLast4: text("token_last4").notNull(),
+    scopes: text("scopes", { mode: "json" }).$type<TokenScope[]>().notNull(),
+    createdAt: text("created_at").notNull(),
+    /** A member's email, or `operator`. The token is revoked when this member is no owner or admin any more. */
+    createdBy: text("created_by").notNull(),
+    expiresAt: text("expires_at"),
+    revokedAt: text("revoked_at"),
+    revokedReason: text("revoked_reason").$type<RevocationReason>(),
+    /** The last authenticated call, exact to a minute. */
+    lastUsedAt: text("last_used_at"),
+    /** SHA-256 of the form's idempotency token, hexadecimal; null if no form created the token. */
+    formToken: text("form_token"),
+  },
+  (table) => [
+    uniqueIndex("api_tokens_hash").on(table.tokenHash),
+    uniqueIndex("api_tokens_form").on(table.workspaceId, table.formToken),
+    index("api_tokens_workspace").on(table.workspaceId, table.id),
+    // The limit and the change of a role read only tokens that are not revoked.
+    index("api_tokens_not_revoked").on(table.workspaceId, table.createdBy).where(sql.raw("revoked_at IS NULL")),
+  ],
+);
+
+export const mappingRules = sqliteTable(
+  "mapping_rules",
+  {
+    id: text("id").primaryKey(),
+    workspaceId: workspaceId(),
+    name: text("name").notNull(),
+    event: text("event").notNull(),
+    match: text("match").$type<"all" | "any">().notNull(),
+    conditions: text("conditions", { mode: "json" }).$type<MappingCondition[]>().notNull(),
+    scoringSignal: text("scoring_signal").notNull(),
+    points: integer("points").notNull(),
+    enabled: integer("enabled", { mode: "boolean" }).notNull().default(true),
+    /** Incremented by every change of this rule; scoring signals name it. */
+    version: integer("version").notNull().default(1),
+    createdAt: text("created_at").notNull(),
+    updatedAt: text("updated_at").notNull(),
+    /** The rule's size (domain/rules/rule-content.ts): the sum of a workspace's is bounded. */
+    size: integer("size").notNull().default(0),
+    frequency: text("frequency").$type<RuleFrequency>().notNull().default("every_time"),
+    /** The author of this version: an actor as in the audit log. */
+    updatedBy: text("updated_by").notNull().default("operator"),
+    /** Null: the points always count. */
+    pointsLastDays: integer("points_last_days").$type<PointsLastDays>(),
+  },
+  (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.id)],
+);
+
+/** Earlier versions of mapping rules (see stored-rules.ts for how many). */
+export const ruleVersions = sqliteTable(
+  "rule_versions",
+  {
+    workspaceId: workspaceId(),
+    ruleId: text("rule_id").notNull(),
+    version: integer("version").notNull(),
+    /** Approximate size of the row in characters. */
+    size: integer("size").notNull(),
+    /** Time and author of this version. */
+    at: text("at").notNull(),
+    by: text("by").notNull(),
+    name: text("name").notNull(),
+    event: text("event").notNull(),
+    match: text("match").$type<"all" | "any">().notNull(),
+    scoringSignal: text("scoring_signal").notNull(),
+    points: integer("points").notNull(),
+    frequency: text("frequency").$type<RuleFrequency>().notNull(),
+    enabled: integer("enabled", { mode: "boolean" }).notNull(),
+    conditions: text("conditions", { mode: "json" }).$type<MappingCondition[]>().notNull(),
+    pointsLastDays: integer("points_last_days").$type<PointsLastDays>(),
+  },
+  (table) => [primaryKey({ columns: [table.workspaceId, table.ruleId, table.version] })],
+);
+
+export const auditLog = sqliteTable(
+  "audit_log",
+  {
+    id: text("id").primaryKey(),
+    /** Null for a change of a plan, which belongs to no workspace. */
+    workspaceId: text("workspace_id"),
+    at: text("at").notNull(),
+    /** A member's email, `operator`, `service`, or an API token (domain/keys/api-token.ts). */
+    actor: text("actor").notNull(),
+    /** Such as `key.created`, `key.deactivated`, `rule.updated`. */
+    action: text("action").notNull(),
+    /** Id of the changed resource. */
+    target: text("target").notNull(),
+    detail: text("detail", { mode: "json" }).$type<JsonObject>().notNull(),
+  },
+  (table) => [
+    index("audit_log_workspace").on(table.workspaceId, table.id),
+    index("audit_log_action").on(table.workspaceId, table.action, table.id),
+    index("audit_log_actor").on(table.workspaceId, table.actor, table.id),
+    index("audit_log_target").on(table.workspaceId, table.target, table.id),
+  ],
+);
+
+// The database and its queries
 
 export type ControlDatabase = DrizzleD1Database;
 
@@ -40,11 +360,4 @@ export function hasRow(table: SQLiteTable, condition: SQL | undefined): SQL<numb
 /** Whether the column has one of these values. Passes them as one parameter, because a D1 statement takes at most 100. */
 export function isOneOf(column: SQLiteColumn, values: readonly string[]): SQL {
   return sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`;
-}
-
-/** Turns up to `page.limit + 1` rows into a page with a cursor. `key` returns the sort key of a row. */
-export function pageOf<T>(rows: T[], page: Page, key: (row: T) => string): PageOf<T> {
-  const items = rows.slice(0, page.limit);
-  const last = items.at(-1);
-  return { items, next: rows.length > page.limit && last !== undefined ? key(last) : null };
 }

@@ -1,8 +1,7 @@
 /** Requested deletions of people, for 31 days: a restore to a moment before a deletion repeats it. */
 import { and, eq, gte, lt, sql } from "drizzle-orm";
 import { auditEntry, newAuditId } from "./audit.ts";
-import { auditLog, deletions } from "./control-schema.ts";
-import { iso, type ControlContext, type ControlDatabase } from "./database.ts";
+import { auditLog, deletions, iso, type ControlContext, type ControlDatabase } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { hashOfName } from "../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";

@@ -4,11 +4,10 @@
  */
 import type { Role } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 import { revokeTokensOf } from "./api-tokens.ts";
 import { auditEntry } from "./audit.ts";
-import { hasRow, iso, pageOf, type ControlContext, type ControlDatabase } from "./database.ts";
-import { members, sessions } from "./control-schema.ts";
+import { hasRow, iso, type ControlContext, type ControlDatabase, members, sessions } from "./database.ts";
 import { WORKSPACE_MAX_MEMBERS } from "../limits.ts";
 import { and, asc, eq, exists, getTableColumns, gt, ne, not, or, sql, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";

@@ -7,8 +7,15 @@ import { and, eq, gt, gte, isNotNull, isNull, lt, or, sql, type SQL } from "driz
 import type { BatchItem } from "drizzle-orm/batch";
 import { isKey, toApiKey, type ApiKey } from "./api-keys.ts";
 import { auditEntry } from "./audit.ts";
-import { KEY_ENDS_AT, apiKeys } from "./control-schema.ts";
-import { hasRow, iso, type Change, type ControlContext, type ControlDatabase } from "./database.ts";
+import {
+  KEY_ENDS_AT,
+  apiKeys,
+  hasRow,
+  iso,
+  type Change,
+  type ControlContext,
+  type ControlDatabase,
+} from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { composeKey, keyEnds, keyStatus, composeSecret } from "../domain/keys/api-key.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";

@@ -1,12 +1,11 @@
 /** Plans: what a workspace may ingest per billing period (spec §8). */
 import { PAGE_MAX_ITEMS } from "../limits.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { hasRow, pageOf, type Change, type ControlDatabase } from "./database.ts";
-import { nextConfigVersion, plans, workspaces } from "./control-schema.ts";
+import { hasRow, type Change, type ControlDatabase, nextConfigVersion, plans, workspaces } from "./database.ts";
 import { and, asc, eq, gt, isNull, ne, or, sql } from "drizzle-orm";
 
-/** A plan as it is stored (control-schema.ts says what its terms mean). */
+/** A plan as it is stored (database.ts says what its terms mean). */
 export type Plan = typeof plans.$inferSelect;
 
 /** A plan's terms with the field names of the audit log. */

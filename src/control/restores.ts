@@ -1,8 +1,16 @@
 /** Restores of workspaces (workspace/restore-workspace.ts). */
 import { and, desc, eq, isNull, lt, sql } from "drizzle-orm";
 import { auditEntry } from "./audit.ts";
-import { mappingRules, restores, workspaces } from "./control-schema.ts";
-import { hasRow, isOneOf, iso, type ControlContext, type ControlDatabase } from "./database.ts";
+import {
+  mappingRules,
+  restores,
+  workspaces,
+  hasRow,
+  isOneOf,
+  iso,
+  type ControlContext,
+  type ControlDatabase,
+} from "./database.ts";
 import type { OpenRestore } from "../domain/health/alarm.ts";
 import type { BeforeRestore } from "../domain/restore.ts";
 import type { RuleVersions } from "../domain/rules/rule-content.ts";

@@ -5,8 +5,16 @@
  */
 import { and, desc, eq, ne, sql, type SQL } from "drizzle-orm";
 import { auditEntry, type AuditAction } from "./audit.ts";
-import { auditLog, mappingRules, workspaces } from "./control-schema.ts";
-import { hasRow, isOneOf, iso, type ControlContext, type ControlDatabase } from "./database.ts";
+import {
+  auditLog,
+  mappingRules,
+  workspaces,
+  hasRow,
+  isOneOf,
+  iso,
+  type ControlContext,
+  type ControlDatabase,
+} from "./database.ts";
 import {
   RULE_COLUMNS,
   dropOldVersions,

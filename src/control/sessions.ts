@@ -5,8 +5,7 @@
 import type { Role } from "../domain/keys/role.ts";
 import { and, asc, eq, gt, inArray, lte, sql } from "drizzle-orm";
 import { SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../limits.ts";
-import { iso, type ControlDatabase } from "./database.ts";
-import { members, plans, sessions, signInAttempts, workspaces } from "./control-schema.ts";
+import { iso, type ControlDatabase, members, plans, sessions, signInAttempts, workspaces } from "./database.ts";
 import { WORKSPACE_COLUMNS, type Workspace } from "./workspaces.ts";
 
 /** Maximum number of expired sessions or attempts that one sign-in deletes. */

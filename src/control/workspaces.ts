@@ -3,24 +3,33 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { newId } from "../platform/ids.ts";
 import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { hasRow, isOneOf, iso, pageOf, type Change, type ControlContext, type ControlDatabase } from "./database.ts";
+import {
+  hasRow,
+  isOneOf,
+  iso,
+  type Change,
+  type ControlContext,
+  type ControlDatabase,
+  nextConfigVersion,
+  plans,
+  workspaces,
+} from "./database.ts";
 import { findPlan } from "./plans.ts";
-import { nextConfigVersion, plans, workspaces } from "./control-schema.ts";
 import { and, asc, count, desc, eq, getTableColumns, lt, ne, or, sql } from "drizzle-orm";
 
 const { planId: plan, rulesVersion: _rulesVersion, restoring: _restoring, ...columns } = getTableColumns(workspaces);
 /** The columns of a `Workspace`, for a select with the plan joined. */
 export const WORKSPACE_COLUMNS = { ...columns, plan, retentionDays: plans.retentionDays };
 
-/** A workspace with the id of its plan and the plan's retention (control-schema.ts explains the fields). */
+/** A workspace with the id of its plan and the plan's retention (database.ts explains the fields). */
 export interface Workspace extends Omit<typeof workspaces.$inferSelect, "planId" | "rulesVersion" | "restoring"> {
   plan: string;
   retentionDays: number | null;
 }
 
-export type NewWorkspace = Pick<Workspace, "slug" | "name" | "plan" | "overages" | "anchor" | "jurisdiction">;
+type NewWorkspace = Pick<Workspace, "slug" | "name" | "plan" | "overages" | "anchor" | "jurisdiction">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
 
 /**

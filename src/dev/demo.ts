@@ -17,9 +17,9 @@ import {
   crmWorkflows,
   marketing,
   mistakes,
+  send,
 } from "./demo/senders.ts";
 import { startReceiver, reportCrossings, report } from "./demo/report.ts";
-import { send } from "./demo/send.ts";
 import { provision } from "./demo-workspace.ts";
 import { untilProcessed, OperatorClient } from "./operator-client.ts";
 import { applyMigrations, runCommand, startService, untilEnd, type Service } from "./local-service.ts";

@@ -30,7 +30,7 @@ export interface Service {
   stop(): Promise<void>;
 }
 
-export interface StartOptions {
+interface StartOptions {
   stateDir: string;
   port: string;
   args: string[];

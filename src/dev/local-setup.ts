@@ -100,7 +100,7 @@ function isRunning(pid: number): boolean {
   }
 }
 
-export interface Running {
+interface Running {
   origin: string;
   token: string;
   demo: DemoWorkspace;

@@ -1,6 +1,7 @@
 /** The sample of `npm run dev -- --sample`: three weeks of signals, the same each time, sent to a Worker with a settable clock. */
 import path from "node:path";
 import { readFile, writeFile } from "node:fs/promises";
+import { DAY_MS } from "../domain/duration.ts";
 import { createKeys, DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
 import { imports, LEADS, mistakes, type Call, type DemoKeys } from "./demo/senders.ts";
 import { PROJECT_DIR, setClock, startService, WORKER_WITH_CLOCK } from "./local-service.ts";
@@ -42,7 +43,6 @@ export async function waitUntilProcessed(operator: OperatorClient, home: string)
   if (!(await untilProcessed(operator, home))) throw new Error("The signals are still in flight.");
 }
 
-const DAY_MS = 86_400_000;
 const DAYS = 20;
 
 interface Hour {

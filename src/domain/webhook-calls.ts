@@ -161,6 +161,6 @@ export const CRM_BODY = {
 };
 
 /** Quotes a text as one word of a POSIX shell. */
-export function quoted(text: string): string {
+function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

@@ -7,7 +7,7 @@ import { zlib } from "../platform/node.ts";
 import { TimeLimitExceeded, within } from "../platform/time-limit.ts";
 
 /** Bytes of a large body that are read at a time. */
-export const LARGE_BODY_PART_BYTES = 262_144;
+const LARGE_BODY_PART_BYTES = 262_144;
 /** Bytes that the large bodies of a holder may take: the largest bulk import, and the part of it that is being read. */
 export const LARGE_BODIES_HOLDER_MAX_BYTES = BULK_MAX_BYTES + LARGE_BODY_PART_BYTES;
 /** Bytes that all large bodies may take together: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
@@ -16,7 +16,7 @@ export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
  * Minimum speed of a large body, so that a slow sender does not occupy the room for long: 0.4 megabits a second, which any
  * server has. Each part is measured alone: a sender that is fast at first may not stall afterwards.
  */
-export const LARGE_BODY_MIN_BYTES_PER_SECOND = 50_000;
+const LARGE_BODY_MIN_BYTES_PER_SECOND = 50_000;
 /** Time limit for one part: about five seconds, enough for a connection that loses packets. */
 export const LARGE_BODY_PART_MS = Math.ceil((1_000 * LARGE_BODY_PART_BYTES) / LARGE_BODY_MIN_BYTES_PER_SECOND);
 /** Time limit for storing a body that has arrived. The room of a call that the platform ended is free after this time. */
@@ -69,7 +69,7 @@ export class LargeBody {
 }
 
 /** Up to this size `arrayBuffer` is the fastest way to read a body. Of larger bodies the platform keeps a copy. */
-export const AT_ONCE_MAX_BYTES = 262_144;
+const AT_ONCE_MAX_BYTES = 262_144;
 /** Bytes that are read before the body is split into parts. Bodies up to this size reserve no memory; most calls are smaller. */
 const FIRST_BYTES = 16_384;
 /** Time limit for a body of at most AT_ONCE_MAX_BYTES. */

@@ -13,7 +13,7 @@ import { RETRY_MIN_SECONDS } from "../limits.ts";
 import { JurisdictionError } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 
-export interface Problem {
+interface Problem {
   status: ContentfulStatusCode;
   /** Stable name of the problem for programs. */
   code: string;

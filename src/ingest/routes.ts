@@ -15,14 +15,14 @@ import { isJsonObject } from "../domain/json/dot-path.ts";
 import { holdsKey } from "../domain/keys/api-key.ts";
 import { holdsCredential } from "../domain/keys/echo.ts";
 import type { Refusal, SignalRefusal } from "../domain/keys/refusal.ts";
-import { requestsOfBody } from "../domain/quota/request-rate.ts";
+import { requestsOfBody, type RateState, type RequestRate } from "../domain/quota/request-rate.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { readSignals } from "../domain/signal/signal-body.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 import { controlCharacterIn, fitsName, validateSignal } from "../domain/signal/validate-signal.ts";
 import { type AppEnv, configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
-import { onNotFound, methodNotAllowed, storedDetail } from "../http/problem.ts";
+import { onNotFound, methodNotAllowed, storedDetail, problem, problemBody, refusalProblem } from "../http/problem.ts";
 import { refuseIfRemote } from "../http/loopback.ts";
 import { logged } from "../http/request-log.ts";
 import {
@@ -35,13 +35,11 @@ import {
 } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import type { RefusedResult } from "../quota/protocol.ts";
-import { admit } from "./admit.ts";
-import { answerOne, answerSeveral, limitHeaders, refuseCall } from "./answer.ts";
-import { authenticate, type Credentials, failDeactivated } from "./authenticate.ts";
-import type { KnownKey } from "./key-cache.ts";
-import { pushBehindAnswer } from "./push-configuration.ts";
+import type { RefusedResult, PeriodState } from "../quota/protocol.ts";
+import { admit, pushBehindAnswer, type CallOutcome, type Outcome } from "./admit.ts";
+import { authenticate, type Credentials, failDeactivated, type KnownKey } from "./authenticate.ts";
 import { SHED_ASK_MS, shedBody, shedCall, tooFast } from "./shedding.ts";
+import { NO_VERDICTS, ordinalsTaken } from "../domain/quota/quota.ts";
 
 interface Endpoint {
   type: EndpointType;
@@ -293,4 +291,113 @@ async function reportSoon(env: Env, key: KnownKey, waitMs: number): Promise<void
   } catch (error) {
     logEvent("refused_calls_lost", { workspace: key.workspaceId, calls: refused.length, error: errorText(error) });
   }
+}
+
+// Answers of the ingestion endpoints (design §9): a short body, results per item, and the current limits.
+
+interface LimitState {
+  rate: RateState | null;
+  period: PeriodState | null;
+}
+
+type Headers = Record<string, string>;
+
+const UNAUTHORIZED = refusalProblem({ code: "unauthorized", cause: "key_unknown" });
+/** Body of every 401 up to the request id. */
+const UNAUTHORIZED_BODY = problemBody(UNAUTHORIZED, "").slice(0, -2);
+
+/** Headers of draft-ietf-httpapi-ratelimit-headers: limit and remainder of the request rate and of the billing period. */
+function limitHeaders({ rate, period }: LimitState, configured: RequestRate, nowMs: number): Headers {
+  if (rate === null || period === null) return {};
+  const windowS = Math.max(1, Math.ceil(configured.burst / configured.perSecond));
+  let policy = `"request-rate";q=${configured.burst};w=${windowS}`;
+  let state = `"request-rate";r=${rate.remaining};t=${Math.ceil(rate.resetMs / 1_000)}`;
+  if (period.ceiling !== null) {
+    policy += `, "billing-period";q=${period.ceiling}`;
+    state += `, "billing-period";r=${period.remaining};t=${Math.ceil((period.periodEndMs - nowMs) / 1_000)}`;
+  }
+  return { "ratelimit-policy": policy, ratelimit: state };
+}
+
+function refuseCall(c: Context<AppEnv>, refusal: Refusal, headers: Headers = {}): Response {
+  if (refusal.code === "unauthorized") return unauthorized(c);
+  const described = refusalProblem(refusal);
+  return problem(c, { ...described, headers: { ...described.headers, ...headers } });
+}
+
+/** A 401 built from a constant body, because floods of them must be cheap. */
+function unauthorized(c: Context<AppEnv>): Response {
+  const requestId = c.get("requestId");
+  c.get("logFields")["code"] = UNAUTHORIZED.code;
+  return new Response(`${UNAUTHORIZED_BODY}${requestId}"}`, {
+    status: UNAUTHORIZED.status,
+    headers: {
+      "content-type": "application/problem+json",
+      "x-request-id": requestId,
+      "www-authenticate": UNAUTHORIZED.headers?.["www-authenticate"] ?? "",
+    },
+  });
+}
+
+function answerOne(c: Context<AppEnv>, outcome: Outcome, headers: Headers): Response {
+  if (outcome.status === "rejected") return refuseCall(c, outcome.refusal, headers);
+  c.get("logFields")["signals"] = 1;
+  return accepted202(c, `{"status":"${outcome.status}","id":"${outcome.id}"}`, headers);
+}
+
+const ITEM_NOT_STORED = "This signal was not stored, for a reason that passes. Send it again.";
+const REPEAT =
+  "Not all of the signals could be stored. Send the same request again after Retry-After seconds: those that were stored " +
+  "are told apart then, and are not stored twice.";
+
+/** Maximum length of all details in an answer, so that the answer has at most 1 MB. Later items have only a code. */
+const DETAILS_MAX_CHARACTERS = 100_000;
+
+interface ItemResult {
+  index: number;
+  status: Outcome["status"];
+  id?: string;
+  code?: string;
+  detail?: string;
+}
+
+/**
+ * Answers a call with several signals: 202 if at least one was kept. Otherwise 429 if any was refused for quota (a retry may
+ * help), or the first signal's problem. The results are included in each case. If a fault interrupted the body and repeating
+ * all of it is harmless, the answer is 503, because SDKs treat any 202 as done.
+ */
+function answerSeveral(
+  c: Context<AppEnv>,
+  { outcomes, brokenOff, repeat }: CallOutcome & { ok: true },
+  headers: Headers,
+): Response {
+  const counts = { ...NO_VERDICTS };
+  let decisive: Refusal | null = null;
+  let detailsLeft = DETAILS_MAX_CHARACTERS;
+  const results = outcomes.map((outcome, index): ItemResult => {
+    counts[outcome.status]++;
+    if (outcome.status !== "rejected") return { index, status: outcome.status, id: outcome.id };
+    const { refusal } = outcome;
+    if (decisive === null || ("retryAfterMs" in refusal && !("retryAfterMs" in decisive))) decisive = refusal;
+    const detail = refusal.code === "unavailable" ? ITEM_NOT_STORED : refusalProblem(refusal).detail;
+    detailsLeft -= detail?.length ?? 0;
+    return { index, status: "rejected", code: refusal.code, ...(detailsLeft >= 0 && { detail }) };
+  });
+  Object.assign(c.get("logFields"), counts, { signals: ordinalsTaken(counts) });
+  const more = { ...counts, results };
+  const again = brokenOff === null ? null : refusalProblem(brokenOff);
+  if (again !== null && repeat) {
+    return problem(c, { ...again, detail: REPEAT, headers: { ...again.headers, ...headers }, more });
+  }
+  if (decisive !== null && counts.rejected === outcomes.length) {
+    const described = refusalProblem(decisive);
+    return problem(c, { ...described, headers: { ...described.headers, ...headers }, more });
+  }
+  const status = counts.rejected === 0 ? "accepted" : "partial";
+  return accepted202(c, JSON.stringify({ status, ...more }), { ...again?.headers, ...headers });
+}
+
+function accepted202(c: Context<AppEnv>, body: string, headers: Headers): Response {
+  const fixed = { "content-type": "application/json", "x-request-id": c.get("requestId") };
+  return new Response(body, { status: 202, headers: { ...fixed, ...headers } });
 }

@@ -11,7 +11,7 @@ import {
   takeRequest,
 } from "../domain/quota/request-rate.ts";
 import type { RateDecision, RequestRate } from "../domain/quota/request-rate.ts";
-import type { KnownKey } from "./key-cache.ts";
+import type { KnownKey } from "./authenticate.ts";
 
 /** An isolate refuses calls of a key beyond this multiple of the request rate. */
 export const SHED_FACTOR = 4;

@@ -5,8 +5,7 @@ import type { EventType, WorkspaceEvent } from "../domain/events/workspace-event
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { uuidv7From } from "../platform/ids.ts";
 import { within } from "../platform/time-limit.ts";
-import type { DeletedPeople } from "./deleted-people.ts";
-import type { Deliveries } from "./deliveries.ts";
+import type { DeletedPeople, Deliveries } from "./deliveries.ts";
 import { newEvent } from "./raised-events.ts";
 import type { Roster, Settings } from "./roster.ts";
 

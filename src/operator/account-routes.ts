@@ -11,8 +11,17 @@ import type { JsonObject } from "../domain/json/json-value.ts";
 import { ACCOUNT_HISTORY_SHOWN, IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
 import type { AccountsSort } from "../store/protocol/people-and-accounts.ts";
 import { payloadTemplate } from "../workspace/manage-keys.ts";
-import { askedPage, camelKeys, count, filteredPageQuery, instant, listOf, pageQuery } from "./api-json.ts";
-import { operationsOf, storeOf } from "./operation.ts";
+import {
+  askedPage,
+  camelKeys,
+  count,
+  filteredPageQuery,
+  instant,
+  listOf,
+  pageQuery,
+  operationsOf,
+  storeOf,
+} from "./operation.ts";
 import { person, readPeople } from "./signal-routes.ts";
 
 const operation = operationsOf("Accounts", "account");

@@ -5,8 +5,7 @@ import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import type { DeletionReceipt, ExportRange } from "../store/protocol/store-operations.ts";
 import { deletePerson } from "../workspace/delete-person.ts";
 import { exportFile } from "../workspace/export-file.ts";
-import { count, idOf, instant } from "./api-json.ts";
-import { contextOf, operationsOf, storeOf, type OperatorEnv } from "./operation.ts";
+import { count, idOf, instant, contextOf, operationsOf, storeOf, type OperatorEnv } from "./operation.ts";
 
 const operation = operationsOf("Data care", "deletion");
 

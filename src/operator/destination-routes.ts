@@ -11,8 +11,17 @@ import type { CreatedDestination, Delivery } from "../notifications/destination-
 import * as destinations from "../workspace/manage-destinations.ts";
 import { OVERLAPS } from "../workspace/manage-keys.ts";
 import { destinationsOf } from "../workspace/objects.ts";
-import { askedPage, count, idOf, instant, listOf, pageQuery } from "./api-json.ts";
-import { contextOf, operationsOf, type OperatorEnv } from "./operation.ts";
+import {
+  askedPage,
+  count,
+  idOf,
+  instant,
+  listOf,
+  pageQuery,
+  contextOf,
+  operationsOf,
+  type OperatorEnv,
+} from "./operation.ts";
 
 const type = z.enum(DESTINATION_TYPES);
 const target = z.string().trim().min(1).max(DESTINATION_URL_MAX_LENGTH).meta({

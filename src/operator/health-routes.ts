@@ -18,8 +18,7 @@ import {
   healthWithin,
   type Health,
 } from "../workspace/read-health.ts";
-import { count, idOf, instant, type DomainValue } from "./api-json.ts";
-import { operationsOf, type OperatorEnv } from "./operation.ts";
+import { count, idOf, instant, type DomainValue, operationsOf, type OperatorEnv } from "./operation.ts";
 import { booksAnswer } from "./usage-routes.ts";
 
 const operation = operationsOf("Health", "workspace");

@@ -16,8 +16,17 @@ import {
   silentAfterDays,
 } from "../workspace/manage-keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
-import { askedPage, idOf, instant, isoInstant, listOf, pageQuery } from "./api-json.ts";
-import { contextOf, operationsOf, type OperatorEnv } from "./operation.ts";
+import {
+  askedPage,
+  idOf,
+  instant,
+  isoInstant,
+  listOf,
+  pageQuery,
+  contextOf,
+  operationsOf,
+  type OperatorEnv,
+} from "./operation.ts";
 
 const operation = operationsOf("API keys", "key");
 

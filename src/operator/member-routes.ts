@@ -3,8 +3,7 @@ import * as z from "zod";
 import { addMember, changeRole, listMembers, removeMember } from "../control/members.ts";
 import { ROLES } from "../domain/keys/role.ts";
 import { memberEmail } from "../domain/signal/identity.ts";
-import { askedPage, isoInstant, listOf, pageQuery } from "./api-json.ts";
-import { contextOf, operationsOf } from "./operation.ts";
+import { askedPage, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Members", "member");
 

@@ -5,8 +5,7 @@ import { unknownWorkspaces } from "../control/workspaces.ts";
 import { refuse } from "../domain/result.ts";
 import { name } from "../http/fields.ts";
 import { RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
-import { askedPage, camelKeys, listOf, pageQuery, toJson } from "./api-json.ts";
-import { operationsOf } from "./operation.ts";
+import { askedPage, camelKeys, listOf, pageQuery, toJson, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Plans", "plan");
 

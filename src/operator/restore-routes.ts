@@ -4,8 +4,7 @@ import { acknowledgeRestore, listRestores } from "../control/restores.ts";
 import { counted } from "../domain/text.ts";
 import { time } from "../http/fields.ts";
 import { recoverWorkspace, restoreWorkspace, type RestoreRefusal } from "../workspace/restore-workspace.ts";
-import { count, idOf, isoInstant } from "./api-json.ts";
-import { conflict, contextOf, operationsOf, storeOf } from "./operation.ts";
+import { count, idOf, isoInstant, conflict, contextOf, operationsOf, storeOf } from "./operation.ts";
 
 const operation = operationsOf("Workspaces", "restore");
 

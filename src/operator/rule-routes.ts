@@ -33,8 +33,10 @@ import {
   pageQuery,
   snakeCase,
   type DomainValue,
-} from "./api-json.ts";
-import { contextOf, operationsOf, storeOf } from "./operation.ts";
+  contextOf,
+  operationsOf,
+  storeOf,
+} from "./operation.ts";
 
 const operation = operationsOf("Mapping rules", "rule");
 

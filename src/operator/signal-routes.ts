@@ -14,8 +14,19 @@ import type { Page } from "../platform/list-page.ts";
 import type { ListedPeople } from "../store/protocol/people-and-accounts.ts";
 import type { Admission } from "../wire/admission.ts";
 import { followSignal, releaseForWorkspace, replay } from "../workspace/signal-operations.ts";
-import { askedPage, count, filteredPageQuery, idOf, instant, listOf, pageQuery } from "./api-json.ts";
-import { contextOf, operationsOf, type OperatorEnv, storeOf } from "./operation.ts";
+import {
+  askedPage,
+  count,
+  filteredPageQuery,
+  idOf,
+  instant,
+  listOf,
+  pageQuery,
+  contextOf,
+  operationsOf,
+  type OperatorEnv,
+  storeOf,
+} from "./operation.ts";
 
 const operation = operationsOf("Signals", "signal");
 

@@ -4,12 +4,10 @@
  */
 import * as z from "zod";
 import { createToken, listTokens, revokeToken, TOKEN_LIMITS, type ApiToken } from "../control/api-tokens.ts";
-import { TOKEN_SCOPES, tokenStatus } from "../domain/keys/api-token.ts";
+import { TOKEN_SCOPES, tokenStatus, SCOPE_MEANING } from "../domain/keys/api-token.ts";
 import { ok, refuse } from "../domain/result.ts";
 import { futureTime, name } from "../http/fields.ts";
-import { SCOPE_MEANING } from "../workspace/token-scopes.ts";
-import { askedPage, idOf, isoInstant, listOf, pageQuery } from "./api-json.ts";
-import { contextOf, operationsOf } from "./operation.ts";
+import { askedPage, idOf, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("API tokens", "token");
 

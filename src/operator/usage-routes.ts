@@ -8,8 +8,7 @@ import { REJECTIONS_KEPT } from "../limits.ts";
 import { usageOf } from "../workspace/configure-workspace.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { readBooks } from "../workspace/read-health.ts";
-import { count, instant, listOf } from "./api-json.ts";
-import { operationsOf } from "./operation.ts";
+import { count, instant, listOf, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Quota", "usage");
 

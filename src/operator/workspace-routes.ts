@@ -5,8 +5,7 @@ import { refuse } from "../domain/result.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { name, time } from "../http/fields.ts";
 import { configureWorkspace } from "../workspace/configure-workspace.ts";
-import { askedPage, idOf, isoInstant, listOf, pageQuery } from "./api-json.ts";
-import { contextOf, operationsOf } from "./operation.ts";
+import { askedPage, idOf, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
 import { retentionDays } from "./plan-routes.ts";
 
 const operation = operationsOf("Workspaces", "workspace");

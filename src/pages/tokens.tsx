@@ -7,11 +7,10 @@ import {
   type CreatedToken,
   type NewToken,
 } from "../control/api-tokens.ts";
-import { TOKEN_SCOPES, tokenStatus, type TokenScope } from "../domain/keys/api-token.ts";
+import { TOKEN_SCOPES, tokenStatus, type TokenScope, SCOPE_MEANING } from "../domain/keys/api-token.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
-import { SCOPE_MEANING } from "../workspace/token-scopes.ts";
 import {
   alreadyCreatedPage,
   Expiration,

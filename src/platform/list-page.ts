@@ -8,3 +8,10 @@ export interface PageOf<T> {
   items: T[];
   next: string | null;
 }
+
+/** Turns up to `page.limit + 1` rows into a page with a cursor. `key` returns the sort key of a row. */
+export function pageOf<T>(rows: readonly T[], page: Page, key: (row: T) => string): PageOf<T> {
+  const items = rows.slice(0, page.limit);
+  const last = items.at(-1);
+  return { items, next: rows.length > page.limit && last !== undefined ? key(last) : null };
+}

@@ -8,7 +8,7 @@ import { inJurisdiction } from "./object-bindings.ts";
 /** Key of the prepared restore's id. The restore removes it, which shows that it has happened. */
 const PREPARED = "prepared_restore";
 
-export interface Bookmarks {
+interface Bookmarks {
   /** Bookmark of the requested moment; null: no moment was requested. */
   target: string | null;
   /** Bookmark of the moment before the restore. */

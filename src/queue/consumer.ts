@@ -5,7 +5,7 @@
  */
 import { loadTemplates } from "../control/api-keys.ts";
 import { controlDatabase } from "../control/database.ts";
-import { type RecordingWorkspace, rulesOf, rulesOfAll } from "../control/rules-cache.ts";
+import { type RecordingWorkspace, rulesOf, rulesOfAll } from "../control/stored-rules.ts";
 import { recordingTerms, type RecordingTerms } from "../control/workspaces.ts";
 import { compileTemplate, type CompiledTemplate } from "../domain/accounts/payload-template.ts";
 import { configuredJurisdiction } from "../env.ts";

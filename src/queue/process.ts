@@ -5,9 +5,13 @@ import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { occurredAt } from "../domain/signal/occurred-at.ts";
-import { recordOfGroup } from "../domain/accounts/group-traits.ts";
-import { mapAccount, templateRefusal } from "../domain/accounts/payload-template.ts";
-import type { AccountRecord, CompiledTemplate } from "../domain/accounts/payload-template.ts";
+import {
+  recordOfGroup,
+  mapAccount,
+  templateRefusal,
+  type AccountRecord,
+  type CompiledTemplate,
+} from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { RULES_MAX_STEPS, TEMPLATE_KEPT_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
@@ -16,7 +20,7 @@ import { evaluate } from "../domain/rules/evaluate-rules.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 
 /** Rules and templates for the signals of a batch. */
-export interface ProcessingInput {
+interface ProcessingInput {
   rules: CompiledRules;
   templates: ReadonlyMap<string, CompiledTemplate>;
 }

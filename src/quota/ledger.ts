@@ -5,20 +5,17 @@
  * rise: if the last outbox row has `next_row` or a higher number, it is newer than the ledger row and its counts are used.
  */
 import { DAY_MS } from "../domain/duration.ts";
-import { billingPeriodAt, closePeriod, type Streak } from "../domain/quota/billing.ts";
-import type { QuotaConfig } from "../domain/quota/billing.ts";
-import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
+import { billingPeriodAt, closePeriod, type Streak, type QuotaConfig } from "../domain/quota/billing.ts";
+import { NO_VERDICTS, ordinalsTaken, verdictCounts } from "../domain/quota/quota.ts";
 import { entryOf, utcDay, type UsageDay } from "../domain/quota/usage-day.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
-import type { ClosedPeriod, Usage, UsageByDay } from "./protocol.ts";
-
-/** Counts of the current period, as stored in each outbox row. */
-export interface Counts extends VerdictCounts {
-  /** Accepted signals beyond the limit, with overages enabled. */
-  overage: number;
-  /** Signals admitted since the workspace began. */
-  admitted: number;
-}
+import type { ClosedPeriod, Counts, Usage, UsageByDay } from "./protocol.ts";
+import type { EventData, EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { usageNews } from "../domain/quota/usage-news.ts";
+import { HandOn, type HandOnOptions, newEvent, RaisedEvents } from "../notifications/raised-events.ts";
+import type { CounterAlarm } from "./counter-alarm.ts";
+import type { Drain } from "./drain.ts";
+import type { Outbox, PackedRow } from "./outbox.ts";
 
 export interface Ledger extends QuotaConfig, Counts {
   periodStartMs: number;
@@ -35,9 +32,126 @@ export interface Ledger extends QuotaConfig, Counts {
   late: boolean;
 }
 
-export interface EndedPeriod extends ClosedPeriod {
+interface EndedPeriod extends ClosedPeriod {
   extraRoomRemoved: boolean;
 }
+
+// The ledger in memory, and the one place where it changes.
+
+interface LedgerChange {
+  /** Outbox rows, which carry the counts. */
+  rows?: PackedRow[];
+  /** Whether the ledger row must be written because facts besides the counts changed. */
+  save?: boolean;
+  /** Notifications that the change causes. */
+  events?: WorkspaceEvent[];
+}
+
+interface Parts {
+  outbox: Outbox;
+  drain: Drain;
+  notices: CounterNotices;
+  alarm: CounterAlarm;
+}
+
+export class LedgerState {
+  readonly #storage: DurableObjectStorage;
+  readonly #parts: Parts;
+  #ledger: Ledger | null;
+  /** Whether the count of refused signals is newer than the stored ledger. */
+  #unsaved = false;
+
+  constructor(storage: DurableObjectStorage, parts: Parts) {
+    this.#storage = storage;
+    this.#parts = parts;
+    createLedgerTables(storage.sql);
+    const ledger = loadLedger(storage.sql, parts.outbox.lastCounts());
+    // A clock that was set back must not produce used numbers.
+    const nextRow = Math.max(ledger?.nextRow ?? 0, firstRowAfterStart(Date.now()));
+    this.#ledger = ledger && { ...ledger, nextRow };
+  }
+
+  /** The ledger as of the last change; null: not configured yet. */
+  get current(): Readonly<Ledger> | null {
+    return this.#ledger;
+  }
+
+  /** The ledger after closing the period and day that ended by `nowMs`. */
+  at(nowMs: number): Readonly<Ledger> | null {
+    this.update(nowMs, () => ({}));
+    return this.#ledger;
+  }
+
+  /** Applies a configuration, unless it is older than or equal to the ledger's. */
+  configure(config: QuotaConfig, nowMs: number): void {
+    const ledger = this.#ledger;
+    const save = () => ({ save: true });
+    if (ledger === null) this.#change(openLedger(config, nowMs), nowMs, save);
+    else if (config.configVersion > ledger.configVersion) {
+      this.#change(ledger, nowMs, save, (sql, changed) => applyConfig(sql, changed, config, nowMs));
+    }
+  }
+
+  /** Subscribes to notification types. Levels that were reached before the subscription are not notified. */
+  want(wanted: WantedEvents, nowMs: number): void {
+    const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notices.wants(type);
+    const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
+    this.update(nowMs, (ledger) => {
+      if (levels) ledger.notified = usageNews({ notified: 0, now: ledger, hasRefused: ledger.rejected > 0 }).notified;
+      if (lateness) ledger.late = false;
+      return { save: levels || lateness };
+    });
+    this.#parts.notices.want(wanted);
+  }
+
+  /**
+   * Changes the ledger and writes its outbox rows in one transaction; memory follows only if that succeeds. Ended periods
+   * and the ended day are closed first. Does nothing before `configure`.
+   */
+  update(nowMs: number, change: (ledger: Ledger) => LedgerChange): void {
+    if (this.#ledger !== null) this.#change(this.#ledger, nowMs, change);
+  }
+
+  /** Stores counts that no row carries yet: writes at most one row. */
+  save(): void {
+    if (this.#unsaved && this.#ledger !== null) saveLedger(this.#storage.sql, this.#ledger);
+    this.#unsaved = false;
+  }
+
+  /** @param close closes the periods that ended by `nowMs`. */
+  #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange, close = closeEndedPeriods): void {
+    const { outbox, drain, notices, alarm } = this.#parts;
+    const ledger = { ...before };
+    let rows: PackedRow[] = [];
+    let save = false;
+    try {
+      this.#storage.transactionSync(() => {
+        const closed = close(this.#storage.sql, ledger, nowMs);
+        const isNewDay = endDay(this.#storage.sql, ledger, nowMs);
+        const changed = change(ledger);
+        rows = changed.rows ?? [];
+        ledger.nextRow = (rows.at(-1)?.row ?? ledger.nextRow - 1) + 1;
+        outbox.write(rows, ledger);
+        notices.raiseForChange(before, ledger, closed, changed.events ?? [], nowMs);
+        save = closed.length > 0 || isNewDay || changed.save === true || ledger.notified !== before.notified;
+        if (save) saveLedger(this.#storage.sql, ledger);
+      });
+    } catch (error) {
+      outbox.rolledBack();
+      notices.raised.reload();
+      throw error;
+    }
+    this.#ledger = ledger;
+    this.#unsaved = !save && rows.length === 0 && (this.#unsaved || ledger.rejected !== before.rejected);
+    notices.handOn.start();
+    if (rows.length === 0) return;
+    // The alarm sends the rows if the object crashes before the drain does.
+    alarm.watch(nowMs);
+    drain.committed(rows);
+  }
+}
+
+// The tables of the ledger
 
 /** The column of each field. */
 const COLUMNS: Record<keyof Ledger, string> = {
@@ -65,7 +179,7 @@ const SAVE = `INSERT OR REPLACE INTO ledger (id, ${Object.values(COLUMNS).join("
   VALUES (1${", ?".repeat(FIELDS.length)})`;
 const LOAD = `SELECT ${FIELDS.map((field) => `${COLUMNS[field]} AS ${field}`).join(", ")} FROM ledger`;
 
-export function createLedgerTables(sql: SqlStorage): void {
+function createLedgerTables(sql: SqlStorage): void {
   sql.exec(`
     CREATE TABLE IF NOT EXISTS ledger (
       id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -90,12 +204,12 @@ export function createLedgerTables(sql: SqlStorage): void {
  * First row number after a start. Numbers come from the clock, and an object writes far fewer than 1,024 rows a
  * millisecond. So a number is never used twice, even after a restore of the tables.
  */
-export function firstRowAfterStart(nowMs: number): number {
+function firstRowAfterStart(nowMs: number): number {
   return nowMs * 1_024;
 }
 
 /** @param last the last row of the outbox. */
-export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): Ledger | null {
+function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): Ledger | null {
   const [row] = sql.exec<Record<keyof Ledger, number>>(LOAD).toArray();
   if (row === undefined) return null;
   const { late, paid, overages, extraRoomRemoved, ...numbers } = row;
@@ -111,11 +225,11 @@ export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | n
   return { ...ledger, ...counts, nextRow: number + 1 };
 }
 
-export function saveLedger(sql: SqlStorage, ledger: Ledger): void {
+function saveLedger(sql: SqlStorage, ledger: Ledger): void {
   sql.exec(SAVE, ...FIELDS.map((field) => Number(ledger[field])));
 }
 
-export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
+function openLedger(config: QuotaConfig, nowMs: number): Ledger {
   const period = billingPeriodAt(config.anchorMs, nowMs);
   return {
     ...config,
@@ -134,7 +248,7 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
 }
 
 /** Closes every ended period in order. An idle period counts as within the allowance. @returns the closed periods. */
-export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): readonly EndedPeriod[] {
+function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): readonly EndedPeriod[] {
   const closed: EndedPeriod[] = [];
   while (ledger.periodEndMs <= nowMs) {
     const day = entryOf(ledger);
@@ -167,7 +281,7 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
  * Applies a newer configuration, which is effective since `configVersion`. A period that ended at or before that time closes
  * with the old configuration, later ones with the new one. @returns the closed periods.
  */
-export function applyConfig(
+function applyConfig(
   sql: SqlStorage,
   ledger: Ledger,
   { signalLimit, paid, overages, configVersion }: QuotaConfig,
@@ -237,7 +351,7 @@ function writeDay(sql: SqlStorage, { periodStartMs, dayMs, accepted, held, rejec
 }
 
 /** Moves the ledger to the day of `nowMs`, unless the clock went back. @returns whether the day changed. */
-export function endDay(sql: SqlStorage, ledger: UsageDay, nowMs: number): boolean {
+function endDay(sql: SqlStorage, ledger: UsageDay, nowMs: number): boolean {
   const dayMs = utcDay(nowMs);
   if (dayMs <= ledger.dayMs) return false;
   const ended = entryOf(ledger);
@@ -259,4 +373,91 @@ export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
     .exec<{ day_ms: number }>("SELECT day_ms FROM usage_days ORDER BY period_start_ms, day_ms LIMIT 1")
     .toArray();
   return { usage, days: days.toArray(), firstDayMs: first?.day_ms ?? null };
+}
+
+// Notifications that the Quota Counter raises, if a destination subscribes to their type. Facts that are notified once
+// (a usage level, a delay) are part of the ledger row and saved with the notification.
+
+const NOTHING: WantedEvents = { types: [], thresholds: [] };
+
+export class CounterNotices {
+  readonly workspaceId: string;
+  readonly raised: RaisedEvents;
+  readonly handOn: HandOn;
+  readonly #sql: SqlStorage;
+  #wanted: WantedEvents;
+
+  constructor(sql: SqlStorage, options: HandOnOptions) {
+    this.#sql = sql;
+    this.workspaceId = options.workspaceId;
+    sql.exec(`
+      CREATE TABLE IF NOT EXISTS raised_notifications (row INTEGER PRIMARY KEY, body TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS wanted_notifications (id INTEGER PRIMARY KEY CHECK (id = 1), wanted TEXT NOT NULL);`);
+    this.raised = new RaisedEvents(sql);
+    this.handOn = new HandOn(this.raised, options);
+    const [row] = sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_notifications");
+    this.#wanted = row === undefined ? NOTHING : (JSON.parse(row.wanted) as WantedEvents);
+  }
+
+  wants(type: EventType): boolean {
+    return this.#wanted.types.includes(type);
+  }
+
+  /** Whether the workspace has any destination, active or not. */
+  get hasDestinations(): boolean {
+    const { destinations, types } = this.#wanted;
+    return (destinations ?? types.length) > 0;
+  }
+
+  want(wanted: WantedEvents): void {
+    this.#sql.exec("INSERT OR REPLACE INTO wanted_notifications VALUES (1, ?)", JSON.stringify(wanted));
+    this.#wanted = wanted;
+  }
+
+  raiseBurst(burst: EventData["refusals.burst"], nowMs: number): void {
+    this.raised.raise([newEvent("refusals.burst", burst, nowMs)]);
+  }
+
+  /**
+   * Raises the notifications that a change of the ledger causes, and marks them in the ledger. Runs in the transaction of
+   * the change.
+   * @param closed the periods that the change has closed.
+   * @param more further notifications of the change.
+   */
+  raiseForChange(
+    before: Ledger,
+    ledger: Ledger,
+    closed: readonly EndedPeriod[],
+    more: readonly WorkspaceEvent[],
+    nowMs: number,
+  ): void {
+    if (this.#wanted.types.length === 0) return;
+    const events: WorkspaceEvent[] = [];
+    if (this.wants("period.closed")) {
+      for (const period of closed) events.push(newEvent("period.closed", closedPeriodData(period), nowMs));
+    }
+    if (this.wants("usage.level")) {
+      const refusedBefore = closed.length > 0 ? 0 : before.rejected;
+      const { notified } = ledger;
+      const usage = usageNews({ notified, now: ledger, hasRefused: ledger.rejected > refusedBefore });
+      ledger.notified = usage.notified;
+      for (const level of usage.news) events.push(newEvent("usage.level", usageLevelData(level, ledger), nowMs));
+    }
+    this.raised.raise([...events, ...more]);
+  }
+}
+
+function usageLevelData(level: EventData["usage.level"]["level"], ledger: Ledger): EventData["usage.level"] {
+  const { signalLimit, overages } = ledger;
+  return { level, used: ordinalsTaken(ledger), signal_limit: signalLimit, overages, ...span(ledger) };
+}
+
+function closedPeriodData(period: EndedPeriod): EventData["period.closed"] {
+  const { signalLimit, overages, accepted, held, rejected, overage, streak, extraRoomRemoved } = period;
+  const counts = { accepted, held, rejected, overage, streak };
+  return { ...span(period), signal_limit: signalLimit, overages, ...counts, extra_room_removed: extraRoomRemoved };
+}
+
+function span({ periodStartMs, periodEndMs }: Pick<Ledger, "periodStartMs" | "periodEndMs">) {
+  return { period_start: new Date(periodStartMs).toISOString(), period_end: new Date(periodEndMs).toISOString() };
 }

@@ -7,8 +7,8 @@
  */
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES } from "../limits.ts";
 import { uuidv7Ms } from "../platform/ids.ts";
-import type { Counts } from "./ledger.ts";
-import type { AdmitChunk, UnsettledRow } from "./protocol.ts";
+
+import type { AdmitChunk, Counts, UnsettledRow } from "./protocol.ts";
 import type { Admission, OutboxRow } from "../wire/admission.ts";
 import { ROW_HEADER_BYTES, firstSignals, isUnreadable, readMessage, writeMessage, writeRow } from "../wire/message.ts";
 

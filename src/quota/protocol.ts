@@ -87,6 +87,14 @@ export type RefusedResult =
   | { outcome: "key_deactivated" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null };
 
+/** Counts of the current period, as stored in each outbox row. */
+export interface Counts extends VerdictCounts {
+  /** Accepted signals beyond the limit, with overages enabled. */
+  overage: number;
+  /** Signals admitted since the workspace began. */
+  admitted: number;
+}
+
 export interface ClosedPeriod extends VerdictCounts {
   periodStartMs: number;
   periodEndMs: number;
@@ -163,6 +171,18 @@ export interface RestoredCounter {
   accepted: SignalsByPeriod;
   /** Rows that were unsettled at the restored moment. */
   unsettled: UnsettledRow[];
+}
+
+/**
+ * Losses of a billing period. Signals that were answered with 202 stay counted as accepted, which keeps the books balanced
+ * (docs/operate.md).
+ */
+export interface Correction {
+  periodStartMs: number;
+  /** Accepted signals that the restored ledger does not count. */
+  forgotten: number;
+  /** Accepted signals that neither the outbox nor the Signal Store has. */
+  lost: number;
 }
 
 /** Signals that wait for the Signal Store. */

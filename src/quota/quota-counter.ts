@@ -6,10 +6,11 @@
  * answer until its writes are durable, so every verdict that a caller sees is stored. Memory only caches stored state, or
  * holds statistics that may be lost (keys.ts, refusals.ts, drain.ts).
  */
+import type * as Protocol from "./protocol.ts";
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/refusal.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
-import { ordinalsTaken } from "../domain/quota/quota.ts";
+import { ordinalsTaken, overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
 import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { newEvent } from "../notifications/raised-events.ts";
@@ -17,17 +18,13 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { RestorableObject } from "../platform/restorable-object.ts";
 import type { Admission } from "../wire/admission.ts";
 import { CounterAlarm } from "./counter-alarm.ts";
-import { CounterNotices } from "./counter-notices.ts";
-import { type Correction, CounterRestore } from "./counter-restore.ts";
+import { CounterNotices, readUsage, readUsageByDay, LedgerState, closedPeriods, type Ledger } from "./ledger.ts";
 import { Drain, RESEND_AFTER_MS } from "./drain.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { CallsByDay, RequestBuckets, RevokedKeys } from "./keys.ts";
-import { LedgerState } from "./ledger-state.ts";
-import { readUsage, readUsageByDay } from "./ledger.ts";
-import { findInFlight, Outbox } from "./outbox.ts";
-import type * as Protocol from "./protocol.ts";
+import { findInFlight, Outbox, type PackedRow, RowPacker } from "./outbox.ts";
 import { Refusals } from "./refusals.ts";
-import { ResentSignals } from "./resent-signals.ts";
+import type { SignalsByPeriod } from "../domain/restore.ts";
 
 /** Age at which an unreadable row is set aside: after three attempts to record it. */
 export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
@@ -134,7 +131,7 @@ export class QuotaCounter extends RestorableObject {
   }
 
   /** Stores the losses of all restores and accepts calls again. */
-  correct(corrections: Correction[]): void {
+  correct(corrections: Protocol.Correction[]): void {
     this.#restore.correct(corrections);
     // A restored object may have lost its alarm.
     this.#alarm.workBy(Date.now() + SAFETY_ALARM_MS);
@@ -296,4 +293,237 @@ export class QuotaCounter extends RestorableObject {
       throw error;
     }
   }
+}
+
+// The Quota Counter's part in a restore of its workspace (workspace/restore-workspace.ts): it refuses calls during the
+// restore, reports its counts before and after, skips the numbers of lost rows, and keeps the losses for the books.
+
+class CounterRestore {
+  readonly #storage: DurableObjectStorage;
+  readonly #ledger: LedgerState;
+  readonly #outbox: Outbox;
+  #closedUntilMs = 0;
+
+  constructor(storage: DurableObjectStorage, ledger: LedgerState, outbox: Outbox) {
+    this.#storage = storage;
+    this.#ledger = ledger;
+    this.#outbox = outbox;
+    storage.sql.exec(`CREATE TABLE IF NOT EXISTS corrections (
+      period_start INTEGER PRIMARY KEY, forgotten INTEGER NOT NULL, lost INTEGER NOT NULL)`);
+  }
+
+  /**
+   * Whether calls are refused. A restart and the end of the period both reopen the counter, so no failed restore closes it
+   * for good.
+   */
+  get isClosed(): boolean {
+    return Date.now() < this.#closedUntilMs;
+  }
+
+  /** Refuses calls until then. @returns the number of signals that wait for the Signal Store. */
+  close(untilMs: number): number {
+    this.#closedUntilMs = untilMs;
+    return this.#outbox.unsettled();
+  }
+
+  open(): void {
+    this.#closedUntilMs = 0;
+  }
+
+  /** @throws unless calls are refused; otherwise the counts would be outdated at once. */
+  before(): Protocol.CountedBefore {
+    this.expectClosed();
+    const { current } = this.#ledger;
+    const accepted = this.#ordinals(current);
+    const corrections = this.#storage.sql.exec<{ period_start: number; forgotten: number }>(
+      "SELECT period_start, forgotten FROM corrections",
+    );
+    for (const { period_start: start, forgotten } of corrections) accepted[start] = (accepted[start] ?? 0) + forgotten;
+    return { highestRow: (current?.nextRow ?? 1) - 1, accepted };
+  }
+
+  /** @throws unless calls are refused; otherwise the signals of new calls would be lost without being counted. */
+  expectClosed(): void {
+    if (!this.isClosed) throw new Error("The Quota Counter takes calls.");
+  }
+
+  /**
+   * Returns the restored counts as they were before new calls; later rows get numbers above `highestRow`. Repeating it
+   * returns the same counts, because no row is settled before the restore ends.
+   */
+  after(highestRow: number, nowMs: number): Protocol.RestoredCounter {
+    this.#ledger.update(nowMs, (ledger) => {
+      ledger.nextRow = Math.max(ledger.nextRow, highestRow + 1);
+      return { save: true };
+    });
+    const accepted = this.#ordinals(this.#ledger.current);
+    const unsettled = this.#outbox.unsettledRows();
+    for (const { row, periodStartMs, signals, isResent } of unsettled) {
+      if (row > highestRow && !isResent) accepted[periodStartMs] = (accepted[periodStartMs] ?? 0) - signals;
+    }
+    return { accepted, unsettled: unsettled.filter(({ row }) => row <= highestRow) };
+  }
+
+  /** Stores the losses of all restores and accepts calls again. */
+  correct(corrections: readonly Protocol.Correction[]): void {
+    const { sql } = this.#storage;
+    this.#storage.transactionSync(() => {
+      sql.exec("DELETE FROM corrections");
+      for (const { periodStartMs, forgotten, lost } of corrections) {
+        sql.exec("INSERT INTO corrections VALUES (?, ?, ?)", periodStartMs, forgotten, lost);
+      }
+    });
+    this.open();
+  }
+
+  /** Sums of the corrections over all periods, or of one period. */
+  corrections(periodStartMs?: number): Omit<Protocol.Correction, "periodStartMs"> {
+    return this.#storage.sql
+      .exec<{ forgotten: number; lost: number }>(
+        "SELECT total(forgotten) AS forgotten, total(lost) AS lost FROM corrections WHERE period_start = ifnull(?, period_start)",
+        periodStartMs ?? null,
+      )
+      .one();
+  }
+
+  /** Signals with ordinals, by billing period. */
+  #ordinals(ledger: Readonly<Ledger> | null): SignalsByPeriod {
+    const periods = [...closedPeriods(this.#storage.sql), ...(ledger === null ? [] : [ledger])];
+    return Object.fromEntries(periods.map((period) => [period.periodStartMs, ordinalsTaken(period)]));
+  }
+}
+
+// Sends signals through the queue again (design §6, §8): released held signals and replayed dead letters. They return
+// to the outbox with their ids and take no new ordinals. Jobs of the Signal Store call it batch by batch (store/resend-
+// jobs.ts). A repeated batch changes nothing.
+
+/** Number of jobs whose last batch is remembered. A repeated call of an older job cannot come: it comes within seconds. */
+const JOBS_REMEMBERED = 20;
+
+class ResentSignals {
+  readonly #sql: SqlStorage;
+  readonly #ledger: LedgerState;
+  readonly #outbox: Outbox;
+  readonly #restore: CounterRestore;
+
+  constructor(sql: SqlStorage, ledger: LedgerState, outbox: Outbox, restore: CounterRestore) {
+    this.#sql = sql;
+    this.#ledger = ledger;
+    this.#outbox = outbox;
+    this.#restore = restore;
+    // `released`: signals that this period's releases have counted; the store still lists them as held until they are
+    // recorded. `resend_jobs`: the last sent batch of each recent job.
+    sql.exec(`
+      CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL) WITHOUT ROWID;
+      CREATE TABLE IF NOT EXISTS resend_jobs (
+        job TEXT PRIMARY KEY, page INTEGER NOT NULL, through INTEGER NOT NULL, sent INTEGER NOT NULL
+      ) WITHOUT ROWID;`);
+  }
+
+  /** Accepts as many held signals of the batch as now fit, and sends them. An empty batch asks for the numbers of the job. */
+  release(page: Protocol.ResendPage, terms: Protocol.ReleaseTerms, nowMs: number): Protocol.ResendResult {
+    if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
+    const before = this.#ledger.at(nowMs);
+    if (before === null || this.#isBlocked) return { ...this.#lastPage(page.job), next: "wait" };
+    const isOver = before.periodEndMs !== terms.periodEndMs || (terms.overages && !before.overages);
+    if (isOver) return { ...this.#lastPage(page.job), next: "end" };
+    const result = this.#send(page, nowMs, (ledger) => this.#takeFitting(ledger, page.signals));
+    return roomToRelease(this.#ledger.current ?? before) === 0 ? { ...result, next: "end" } : result;
+  }
+
+  /** Sends the dead letters of the batch, uncounted: all, or none while nothing can be sent. */
+  replay(page: Protocol.ResendPage, nowMs: number): Protocol.ResendResult {
+    if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
+    return this.#send(page, nowMs, () => page.signals);
+  }
+
+  /** @param take returns the signals to send. Runs in the transaction of the ledger's change. */
+  #send(
+    page: Protocol.ResendPage,
+    nowMs: number,
+    take: (ledger: Ledger) => Protocol.ResentSignal[],
+  ): Protocol.ResendResult {
+    const last = this.#lastPage(page.job);
+    if (page.page <= last.page) return { ...last, next: "more" };
+    if (this.#isBlocked || this.#ledger.current === null) return { ...last, next: "wait" };
+    let { sent } = last;
+    this.#ledger.update(nowMs, (ledger) => {
+      const signals = take(ledger);
+      sent = last.sent + signals.length;
+      // A job id begins with the time of its request, so ids sort by age.
+      if (last.page === 0) {
+        this.#sql.exec(
+          `DELETE FROM resend_jobs
+           WHERE job <= (SELECT job FROM resend_jobs ORDER BY job DESC LIMIT 1 OFFSET ${JOBS_REMEMBERED - 1})`,
+        );
+      }
+      this.#sql.exec(
+        "INSERT OR REPLACE INTO resend_jobs (job, page, through, sent) VALUES (?, ?, ?, ?)",
+        page.job,
+        page.page,
+        page.through,
+        sent,
+      );
+      return { rows: rowsOf(ledger, signals, nowMs) };
+    });
+    return { sent, through: page.through, next: "more" };
+  }
+
+  /** Whether nothing can be sent now. */
+  get #isBlocked(): boolean {
+    return this.#restore.isClosed || this.#outbox.isFull;
+  }
+
+  /** The last sent batch of a job; page 0: none. */
+  #lastPage(job: string): { page: number; through: number; sent: number } {
+    const [last] = this.#sql.exec<{ page: number; through: number; sent: number }>(
+      "SELECT page, through, sent FROM resend_jobs WHERE job = ?",
+      job,
+    );
+    return last ?? { page: 0, through: 0, sent: 0 };
+  }
+
+  /** Accepts the first held signals that fit and returns them. Runs in the transaction of the ledger's change. */
+  #takeFitting(ledger: Ledger, signals: Protocol.ResentSignal[]): Protocol.ResentSignal[] {
+    const [any] = this.#sql.exec<{ period_start: number }>("SELECT period_start FROM released LIMIT 1").toArray();
+    // All rows of the table belong to one period, so one row shows whether it has ended.
+    if (any !== undefined && any.period_start < ledger.periodStartMs) this.#sql.exec("DELETE FROM released");
+    const counted = this.#counted(signals);
+    const fitting = signals
+      .filter((signal) => signal.periodStartMs === ledger.periodStartMs && !counted.has(signal.id))
+      .slice(0, roomToRelease(ledger));
+    for (const { id, periodStartMs } of fitting) {
+      this.#sql.exec("INSERT INTO released VALUES (?, ?)", id, periodStartMs);
+    }
+    ledger.overage += overageOfRelease(ledger, fitting.length);
+    ledger.held -= fitting.length;
+    ledger.accepted += fitting.length;
+    return fitting;
+  }
+
+  /** Ids of signals that an earlier release has counted. */
+  #counted(signals: Protocol.ResentSignal[]): ReadonlySet<string> {
+    const known = this.#sql.exec<{ id: string }>(
+      "SELECT id FROM released WHERE id IN (SELECT value FROM json_each(?))",
+      JSON.stringify(signals.map((signal) => signal.id)),
+    );
+    return new Set(known.toArray().map((row) => row.id));
+  }
+}
+
+function rowsOf(ledger: Ledger, signals: Protocol.ResentSignal[], nowMs: number): PackedRow[] {
+  const rows: PackedRow[] = [];
+  // A row belongs to one period, because the books are kept per period.
+  for (const [periodStartMs, ofPeriod] of Map.groupBy(signals, (signal) => signal.periodStartMs)) {
+    const header = {
+      at: nowMs,
+      period_start: periodStartMs,
+      period_end: ledger.periodEndMs,
+      limit: ledger.signalLimit,
+    };
+    const packer = new RowPacker(header, ledger.nextRow + rows.length, 0, true);
+    for (const { text, bytes } of ofPeriod) packer.add([{ text, bytes, count: 1 }], 1, 0);
+    rows.push(...packer.rows());
+  }
+  return rows;
 }

@@ -8,7 +8,7 @@ import { storedDetail } from "../http/problem.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
 import type { CounterAlarm } from "./counter-alarm.ts";
-import type { CounterNotices } from "./counter-notices.ts";
+import type { CounterNotices } from "./ledger.ts";
 import type { CallsByDay } from "./keys.ts";
 
 /** Number of remembered request ids. It exceeds the number of calls whose slices arrive at the same time. */

@@ -10,7 +10,7 @@ export const CHORE_REST_MS = 60_000;
 const FAILURE_MAX_CHARACTERS = 300;
 const FAILING_KEY = "failing_chores";
 
-export interface Chore {
+interface Chore {
   /** Name in logs and in health. */
   name: string;
   /** Log event of a failure; default: `chore_failed`. */

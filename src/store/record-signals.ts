@@ -11,7 +11,7 @@ import type { Occurred } from "../domain/signal/occurred-at.ts";
 import type { LineStatus, NormalisedSignal } from "../domain/signal/signal.ts";
 import { isLater, type ReceivedOrder } from "../wire/admission.ts";
 import type { Accounts } from "./accounts/accounts.ts";
-import { isOfDeleted, namesDeletedUntilMs } from "./deletion/deleted-names.ts";
+import { isOfDeleted, namesDeletedUntilMs } from "./deletion/person-deletions.ts";
 import { afterPurge, type Facts, type ListingId, type Owner } from "./log/line.ts";
 import { hashBytes, type Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";

@@ -234,7 +234,7 @@ export const people = sqliteTable(
     trait_orders: text().notNull().default(""),
     /** Sum of the points that the person's signals have scored and that have not lapsed. */
     score: integer().notNull().default(0),
-    /** The part of the score that lapses, see people/lapses.ts, and when its next part does; null: nothing lapses. */
+    /** The part of the score that lapses, see people/scoring.ts, and when its next part does; null: nothing lapses. */
     lapses: text().notNull().default(""),
     next_lapse_at: integer(),
     /** External id of the person's account. */
@@ -308,7 +308,7 @@ export const linkJobs = sqliteTable(
   (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.due_at)],
 );
 
-/** People whose times and traits are being recounted, see people/recount.ts. Lines before this line remain; null: all remain. */
+/** People whose times and traits are being recounted, see people/people.ts. Lines before this line remain; null: all remain. */
 export const recounts = sqliteTable("recounts", { person_id: integer().primaryKey(), before: integer() });
 
 /**

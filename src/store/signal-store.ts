@@ -40,7 +40,7 @@ import {
 } from "./log/cold.ts";
 import { nextLapseMs, stepLapses } from "./people/lapse-run.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
-import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/recount.ts";
+import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/people.ts";
 import type {
   AccountFilter,
   AccountsQuery,
@@ -68,10 +68,9 @@ import type {
   StoreHealth,
 } from "./protocol/stored-signals.ts";
 import { findGroup, listEventGroups, queuePage, recentNames, suggestForRule } from "./queries/event-groups.ts";
-import { findSignals, latestSignals } from "./queries/newest-signals.ts";
+import { findSignals, latestSignals, traceSignal } from "./queries/newest-signals.ts";
 import { findPeople, readPeople } from "./queries/people-search.ts";
 import { readPersonPage } from "./queries/person-page.ts";
-import { traceSignal } from "./queries/trace.ts";
 import { recordSignals } from "./record-signals.ts";
 import {
   beginResend,
@@ -81,8 +80,8 @@ import {
   type ResendScope,
   stepResends,
 } from "./resend-jobs.ts";
-import { previewPage } from "./rules/preview.ts";
 import {
+  previewPage,
   appliedVersions,
   findRuleJob,
   hasRuleJobs,
@@ -93,10 +92,17 @@ import {
 } from "./rules/rule-jobs.ts";
 import { latestDeadLetterMs, listDeadLetters, nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
 import { wantEvents } from "./state/raise-events.ts";
-import { forgetRowsBelow, hasRoomFor, hasRow, loseRows, takeFreshRows } from "./state/recorded-rows.ts";
+import {
+  forgetRowsBelow,
+  hasRoomFor,
+  hasRow,
+  loseRows,
+  takeFreshRows,
+  StoreState,
+  transact,
+} from "./state/store-state.ts";
 import { isStale } from "./state/rule-outcomes.ts";
 import { readTotals, recordedByPeriod, updateGroups } from "./state/status-change.ts";
-import { StoreState, transact } from "./state/store-state.ts";
 
 /** Steps of linking in one turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;
@@ -397,7 +403,7 @@ export class SignalStore extends RestorableObject {
   async #stepLinkJobs(): Promise<void> {
     const { state } = this;
     const rules = async () => {
-      const { rulesOf } = await import("../control/rules-cache.ts");
+      const { rulesOf } = await import("../control/stored-rules.ts");
       return within(CALL_TIMEOUT_MS, rulesOf(this.env.DB, this.#workspaceId));
     };
     const work = { state, storage: this.ctx.storage, objects: this.coldObjects(), rules };

@@ -14,7 +14,7 @@ const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
 /** Time limit of one slice, which usually takes 20 ms. After it the download fails visibly instead of hanging. */
 const PAGE_TIMEOUT_MS = 30_000;
 
-export interface ExportFile {
+interface ExportFile {
   name: string;
   contentType: string;
   /**

@@ -23,14 +23,14 @@ export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting"
 }
 
 /** Figures of the counter and the store. */
-export interface StorageHealth extends Omit<HealthFigures, "failingDestinations" | "openRestores">, Room {
+interface StorageHealth extends Omit<HealthFigures, "failingDestinations" | "openRestores">, Room {
   books: Balance;
   hasDestinations: boolean;
 }
 
 export type Health = Omit<StorageHealth, "hasDestinations"> & HealthFigures;
 
-export interface HealthOrAlarm {
+interface HealthOrAlarm {
   /** Alarms, most severe first; empty if all is well. */
   alarms: HealthAlarm[];
   /** Health of the workspace; null if its objects did not answer or were not asked. */

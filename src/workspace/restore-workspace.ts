@@ -22,8 +22,7 @@ import { raiseConfigVersion } from "../control/workspaces.ts";
 import { RESTORED_OBJECTS, type BeforeRestore, type RestoredObject } from "../domain/restore.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import type { Correction } from "../quota/counter-restore.ts";
-import type { UnsettledRow } from "../quota/protocol.ts";
+import type { Correction, UnsettledRow } from "../quota/protocol.ts";
 import { configureCounter } from "./configure-workspace.ts";
 import { destinationsOf, quotaCounter, signalStore, type WorkspaceContext } from "./objects.ts";
 

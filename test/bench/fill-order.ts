@@ -56,4 +56,14 @@ export type FillerCall =
   | ({ call: "fill" } & FillOrder)
   /** Moves all payloads of sealed segments to R2. */
   | { call: "cool"; workspaceId: string }
-  | { call: "size"; workspaceId: string };
+  | { call: "size"; workspaceId: string }
+  /** One step of the run that takes lapsed points off, at this time. */
+  | { call: "lapse"; workspaceId: string; nowMs: number };
+
+/** What a step of lapsing points did. */
+export interface LapseStep {
+  /** Rows written. */
+  rows: number;
+  /** People whose points still have to lapse by that time. */
+  dueAfter: number;
+}

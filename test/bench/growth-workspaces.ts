@@ -2,7 +2,7 @@
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { OperatorApi } from "./operator-api.ts";
 import type { BuiltWorker } from "./build.ts";
-import type { FillOrder, FillerCall, StoreSize, TrafficName, Written } from "./fill-order.ts";
+import type { FillOrder, FillerCall, LapseStep, StoreSize, TrafficName, Written } from "./fill-order.ts";
 import { rulesOf } from "./growth-traffic.ts";
 import type { WorkspaceSize } from "./fill-order.ts";
 import type { BenchRule } from "./rules.ts";
@@ -102,6 +102,10 @@ export class Filler {
 
   size({ id }: { id: string }): Promise<StoreSize> {
     return this.#call({ call: "size", workspaceId: id });
+  }
+
+  lapse({ id }: { id: string }, nowMs: number): Promise<LapseStep> {
+    return this.#call({ call: "lapse", workspaceId: id, nowMs });
   }
 
   stop(): Promise<void> {

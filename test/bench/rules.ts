@@ -7,6 +7,7 @@ export interface BenchRule {
   conditions: { path: string; operator: string; value?: string | number | string[] }[];
   scoring_signal: string;
   points: number;
+  points_last_days?: number;
 }
 
 type Condition = BenchRule["conditions"][number];

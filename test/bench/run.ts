@@ -4,6 +4,7 @@
  * `node test/bench/run.ts growth [--rounds 31] [--signals 1000000]`: this service alone, small and large; see growth.ts.
  * `node test/bench/run.ts startup [--rounds 5]`: the CPU time of starting; see startup.ts.
  * `node test/bench/run.ts destinations [--rounds 5]`: this service alone, with two destinations and without; see destinations.ts.
+ * `node test/bench/run.ts lapses`: a night in which the points of 10,000 people lapse; see lapses.ts.
  * `node test/bench/run.ts store [--signals 1000000]`: what its Signal Store writes, keeps and takes; see store.ts.
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -34,6 +35,7 @@ import { STARTUP_MAX_RATIO, measureStartup } from "./startup.ts";
 import { missed } from "./figures.ts";
 import { measureStore } from "./store.ts";
 import { measureDestinations } from "./destinations.ts";
+import { measureLapses } from "./lapses.ts";
 
 const BULK_MEMORY = "bulk-memory";
 const NAMES = [...SCENARIOS.map(({ name }) => name), BULK_MEMORY];
@@ -66,6 +68,7 @@ try {
   else if (positionals[0] === "store") await store();
   else if (positionals[0] === "destinations") await destinations();
   else if (positionals[0] === "startup") await startup();
+  else if (positionals[0] === "lapses") await lapses();
   else await all();
 } catch (error) {
   failures.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -88,6 +91,12 @@ async function store(): Promise<void> {
 
 async function destinations(): Promise<void> {
   const part = await measureDestinations(effort.rounds, scratch, failures);
+  console.log(reportStore(part));
+  failures.push(...missed([part]));
+}
+
+async function lapses(): Promise<void> {
+  const part = await measureLapses(scratch);
   console.log(reportStore(part));
   failures.push(...missed([part]));
 }

@@ -341,6 +341,8 @@ test.each([...PATHS.map((path) => HOME + path), "/sign-in"])("a first view weigh
   const view = await context.newPage();
   const session = await context.newCDPSession(view);
   await session.send("Network.setCacheDisabled", { cacheDisabled: true });
+  // Late answers to the page before this one have no body any more.
+  await page.goto("about:blank");
   const responses: Response[] = [];
   view.on("response", (response) => void responses.push(response));
   await view.goto(path);

@@ -1,8 +1,7 @@
 /** A workspace with its members, each with a separate browser, for the tests of the pages. */
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
-import { sessions } from "../../src/control/control-schema.ts";
-import { controlDatabase } from "../../src/control/database.ts";
+import { sessions, controlDatabase } from "../../src/control/database.ts";
 import { SESSION_MS } from "../../src/limits.ts";
 import { readHtml } from "./html.ts";
 import type { Part } from "./html.ts";

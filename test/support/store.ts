@@ -5,7 +5,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
-import type { WorkspaceRules } from "../../src/control/rules-cache.ts";
+import type { WorkspaceRules } from "../../src/control/stored-rules.ts";
 import { evaluate } from "../../src/domain/rules/evaluate-rules.ts";
 import { compileRules, type MappingRule, type RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { duplicateKey } from "../../src/domain/signal/canonical-form.ts";

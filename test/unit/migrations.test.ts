@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 const ROOT = path.join(import.meta.dirname, "../..");
 
 test.each([
-  ["d1", "src/control/control-schema.ts", []],
+  ["d1", "src/control/database.ts", []],
   ["signal-store", "src/store/schema.ts", ["--driver", "durable-sqlite"]],
 ])("the migrations in %s make the tables that %s declares", (database, schema, driver) => {
   const copy = mkdtempSync(path.join(tmpdir(), "migrations-"));

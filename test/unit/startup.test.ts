@@ -52,7 +52,6 @@ describe("before the first signal", () => {
     const parts = new Set(Array.from(evaluated().keys(), partOf));
     expect([...parts].toSorted()).toEqual([
       "hono",
-      "src/control",
       "src/domain",
       "src/env.ts",
       "src/http",
@@ -68,9 +67,9 @@ describe("before the first signal", () => {
     ]);
   });
 
-  test("only the key look-up of the control plane and the queue names of the consumer are evaluated", () => {
+  test("nothing of the control plane and only the queue names of the consumer are evaluated", () => {
     const files = [...evaluated().keys()].filter((file) => /^src\/(control|queue)\//.test(file));
-    expect(files.toSorted()).toEqual(["src/control/key-facts.ts", "src/queue/queue-names.ts"]);
+    expect(files.toSorted()).toEqual(["src/queue/queue-names.ts"]);
   });
 
   test("no trie router is evaluated", () => {

@@ -9,7 +9,7 @@ import { Webhook } from "standardwebhooks";
 import type { BooksAnswer, OperatorClient, UsageAnswer } from "../operator-client.ts";
 import { cut } from "../../domain/text.ts";
 import { bold, mark, table } from "../terminal.ts";
-import type { DemoSent } from "./send.ts";
+import type { DemoSent } from "./senders.ts";
 
 /** A score that only the most interested people reach. */
 const THRESHOLD = 50;

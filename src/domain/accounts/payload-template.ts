@@ -9,7 +9,8 @@ import { numberOfText } from "../rules/mapping-condition.ts";
 import { isAbsent, isExact, kindInWords, type JsonObject } from "../json/json-value.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse, type Result } from "../result.ts";
-import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
+import { IDENTITY_MAX_LENGTH, GROUP_TRAIT_MAX_BYTES, GROUP_TRAITS_MAX } from "../../limits.ts";
+import { withoutKeys } from "../keys/api-key.ts";
 
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;
 type PayloadType = (typeof PAYLOAD_TYPES)[number];
@@ -53,7 +54,7 @@ export type CompiledTemplate = readonly (Omit<PayloadMapping, "path"> & { path: 
 const ATTRIBUTE = /^attributes\.([^\p{C}\s.]+)$/u;
 const ATTRIBUTE_PREFIX = "attributes.";
 /** Step budget of an update, about 4 ms: enough for 1,000 elements in each of 100 mappings. */
-export const TEMPLATE_MAX_STEPS = 100_000;
+const TEMPLATE_MAX_STEPS = 100_000;
 /** Step budget of all updates of a request: about 0.4 s. */
 export const REQUEST_MAX_STEPS = 10_000_000;
 export interface StepBudget {
@@ -193,4 +194,18 @@ function kindSent(sent: unknown, code: TemplateError["code"]): string {
   if (typeof sent === "boolean") return String(sent);
   if (typeof sent === "number" && !isExact(sent)) return "a number too large to keep its digits";
   return typeof sent === "string" && code === "missing" ? "blank" : kindInWords(sent);
+}
+
+// The traits of a `group` call as values of an account (design §8.7).
+
+/** Traits with the name of an account's field set the field, others an attribute. Traits beyond the limits are left out. */
+export function recordOfGroup(externalId: string, traits: JsonObject): AccountRecord {
+  const record: AccountRecord = { externalId, fields: {}, attributes: {} };
+  for (const [name, sent] of Object.entries(traits).slice(0, GROUP_TRAITS_MAX)) {
+    const value = typeof sent === "string" ? withoutKeys(sent.trim()) : sent;
+    if (isAbsent(value) || Buffer.byteLength(JSON.stringify(value)) > GROUP_TRAIT_MAX_BYTES) continue;
+    if (isAccountField(name)) record.fields[name] = value;
+    else if (isAccountTarget(`attributes.${name}`)) record.attributes[name] = value;
+  }
+  return record;
 }

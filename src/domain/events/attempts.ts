@@ -32,7 +32,7 @@ export interface AttemptResult {
   retryAfterMs: number | null;
 }
 
-export type Judgement =
+type Judgement =
   | { outcome: "delivered" }
   /** 410: the receiver has unsubscribed. */
   | { outcome: "gone" }

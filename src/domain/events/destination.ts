@@ -51,7 +51,7 @@ export function wantedBy(
 }
 
 /** Whether no event of the type can be raised, because no score can pass a threshold. */
-export function lacksThreshold(type: EventType, thresholds: ScoreThresholds): boolean {
+function lacksThreshold(type: EventType, thresholds: ScoreThresholds): boolean {
   const kind = thresholdsOf(type);
   return kind !== null && thresholds[kind].length === 0;
 }
@@ -83,7 +83,7 @@ const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 const NOT_PUBLIC =
   /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|arpa|test|invalid|onion|alt)$/;
 
-export interface UrlRules {
+interface UrlRules {
   /** Whether this is a developer's machine: local receivers are allowed, without encryption. */
   local: boolean;
   /** Hosts, with their ports, that the service itself answers at. As a destination, the service would call itself. */

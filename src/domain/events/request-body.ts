@@ -3,7 +3,7 @@ import { cut } from "../text.ts";
 import type { DestinationType } from "./destination.ts";
 import { type AnyEvent, eventSentence } from "./workspace-event.ts";
 
-export interface RequestParts {
+interface RequestParts {
   type: DestinationType;
   event: AnyEvent;
   pagesUrl: string;

@@ -373,7 +373,7 @@ export const eventTypes = (Object.keys(EVENT_CATALOGUE) as AnyEventType[]).filte
   (type): type is EventType => !destinationEventTypes.some((sent) => sent === type),
 );
 
-export type EventId = `evt_${string}`;
+type EventId = `evt_${string}`;
 
 /** An event of one of these types, each with its data. */
 export type EventOf<Type extends AnyEventType> = {

@@ -231,7 +231,7 @@ function minutes(ms: number): string {
 /** Percent of STORE_MAX_BYTES at which admins are warned. A store that fills in a year then has ten weeks left. */
 const STORE_NOTICE_PERCENT = 80;
 
-export interface Filled {
+interface Filled {
   bytes: number;
   maxBytes: number;
 }

@@ -41,7 +41,7 @@ export function parseDotPath(text: string): DotPath | undefined {
 }
 
 /** Limits of a reading, so that no path and no payload can make it slow. */
-export interface ReadingBounds {
+interface ReadingBounds {
   /** Elements that `[]` reads; later ones are skipped. */
   maxElements?: number;
   /**

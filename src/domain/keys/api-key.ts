@@ -122,7 +122,7 @@ function base62(value: number): string {
   return text;
 }
 
-export interface KeyEnds {
+interface KeyEnds {
   first8: string;
   last4: string;
 }
@@ -135,7 +135,7 @@ export function maskedKey({ first8, last4 }: KeyEnds): string {
   return `${first8}…${last4}`;
 }
 
-export type KeyStatus = "Active" | "Inactive";
+type KeyStatus = "Active" | "Inactive";
 
 /** A key is expired from the exact millisecond of its expiration (spec §3.1). */
 export function isExpired(expiresAtMs: number | null, nowMs: number): boolean {

@@ -11,7 +11,7 @@ export type TokenScope = (typeof TOKEN_SCOPES)[number];
 /** Why a token was revoked: on request, or because its creator is no owner or admin any more. */
 export type RevocationReason = "requested" | "role_lost";
 
-export type TokenStatus = "Active" | "Expired" | "Revoked";
+type TokenStatus = "Active" | "Expired" | "Revoked";
 
 /** Times are ISO 8601 UTC. */
 export function tokenStatus(
@@ -32,3 +32,13 @@ export function readTokenActor(actor: string): { id: string; name: string } | nu
   const [, id, name] = /^token (tok_\S+) \((.*)\)$/.exec(actor) ?? [];
   return id === undefined || name === undefined ? null : { id, name };
 }
+
+// The meaning of each scope of an API token, for the pages and the OpenAPI document.
+
+export const SCOPE_MEANING = {
+  read: "Reads what every member sees: signals, people, accounts, rules, members, usage.",
+  rules: "Creates, changes, tests, imports, applies and deletes mapping rules.",
+  keys: "Lists, creates, rotates and deactivates API keys.",
+  export: "Downloads all signals, people and scoring signals.",
+  delete: "Deletes people with all their data, for good.",
+} as const satisfies Record<TokenScope, string>;

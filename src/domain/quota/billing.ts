@@ -12,7 +12,7 @@ export interface QuotaConfig {
   configVersion: number;
 }
 
-export interface BillingPeriod {
+interface BillingPeriod {
   startMs: number;
   endMs: number;
 }

@@ -10,7 +10,7 @@ export interface QuotaPlan {
 export type QuotaRefusal = "allowance_exceeded" | "extra_room_exceeded";
 
 /** Ordinals of a period, from 1: up to `accept` accepted, up to `hold` held, beyond that refused. */
-export interface QuotaBounds {
+interface QuotaBounds {
   accept: number;
   hold: number;
   refusal: QuotaRefusal;
@@ -43,7 +43,7 @@ export type AdmittedVerdict = (typeof ADMITTED_VERDICTS)[number];
 
 /** In the order in which the signals of a run receive them. */
 export const VERDICTS = [...ADMITTED_VERDICTS, "rejected"] as const;
-export type Verdict = (typeof VERDICTS)[number];
+type Verdict = (typeof VERDICTS)[number];
 
 export type VerdictCounts = Record<Verdict, number>;
 
@@ -53,7 +53,7 @@ export function verdictCounts(counts: VerdictCounts): VerdictCounts {
   return eachVerdict((verdict) => counts[verdict]);
 }
 
-export function eachVerdict<Value>(valueOf: (verdict: Verdict) => Value): Record<Verdict, Value> {
+function eachVerdict<Value>(valueOf: (verdict: Verdict) => Value): Record<Verdict, Value> {
   return Object.fromEntries(VERDICTS.map((verdict) => [verdict, valueOf(verdict)])) as Record<Verdict, Value>;
 }
 
@@ -62,7 +62,7 @@ export function ordinalsTaken(counts: Record<AdmittedVerdict, number>): number {
 }
 
 /** Verdicts of consecutive signals: first the accepted ones, then the held, then the refused. */
-export interface QuotaRun extends VerdictCounts {
+interface QuotaRun extends VerdictCounts {
   refusal: QuotaRefusal | null;
 }
 

@@ -7,7 +7,7 @@ import { ordinalsTaken, quotaCeiling, type AdmittedVerdict, type QuotaPlan } fro
 /** Usage levels in percent of the signal limit that are announced, ascending. */
 const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
 
-export type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
+type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
 
 export interface UsageStanding extends QuotaPlan, Record<AdmittedVerdict, number> {}
 

@@ -6,12 +6,13 @@ import { isJsonObject, parseDotPath, readValue, type DotPath } from "../json/dot
 import type { JsonObject } from "../json/json-value.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { comparatorOf, type Comparator, type MappingCondition } from "./mapping-condition.ts";
+import { dayOf } from "../quota/day-counts.ts";
 
 /** Frequencies of a rule for each person: at each match, once per UTC day of occurrence, once ever. */
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
 export type RuleFrequency = (typeof RULE_FREQUENCIES)[number];
 
-/** Days that points can count after the day on which the signal occurred (lapse.ts). */
+/** Days that points can count after the day on which the signal occurred (`lapseDayOf`). */
 export const POINTS_LAST_DAYS = [30, 90, 180, 365] as const;
 export type PointsLastDays = (typeof POINTS_LAST_DAYS)[number];
 
@@ -134,14 +135,14 @@ export function isEventPattern(pattern: string): boolean {
 }
 
 /** The literal parts of an event pattern between its `*`. */
-export interface Wildcard {
+interface Wildcard {
   readonly first: string;
   readonly middle: readonly string[];
   readonly last: string;
 }
 
 /** Null: the pattern is a plain event name. */
-export function wildcardOf(pattern: string): Wildcard | null {
+function wildcardOf(pattern: string): Wildcard | null {
   const [first = "", ...parts] = pattern.split("*");
   const last = parts.pop();
   return last === undefined ? null : { first, middle: parts.filter((part) => part !== ""), last };
@@ -196,4 +197,16 @@ export function propertyPaths(samples: readonly JsonObject[], limit: number): st
 function hasValueAt(properties: JsonObject, path: string): boolean {
   const steps = isRulePath(path) ? parseDotPath(path.slice("properties.".length)) : undefined;
   return steps !== undefined && readValue(properties, steps) !== undefined;
+}
+
+// Points that lapse: a mapping rule can say for how many days its points count.
+
+/**
+ * The UTC day, counted since 1970, at whose start the points lapse. They still count on the whole day that is `lastDays` after
+ * the day of the signal.
+ *
+ * @param occurredMs when the signal occurred.
+ */
+export function lapseDayOf(occurredMs: number, lastDays: PointsLastDays): number {
+  return dayOf(occurredMs) + lastDays + 1;
 }

@@ -30,7 +30,7 @@ export function contentOf(rule: RuleContent): RuleContent {
 type PlainField = Exclude<keyof RuleContent, "conditions">;
 
 /** For conditions: those removed and those added; both empty if only their order changed. */
-export type RuleDifference =
+type RuleDifference =
   | { field: PlainField; from: RuleContent[PlainField]; to: RuleContent[PlainField] }
   | { field: "conditions"; removed: MappingCondition[]; added: MappingCondition[] };
 

@@ -43,7 +43,7 @@ const TRAITS = {
   },
 } as const satisfies Record<string, Trait>;
 
-export type TraitName = keyof typeof TRAITS;
+type TraitName = keyof typeof TRAITS;
 
 /**
  * The fields of a person that each signal can set: traits, and the external id of the account. Later signals replace them. Append only,

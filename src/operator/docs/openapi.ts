@@ -32,8 +32,7 @@ import {
   NAME_MAX_CODE_POINTS,
   SIGNAL_MAX_BYTES,
 } from "../../limits.ts";
-import { count, idOf, isoInstant as instant } from "../api-json.ts";
-import { TAGS, allCodes, type Operation } from "../operation.ts";
+import { count, idOf, isoInstant as instant, TAGS, allCodes, type Operation } from "../operation.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
   apiKey: z.string().meta({ description: "The full key.", example: "sk_…" }),

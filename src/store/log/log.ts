@@ -527,6 +527,6 @@ export class HeldLog extends Log {
 }
 
 /** The platform accepts a view of a buffer as a parameter, although its types name buffers only. */
-export function toSqlBlob(bytes: Uint8Array): SqlStorageValue {
+function toSqlBlob(bytes: Uint8Array): SqlStorageValue {
   return bytes as SqlStorageValue & Uint8Array;
 }

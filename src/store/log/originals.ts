@@ -21,7 +21,7 @@ const LONG = 0x80;
 const BASE64URL = { alphabet: "base64url" } as const;
 const HASH_CHARACTERS = Math.ceil(HASH_BYTES / 3) * 4;
 
-export interface Candidate {
+interface Candidate {
   hash: Uint8Array;
   receivedAtMs: number;
   windowMs: number;

@@ -101,7 +101,7 @@ export const CLAIM_SPREADS_TO = 1_000;
 const VALUES_PER_STATEMENT = 500;
 
 /** An identify call that gave an id to a person. */
-export interface IdClaim extends ReceivedOrder {
+interface IdClaim extends ReceivedOrder {
   personId: number;
 }
 

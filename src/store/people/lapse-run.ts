@@ -9,7 +9,7 @@ import { SCORE_FALLS_MAX } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import { addCrossings, wants } from "../state/raise-events.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { scoreAt, type LapsingScore } from "./lapses.ts";
+import { scoreAt, type LapsingScore } from "./scoring.ts";
 import { People } from "./people.ts";
 
 /** People of a step: some 20 ms. */

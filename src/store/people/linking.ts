@@ -6,7 +6,7 @@
  * visitor, which stays until the visitor's timeline is empty. A step of linking takes many jobs: it fetches payloads, evaluates the
  * current rules, and changes lines, people and timelines in one transaction.
  */
-import type { WorkspaceRules } from "../../control/rules-cache.ts";
+import type { WorkspaceRules } from "../../control/stored-rules.ts";
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { isAboutEvent, type CompiledRules } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
@@ -19,8 +19,7 @@ import { wants } from "../state/raise-events.ts";
 import { isStale } from "../state/rule-outcomes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
-import { People } from "./people.ts";
-import { writeAndRecount } from "./recount.ts";
+import { People, writeAndRecount } from "./people.ts";
 import { countedPoints, evaluateStored, type CountedMatch } from "./scoring.ts";
 import { entriesAfter, hasEntries, VisitorLists } from "./timelines.ts";
 import { visitorKey, visitorList, visitorOfKey, type VisitorId } from "./identities.ts";
@@ -32,7 +31,7 @@ export const LINK_ALARM_MS = 10_000;
 /** Due time of jobs that wait until a deletion has processed the visitor. */
 export const AFTER_DELETION = Number.MAX_SAFE_INTEGER;
 
-export interface LinkWork {
+interface LinkWork {
   state: StoreState;
   storage: DurableObjectStorage;
   objects: ColdObjects;

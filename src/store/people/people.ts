@@ -12,13 +12,12 @@ import { Accounts } from "../accounts/accounts.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
-import type { Facts, Owner } from "../log/line.ts";
+import { type Facts, type Owner, isDropped } from "../log/line.ts";
 import type { PersonRow } from "../schema.ts";
 import { ScoreNews } from "../state/raise-events.ts";
-import type { StoreState } from "../state/store-state.ts";
+import { type StoreState, deletedUntilMs } from "../state/store-state.ts";
 import { claimInForce, Identities, idsOf, personList, portionsOf, type VisitorNames } from "./identities.ts";
-import { removeLapsed } from "./lapses.ts";
-import { Scoring, type CountedMatch } from "./scoring.ts";
+import { removeLapsed, Scoring, type CountedMatch, endReplacement } from "./scoring.ts";
 import {
   addToRecent,
   ascendingEntries,
@@ -31,6 +30,7 @@ import {
   type Entry,
   type Scored,
 } from "./timelines.ts";
+import type { Segment } from "../log/segment.ts";
 
 /** A change of what a line scores; null: nothing. */
 export interface ScoreChange {
@@ -83,7 +83,7 @@ export class People {
   readonly #today: number;
   readonly identities: Identities;
   readonly accounts: Accounts;
-  /** People who lost a line that was the source of a trait or of a time, see recount.ts. */
+  /** People who lost a line that was the source of a trait or of a time, see `RecountStep`. */
   readonly toRecount = new Set<number>();
   /** Notifications of scores; null: no destination wants them. */
   readonly news: ScoreNews | null;
@@ -344,7 +344,7 @@ function toKnown(raw: SqlStorageValue[]): KnownPerson {
 }
 
 /** The received order of the signals that the traits came from. */
-export type TraitOrders = Partial<Record<PersonField, ReceivedOrder>>;
+type TraitOrders = Partial<Record<PersonField, ReceivedOrder>>;
 
 /**
  * One text for each field, in base 36. `=` means the same as the field before; an empty text means none. Most people have no account, so
@@ -378,4 +378,115 @@ export function readTraitOrders(text: string): TraitOrders {
     if (field !== undefined && before !== undefined) orders[field] = before;
   }
   return orders;
+}
+
+// Two jobs that repair people after lines were removed from them. Each step is bounded; its row stores the remaining
+// work.
+//
+// - Recount: if a removed line was the source of a time or a trait, recompute it from the remaining lines, the latest first. Lines that
+//   are recorded meanwhile count as usual, and counting a line twice is harmless.
+// - Replace: if a removed match counted for a rule that scores once, search for the match that counts instead (scoring.ts).
+
+/** Budget of a step in lines: some 20 ms. */
+const RECOUNT_STEP_LINES = 5_000;
+/** Cost of unpacking a segment, in counted lines. */
+const SEGMENT_LINES = 60;
+/** Jobs that share the budget of a step. */
+const JOBS_PER_STEP = 50;
+
+/** Lines before `before` are left; null: all lines. */
+type RecountRow = { person_id: number; before: number | null };
+type ReplacementRow = { person_id: number; rule_id: string; behind_seq: number };
+
+/** Writes the changes of people, and recounts them. A job recounts the rest. */
+export function writeAndRecount(state: StoreState, people: People): void {
+  people.write();
+  if (people.toRecount.size === 0) return;
+  const step = new RecountStep(state, people);
+  for (const personId of people.toRecount) step.take({ person_id: personId, before: null });
+  people.toRecount.clear();
+  people.write();
+}
+
+export function hasRecounts(sql: SqlStorage): boolean {
+  return sql.exec("SELECT 1 FROM recounts LIMIT 1").toArray().length > 0;
+}
+
+export function stepRecounts(state: StoreState, nowMs: number): void {
+  const people = new People(state, nowMs);
+  const step = new RecountStep(state, people);
+  const jobs = state.sql.exec<RecountRow>("SELECT person_id, before FROM recounts LIMIT ?", JOBS_PER_STEP);
+  for (const job of jobs.toArray()) step.take(job);
+  people.write();
+  state.signals.flush();
+}
+
+class RecountStep {
+  readonly #state: StoreState;
+  readonly #people: People;
+  /** Remaining line budget of this step. */
+  #budget = RECOUNT_STEP_LINES;
+
+  constructor(state: StoreState, people: People) {
+    this.#state = state;
+    this.#people = people;
+  }
+
+  /** Counts as many lines of a person as the budget allows, and stores the place. */
+  take({ person_id: personId, before }: RecountRow): void {
+    const { sql } = this.#state;
+    const left = this.#people.emailOf(personId) === null ? 0 : this.#count(personId, before);
+    if (left === 0) sql.exec("DELETE FROM recounts WHERE person_id = ?", personId);
+    else sql.exec("INSERT OR REPLACE INTO recounts (person_id, before) VALUES (?, ?)", personId, left);
+  }
+
+  /** Returns the line before which lines are left; 0: none; null: all. */
+  #count(personId: number, before: number | null): number | null {
+    const limit = this.#budget;
+    if (limit <= 0) return before;
+    const { sql, signals } = this.#state;
+    const entries = this.#people.latestEntriesOf(personId, { before: before ?? Number.MAX_SAFE_INTEGER, limit });
+    const oldest = signals.firstSeq;
+    const lines: Facts[] = [];
+    let left = entries.length < limit ? 0 : (entries.at(-1)?.seq ?? 0);
+    let segment: Segment | null = null;
+    for (const { seq } of entries) {
+      if (seq < oldest) {
+        left = 0;
+        break;
+      }
+      if (this.#budget <= 0) {
+        left = seq + 1;
+        break;
+      }
+      if (segment === null || seq < segment.firstSeq) {
+        segment = signals.segmentOf(seq);
+        this.#budget -= SEGMENT_LINES;
+      }
+      this.#budget--;
+      const facts = segment?.facts(seq);
+      if (facts !== undefined && !isDropped(facts)) lines.push(facts);
+    }
+    this.#people.recount(personId, lines, before === null ? deletedUntilMs(sql) : null);
+    return left;
+  }
+}
+
+export function hasReplacements(sql: SqlStorage): boolean {
+  return sql.exec("SELECT 1 FROM replacements LIMIT 1").toArray().length > 0;
+}
+
+export function stepReplacements(state: StoreState, nowMs: number): void {
+  const { sql } = state;
+  const people = new People(state, nowMs);
+  const jobs = sql.exec<ReplacementRow>(
+    "SELECT person_id, rule_id, behind_seq FROM replacements LIMIT ?",
+    JOBS_PER_STEP,
+  );
+  for (const { person_id: personId, rule_id: ruleId, behind_seq: behind } of jobs.toArray()) {
+    if (!people.replaceBehind(personId, ruleId, behind)) endReplacement(sql, personId, ruleId);
+  }
+  people.write();
+  state.raised.raise(people.news?.thresholdEvents(nowMs) ?? []);
+  state.signals.flush();
 }

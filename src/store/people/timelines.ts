@@ -201,7 +201,7 @@ export function readEntries(text: string): Entry[] {
 }
 
 /** Whether entries are in ascending order and later than all entries of a text. */
-export function areBehind(text: string, entries: readonly Entry[]): boolean {
+function areBehind(text: string, entries: readonly Entry[]): boolean {
   let before = text === "" ? Number.POSITIVE_INFINITY : Number.parseInt(text.slice(text.lastIndexOf(",") + 1), 36);
   for (const { seq } of entries) {
     if (seq <= before) return false;

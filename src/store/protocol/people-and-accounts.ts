@@ -223,7 +223,7 @@ export interface AccountPage {
 }
 
 /** A scoring signal of a person of an account. */
-export interface AccountScore extends ScoringSignal {
+interface AccountScore extends ScoringSignal {
   email: string;
 }
 

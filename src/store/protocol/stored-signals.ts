@@ -136,7 +136,7 @@ export interface DeadLetter {
   payload: unknown;
 }
 
-export interface SignalFilter {
+interface SignalFilter {
   event?: string | undefined;
   email?: string | undefined;
   status?: SignalStatus | undefined;

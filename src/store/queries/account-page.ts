@@ -7,7 +7,7 @@ import {
   ACCOUNT_PAGE_MAX_CHARACTERS,
   TEMPLATE_MAX_MAPPINGS,
 } from "../../limits.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../../platform/list-page.ts";
 import { areLapsesDue } from "../people/lapse-run.ts";
 import type {
   Account,
@@ -49,14 +49,9 @@ const ACCOUNTS_SORTED = 10_000;
 /** A page of the list of accounts. An invalid cursor is ignored. */
 export function findAccounts(sql: SqlStorage, query: AccountsQuery, page: Page): AccountsPage {
   const { rows, sorted, cursorOf } = orderedAccounts(sql, query, page);
-  const items = rows.slice(0, page.limit);
-  const last = items.at(-1);
-  return {
-    items: items.map(({ id: _id, ...account }) => account),
-    next: rows.length > page.limit && last !== undefined ? cursorOf(last) : null,
-    sorted,
-    lapsing: areLapsesDue(sql, Date.now()),
-  };
+  const { items, next } = pageOf(rows, page, cursorOf);
+  const accounts = items.map(({ id: _id, ...account }) => account);
+  return { items: accounts, next, sorted, lapsing: areLapsesDue(sql, Date.now()) };
 }
 
 interface OrderedAccounts {
@@ -197,8 +192,8 @@ function recentMembers(sql: SqlStorage, account: string): { id: number; email: s
 }
 
 /** An account's changes, the newest first. The cursor is the received order and the field of the last change. */
-function listChanges(sql: SqlStorage, accountId: number, { cursor, limit }: Page): PageOf<ShownChange> {
-  const [, at, ordinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(cursor ?? "") ?? [];
+function listChanges(sql: SqlStorage, accountId: number, page: Page): PageOf<ShownChange> {
+  const [, at, ordinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(page.cursor ?? "") ?? [];
   const first = [Number.MAX_SAFE_INTEGER, 0, ""];
   const rows = sql.exec<AccountChangeRow>(
     `SELECT field, "at", ordinal, signal_id, ${beginOf('"before"', ACCOUNT_CHANGE_CHARACTERS, '"before"')},
@@ -207,24 +202,13 @@ function listChanges(sql: SqlStorage, accountId: number, { cursor, limit }: Page
      ORDER BY "at" DESC, ordinal DESC, field DESC LIMIT ?`,
     accountId,
     ...(lastField === undefined ? first : [Number(at), Number(ordinal), lastField]),
-    limit + 1,
+    page.limit + 1,
   );
-  return pageOf(rows.toArray(), limit, (row) => ({
-    item: { field: row.field, before: row.before, after: row.after, atMs: row.at, signalId: row.signal_id },
-    cursor: `${row.at}.${row.ordinal}.${row.field}`,
-  }));
-}
-
-function pageOf<Row, Item>(
-  rows: readonly Row[],
-  limit: number,
-  toItem: (row: Row) => { item: Item; cursor: string },
-): PageOf<Item> {
-  const shown = rows.slice(0, limit).map(toItem);
-  return {
-    items: shown.map(({ item }) => item),
-    next: rows.length > limit ? (shown.at(-1)?.cursor ?? null) : null,
-  };
+  const { items, next } = pageOf(rows.toArray(), page, (row) => `${row.at}.${row.ordinal}.${row.field}`);
+  const changes = items.map(({ field, before, after, at: atMs, signal_id: signalId }) => {
+    return { field, before, after, atMs, signalId };
+  });
+  return { items: changes, next };
 }
 
 /** Accounts with their history in an order, or the account with an external id. A page of very large accounts is short. */

@@ -20,7 +20,7 @@ import { ascending, byDay, daysOf, isOf, readCursor, readDayPlace, writeCursor }
 import type { DayPlace, Values } from "./by-day.ts";
 
 /** The latest groups, whose names are suggested. */
-export const QUEUE_SUGGEST_GROUPS = 500;
+const QUEUE_SUGGEST_GROUPS = 500;
 const RULE_SUGGEST_EVENTS = 100;
 const RULE_SUGGEST_PATHS = 100;
 /** Samples in which the rule editor looks for paths. */

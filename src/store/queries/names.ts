@@ -3,7 +3,7 @@
  * as a finished deletion.
  */
 import { afterDeletion, type Facts } from "../log/line.ts";
-import { isOfDeleted } from "../deletion/deleted-names.ts";
+import { isOfDeleted } from "../deletion/person-deletions.ts";
 import { Identities, visitorOfPayload } from "../people/identities.ts";
 import type { DeadLetterRow } from "../schema.ts";
 import { admissionOf } from "../state/dead-letters.ts";

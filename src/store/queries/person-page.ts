@@ -4,8 +4,7 @@ import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import { nameOf, SHORT_NAME } from "../accounts/accounts.ts";
 import type { Facts } from "../log/line.ts";
-import { scoreAt } from "../people/lapses.ts";
-import { lapseOf } from "../people/scoring.ts";
+import { scoreAt, lapseOf } from "../people/scoring.ts";
 import { latestEntries, type Entry, type Scored } from "../people/timelines.ts";
 import { personList, visitorOfKey } from "../people/identities.ts";
 import type {
@@ -226,7 +225,7 @@ export function latestIdentities(sql: SqlStorage, personId: number, limit: numbe
   return rows.toArray().map(({ key, at: linkedAtMs }) => ({ ...visitorOfKey(key), linkedAtMs }));
 }
 
-export type ScoredEntry = Entry & { scored: Scored };
+type ScoredEntry = Entry & { scored: Scored };
 
 export function isScored(entry: Entry): entry is ScoredEntry {
   return entry.scored !== null;

@@ -13,9 +13,10 @@ import {
   type CompiledRules,
   type MappingRule,
   type RuleMatch,
+  lapseDayOf,
 } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";
-import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
+import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS, PREVIEW_SAMPLES } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import { updateRow } from "../../platform/sql-row.ts";
 import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
@@ -26,12 +27,21 @@ import { personList } from "../people/identities.ts";
 import { People, type ScoreChange } from "../people/people.ts";
 import { evaluateStored } from "../people/scoring.ts";
 import { entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
-import type { RuleFacts, RuleJob, RuleToApply } from "../protocol/store-operations.ts";
+import type {
+  RuleFacts,
+  RuleJob,
+  RuleToApply,
+  PreviewPage,
+  PreviewRange,
+  PreviewSample,
+} from "../protocol/store-operations.ts";
 import type { RuleJobRow } from "../schema.ts";
 import { updateGroups } from "../state/status-change.ts";
 import { addCrossings, wants, type ScoreNews } from "../state/raise-events.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
+import { parsed } from "../../domain/json/json-value.ts";
+import { dayOf } from "../../domain/quota/day-counts.ts";
 
 /** Event groups that an estimate of a job's work reads. */
 const RULE_ESTIMATE_GROUPS = 10_000;
@@ -313,12 +323,7 @@ class RuleStep {
 }
 
 /** The rules' matches of a stored signal; none if the evaluation takes too many steps. */
-export function matchesOf(
-  rules: CompiledRules,
-  facts: ScorableFacts,
-  payload: string,
-  people: People,
-): readonly RuleMatch[] {
+function matchesOf(rules: CompiledRules, facts: ScorableFacts, payload: string, people: People): readonly RuleMatch[] {
   const { owner, email: named } = facts;
   let email: string | null | undefined;
   if (rules.asksForEmail) email = owner.by === "email" && named !== null ? named : people.emailOf(owner.personId);
@@ -326,17 +331,17 @@ export function matchesOf(
 }
 
 /** Whether a line can score: a processed signal of a person. */
-export function canScore(facts: Facts): facts is ScorableFacts {
+function canScore(facts: Facts): facts is ScorableFacts {
   return facts.kind === "signal" && facts.status === "processed" && facts.owner !== null;
 }
 
 /** Whether the signal queue counts a line. */
-export function isCounted({ kind, status }: Facts): boolean {
+function isCounted({ kind, status }: Facts): boolean {
   return kind === "signal" && (status === "processed" || status === "anonymous");
 }
 
 /** Whether a segment has signals that the rules cover. */
-export function hasEventsOf(segment: Segment, rules: CompiledRules): boolean {
+function hasEventsOf(segment: Segment, rules: CompiledRules): boolean {
   return segment.hasEvent((event) => isAboutEvent(rules, event));
 }
 
@@ -426,4 +431,129 @@ export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFa
     const row = readRuleDays(state, ruleId);
     return { days: row?.days ?? "", job: findRuleJob(state.sql, ruleId), hasScoringSignals: row !== null };
   });
+}
+
+// Tries a mapping rule on stored signals before it is saved (design §8.5): the newest first, a page at a time. Only
+// reads.
+
+/** Lines of a segment that the rule covers, the latest first. */
+interface SegmentLines {
+  segment: Segment;
+  lines: { seq: number; facts: Facts }[];
+}
+
+/** A page of a preview. If a payload cannot be read, the preview ends early. */
+export async function previewPage(
+  state: StoreState,
+  objects: ColdObjects,
+  rule: MappingRule,
+  range: PreviewRange,
+): Promise<PreviewPage> {
+  const compiled = compileRules([rule]);
+  const { segments, next } = latestLines(state, rule, compiled, range);
+  const isTried = (facts: Facts): boolean => canScore(facts) && facts.admission.receivedAtMs >= range.sinceMs;
+  const tried = segments.map(({ segment, lines }) => ({
+    segment,
+    seqs: lines.filter(({ facts }) => isTried(facts)).map(({ seq }) => seq),
+  }));
+  const payloads = await readPayloads(state.signals, objects, tried);
+  const people = new People(state, Date.now());
+  const found = new Found(rule, range.today);
+  const page = { scanned: 0, samples: [] as PreviewSample[], next, complete: true };
+  for (const { seq, facts } of segments.flatMap(({ lines }) => lines)) {
+    if (isTried(facts) && !payloads.has(seq)) {
+      page.next = null;
+      page.complete = false;
+      break;
+    }
+    page.scanned++;
+    const payload = payloads.get(seq) ?? null;
+    if (!canScore(facts) || payload === null || matchesOf(compiled, facts, payload, people).length === 0) continue;
+    const { personId } = facts.owner;
+    const email = people.emailOf(personId);
+    if (email === null) continue;
+    const { id, receivedAtMs } = facts.admission;
+    found.add(personId, facts.occurred.ms);
+    if (page.samples.length < PREVIEW_SAMPLES) {
+      const { event, source } = facts;
+      page.samples.push({
+        id,
+        event: event ?? "",
+        source: source ?? "",
+        email,
+        receivedAtMs,
+        payload: parsed(payload),
+      });
+    }
+  }
+  return { ...page, ...found.counts() };
+}
+
+/** Counts the matches of a page. */
+class Found {
+  readonly #rule: MappingRule;
+  readonly #today: number;
+  readonly #people = new Set<number>();
+  readonly #occasions = new Set<string>();
+  readonly #lapsedOccasions = new Set<string>();
+  #matches = 0;
+  #lapsed = 0;
+
+  constructor(rule: MappingRule, today: number) {
+    this.#rule = rule;
+    this.#today = today;
+  }
+
+  add(personId: number, atMs: number): void {
+    const { frequency = "every_time", pointsLastDays = null } = this.#rule;
+    const hasLapsed = pointsLastDays !== null && lapseDayOf(atMs, pointsLastDays) <= this.#today;
+    this.#matches++;
+    if (hasLapsed) this.#lapsed++;
+    this.#people.add(personId);
+    if (frequency === "every_time") return;
+    const occasion = frequency === "once_ever" ? `${personId}` : `${personId} ${dayOf(atMs)}`;
+    this.#occasions.add(occasion);
+    // Points of a rule that scores once ever lapse with the earliest match.
+    if (hasLapsed) this.#lapsedOccasions.add(occasion);
+  }
+
+  counts(): Pick<PreviewPage, "matches" | "lapsed" | "people" | "occasions" | "lapsedOccasions"> {
+    return {
+      matches: this.#matches,
+      lapsed: this.#lapsed,
+      people: [...this.#people],
+      occasions: [...this.#occasions],
+      lapsedOccasions: [...this.#lapsedOccasions],
+    };
+  }
+}
+
+/** The lines of a page. `next` is null at the end. */
+function latestLines(
+  { signals }: StoreState,
+  rule: MappingRule,
+  compiled: CompiledRules,
+  { beforeSeq, sinceMs, limit }: PreviewRange,
+): { segments: SegmentLines[]; next: number | null } {
+  const { prefix, exact } = eventRange(rule.event);
+  const segments: SegmentLines[] = [];
+  let found = 0;
+  for (const segment of signals.walkBack(beforeSeq, exact ? { event: prefix } : {})) {
+    // A line is recorded after it was received. So a line that was recorded too early ends the preview.
+    if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
+    const part: SegmentLines = { segment, lines: [] };
+    segments.push(part);
+    const seqs = !hasEventsOf(segment, compiled) ? [] : exact ? segment.seqsWith("event", prefix) : segment.seqs();
+    for (const seq of seqs.toReversed()) {
+      if (seq >= beforeSeq) continue;
+      const facts = segment.facts(seq);
+      if (!isCounted(facts) || !isAboutEvent(compiled, facts.event ?? "")) continue;
+      if (facts.recordedAtMs < sinceMs) return { segments, next: null };
+      if (found === limit) return { segments, next: seq + 1 };
+      part.lines.push({ seq, facts });
+      found++;
+    }
+    if (segments.length === RULE_STEP_SEGMENTS) return { segments, next: segment.firstSeq };
+  }
+  return { segments, next: null };
 }

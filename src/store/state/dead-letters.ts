@@ -2,7 +2,7 @@
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { parsed } from "../../domain/json/json-value.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
+import { pageOf, type Page, type PageOf } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { DeadLetter, SignalToRecord } from "../protocol/stored-signals.ts";
 import type { DeadLetterRow } from "../schema.ts";
@@ -49,25 +49,19 @@ export function latestDeadLetterMs(sql: SqlStorage): number | null {
 }
 
 /** Dead letters, the newest first. */
-export function listDeadLetters(sql: SqlStorage, { cursor, limit }: Page): PageOf<DeadLetter> {
+export function listDeadLetters(sql: SqlStorage, page: Page): PageOf<DeadLetter> {
   const rows = sql
     .exec<DeadLetterRow>(
       "SELECT * FROM dead_letters WHERE status = 'dead' AND seq < ? ORDER BY seq DESC LIMIT ?",
-      cursor === null ? Number.MAX_SAFE_INTEGER : Number(cursor),
-      limit + 1,
+      page.cursor === null ? Number.MAX_SAFE_INTEGER : Number(page.cursor),
+      page.limit + 1,
     )
     .toArray();
-  const shown = rows.slice(0, limit);
-  return {
-    items: shown.map((row) => ({
-      id: row.id,
-      reason: row.reason,
-      receivedAtMs: row.received_at,
-      deadAtMs: row.recorded_at,
-      payload: parsed(row.payload),
-    })),
-    next: rows.length > limit ? String(shown.at(-1)?.seq) : null,
-  };
+  const { items, next } = pageOf(rows, page, (row) => String(row.seq));
+  const shown = items.map(({ id, reason, received_at: receivedAtMs, recorded_at: deadAtMs, payload }) => {
+    return { id, reason, receivedAtMs, deadAtMs, payload: parsed(payload) };
+  });
+  return { items: shown, next };
 }
 
 // Notifications of new dead letters

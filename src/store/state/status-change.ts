@@ -43,7 +43,7 @@ interface GroupCounts {
 }
 
 /** The line that a group shows as its example. A negative `seq` is a line of the held log. */
-export interface Sample {
+interface Sample {
   id: string;
   seq: number;
 }

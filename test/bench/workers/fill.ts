@@ -7,11 +7,12 @@ import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { consume } from "../../../src/queue/consumer.ts";
 import { QuotaCounter as Counter } from "../../../src/quota/quota-counter.ts";
 import { moveToCold } from "../../../src/store/log/cold.ts";
+import { stepLapses } from "../../../src/store/people/lapse-run.ts";
 import { nextLinkJobMs } from "../../../src/store/people/linking.ts";
 import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { SignalStore as Store } from "../../../src/store/signal-store.ts";
 import { writeMessage, writeRow, writeSignal } from "../../../src/wire/message.ts";
-import type { FillerCall, FillOrder, StoreSize, Written } from "../fill-order.ts";
+import type { FillerCall, FillOrder, LapseStep, StoreSize, Written } from "../fill-order.ts";
 import { HELD_EVERY, receivedAtMs, signalIdOf } from "../growth-traffic.ts";
 import { isHeldIn, signalOf } from "../traffic.ts";
 
@@ -52,6 +53,7 @@ export default {
     const store = env.SIGNAL_STORE.getByName(call.workspaceId);
     if (call.call === "size") return Response.json(await store.size());
     if (call.call === "fill") return fill(env, store, call);
+    if (call.call === "lapse") return Response.json(await store.lapse(call.nowMs));
     await store.cool();
     return Response.json(await store.written());
   },
@@ -219,6 +221,15 @@ export class SignalStore extends Store {
     for (let turns = 0; nextLinkJobMs(this.ctx.storage.sql) !== null && turns < MOST_TURNS; turns++) {
       await this.link();
     }
+  }
+
+  lapse(nowMs: number): LapseStep {
+    this.#counter.take();
+    this.#counter.part = "chores";
+    this.ctx.storage.transactionSync(() => stepLapses(this.state, nowMs));
+    const due = "SELECT count(*) AS people FROM people WHERE next_lapse_at <= ?";
+    const { people } = this.ctx.storage.sql.exec<{ people: number }>(due, nowMs).one();
+    return { rows: this.#counter.take().chores, dueAfter: people };
   }
 
   async cool(): Promise<void> {

@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import { describe, expect, test } from "vitest";
 import type { AppEnv } from "../../../src/env.ts";
-import { KEY_STALE_MS, cachedKey, lookUpKey, type KnownKey } from "../../../src/ingest/key-cache.ts";
+import { KEY_STALE_MS, cachedKey, lookUpKey, type KnownKey } from "../../../src/ingest/authenticate.ts";
 import { sumUpRefused } from "../../../src/ingest/routes.ts";
 
 const NOW = Date.UTC(2031, 2, 5, 12);

@@ -1,4 +1,4 @@
-/** Recorded outbox rows (store/state/recorded-rows.ts): each row is recorded once, in any order. */
+/** Recorded outbox rows (store/state/store-state.ts): each row is recorded once, in any order. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -8,8 +8,8 @@ import {
   hasRow,
   loseRows,
   takeFreshRows,
-} from "../../../src/store/state/recorded-rows.ts";
-import type { RecordedRows } from "../../../src/store/state/recorded-rows.ts";
+  type RecordedRows,
+} from "../../../src/store/state/store-state.ts";
 
 const ROWS = 60;
 const row = fc.integer({ min: 1, max: ROWS });

@@ -5,7 +5,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import type { ControlDatabase } from "../../../src/control/database.ts";
 import { rotateKey } from "../../../src/control/new-keys.ts";
 import { findKey } from "../../../src/control/api-keys.ts";
-import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
+import { KEY_CACHE_MS } from "../../../src/ingest/authenticate.ts";
 import { rotateApiKey } from "../../../src/workspace/manage-keys.ts";
 import { admitCall } from "../../support/counter.ts";
 import { newWorkspace } from "../../support/workspace.ts";

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { MISSES_BURST } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
-import { deactivatedKey, lookUpKey, KEY_CACHE_MS, KEY_STALE_MS } from "../../../src/ingest/key-cache.ts";
+import { deactivatedKey, lookUpKey, KEY_CACHE_MS, KEY_STALE_MS } from "../../../src/ingest/authenticate.ts";
 import { SHED_ASK_MS } from "../../../src/ingest/shedding.ts";
 import { digestHex } from "../../../src/platform/hashes.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";

@@ -4,7 +4,7 @@
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { cachedKey } from "../../../src/ingest/key-cache.ts";
+import { cachedKey } from "../../../src/ingest/authenticate.ts";
 import * as fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { raiseConfigVersion, workspaceConfig } from "../../../src/control/workspaces.ts";

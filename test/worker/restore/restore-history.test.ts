@@ -226,15 +226,13 @@ class History {
       faults.end();
       await this.#useQueue();
     }
-    const { results } = await env.DB.prepare("SELECT id, state FROM restores WHERE workspace_id = ? ORDER BY id DESC")
+    const begun = await env.DB.prepare("SELECT id FROM restores WHERE workspace_id = ? AND state = 'restoring'")
       .bind(this.workspace.id)
-      .all<{ id: string; state: string }>();
-    const [latest] = results;
-    const hasBegun = latest?.state === "restoring";
-    const isCounterRestored = hasBegun && !(await this.workspace.counter.awaitsRestore(latest.id));
+      .first<{ id: string }>();
+    const isCounterRestored = begun !== null && !(await this.workspace.counter.awaitsRestore(begun.id));
     if (isCounterRestored) this.#alive = new Set(moment.alive);
     if (between) await this.#goOn();
-    return hasBegun ? { before, isCounterRestored } : null;
+    return begun !== null ? { before, isCounterRestored } : null;
   }
 
   async #goOn(): Promise<void> {

@@ -5,7 +5,7 @@
 import { createExecutionContext, runInDurableObject, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
+import { KEY_CACHE_MS } from "../../../src/ingest/authenticate.ts";
 import { CALL_TIMEOUT_MS } from "../../../src/limits.ts";
 import { deliver } from "../../../src/notifications/delivery-consumer.ts";
 import { exportFile } from "../../../src/workspace/export-file.ts";

@@ -2,9 +2,8 @@
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../src/limits.ts";
-import { People } from "../../../src/store/people/people.ts";
+import { People, writeAndRecount } from "../../../src/store/people/people.ts";
 import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
-import { writeAndRecount } from "../../../src/store/people/recount.ts";
 import { scoredBy } from "../../../src/store/people/timelines.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";

@@ -2,8 +2,7 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
-import { lapseDayOf } from "../../../../src/domain/rules/lapse.ts";
-import { POINTS_LAST_DAYS } from "../../../../src/domain/rules/mapping-rule.ts";
+import { lapseDayOf, POINTS_LAST_DAYS } from "../../../../src/domain/rules/mapping-rule.ts";
 
 const lastDays = fc.constantFrom(...POINTS_LAST_DAYS);
 

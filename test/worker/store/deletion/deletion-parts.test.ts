@@ -17,7 +17,7 @@ import { dueLinkJobs } from "../../../../src/store/people/linking.ts";
 import { entriesAfter } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/identities.ts";
 import { Names } from "../../../../src/store/queries/names.ts";
-import { traceSignal } from "../../../../src/store/queries/trace.ts";
+import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";

@@ -8,7 +8,7 @@ import { LAPSE_STEP_PEOPLE, areLapsesDue, nextLapseMs, stepLapses } from "../../
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
 import { findPeople } from "../../../../src/store/queries/people-search.ts";
-import { traceSignal } from "../../../../src/store/queries/trace.ts";
+import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { wantEvents } from "../../../../src/store/state/raise-events.ts";
 import { ofType, takeRaised } from "../../../support/raised.ts";
 import { rowsWritten } from "../../../support/sql-cost.ts";

@@ -9,7 +9,7 @@ import { ColdObjects } from "../../../../src/store/log/cold.ts";
 import { LINK_PAGE_SIGNALS, nextLinkJobMs, startLinkJob } from "../../../../src/store/people/linking.ts";
 import { insertEntries } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/identities.ts";
-import { traceSignal } from "../../../../src/store/queries/trace.ts";
+import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";

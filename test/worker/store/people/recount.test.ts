@@ -1,5 +1,5 @@
 /**
- * Repairs people who lose lines (src/store/people/recount.ts), in bounded steps for any number of lines: times and traits are
+ * Repairs people who lose lines (src/store/people/people.ts), in bounded steps for any number of lines: times and traits are
  * recomputed, and matches of rules that score once are replaced.
  */
 import { evictDurableObject } from "cloudflare:test";
@@ -8,7 +8,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
-import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "../../../../src/store/people/recount.ts";
+import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "../../../../src/store/people/people.ts";
 import { REPLACE_STEP_ENTRIES } from "../../../../src/store/people/scoring.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";

@@ -5,7 +5,7 @@ import * as fc from "fast-check";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { QUEUE_SCAN_GROUPS } from "../../../../src/limits.ts";
 import { hashOfName } from "../../../../src/domain/signal/identity.ts";
-import { rememberName } from "../../../../src/store/deletion/deleted-names.ts";
+import { rememberName } from "../../../../src/store/deletion/person-deletions.ts";
 import { latestSignals } from "../../../../src/store/queries/newest-signals.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";

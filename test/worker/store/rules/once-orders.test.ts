@@ -17,7 +17,7 @@ import { nextDeletionMs, stepDeletions } from "../../../../src/store/deletion/pe
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { areLapsesDue, stepLapses } from "../../../../src/store/people/lapse-run.ts";
 import { nextLinkJobMs } from "../../../../src/store/people/linking.ts";
-import { hasRecounts, stepRecounts } from "../../../../src/store/people/recount.ts";
+import { hasRecounts, stepRecounts } from "../../../../src/store/people/people.ts";
 import { readEntries, ascendingEntries } from "../../../../src/store/people/timelines.ts";
 import { personList } from "../../../../src/store/people/identities.ts";
 import { hasRuleJobs, startRuleJob, stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";

@@ -5,8 +5,8 @@ import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS, ColdObjects, moveToCold } from "../../../../src/store/log/cold.ts";
 import type { Facts } from "../../../../src/store/log/line.ts";
 import type { RuleJob, RuleToApply } from "../../../../src/store/protocol/store-operations.ts";
-import { previewPage } from "../../../../src/store/rules/preview.ts";
 import {
+  previewPage,
   findRuleJob,
   nextRuleJobMs,
   ruleFacts,
