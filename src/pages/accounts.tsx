@@ -12,12 +12,11 @@ import type {
   AccountSummary,
   ShownChange,
 } from "../store/protocol/people-and-accounts.ts";
-import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
-import { LinkButton } from "./kit/actions.tsx";
+import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
+import { LinkButton } from "./kit/forms.tsx";
 import { grouped, withQuery } from "./kit/format.ts";
 import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
-import { CopyText, Empty, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
-import { Count, Table } from "./kit/table.tsx";
+import { CopyText, Count, Empty, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
@@ -40,18 +39,16 @@ export const accountPages = pages
     return page(
       c,
       { section: "accounts", title: "Accounts", intro: "Companies, with the sum of the scores of their people." },
-      <>
-        <Filters list={list} />
-        <OrderNotes {...accounts} isSearch={q !== ""} />
-        <ListPanel
-          list={list}
-          found={accounts}
-          empty={<NoAccounts base={base} mayCreate={mayManage(c)} />}
-          noMatches={<NoMatches what="accounts" list={list} text="External ids are case-sensitive." />}
-        >
-          <AccountsTable base={base} accounts={accounts.items} />
-        </ListPanel>
-      </>,
+      <Filters list={list} />,
+      <OrderNotes {...accounts} isSearch={q !== ""} />,
+      <ListPanel
+        list={list}
+        found={accounts}
+        empty={<NoAccounts base={base} mayCreate={mayManage(c)} />}
+        noMatches={<NoMatches what="accounts" list={list} text="External ids are case-sensitive." />}
+      >
+        <AccountsTable base={base} accounts={accounts.items} />
+      </ListPanel>,
     );
   })
   .get("/one", async (c) => {
@@ -83,44 +80,38 @@ export const accountPages = pages
     return page(
       c,
       { section: "accounts", title: externalId, heading, crumbs: [], intro: isShort && externalId },
-      <>
-        <Stats>
-          <Stat
-            label="Score"
-            value={account.score}
-            note={account.lapsing ? "points are lapsing right now" : undefined}
+      <Stats>
+        <Stat label="Score" value={account.score} note={account.lapsing ? "points are lapsing right now" : undefined} />
+        <Stat label="People" value={account.people} />
+        <Stat label="Last seen" value={<Time ms={account.lastSeenMs} />} />
+        <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
+      </Stats>,
+      <PeoplePanel base={base} account={account} />,
+      account.people > 0 && <LatestScores base={base} account={account} rules={rules} />,
+      Object.keys(account.origins).length > 0 ? (
+        <Values {...props} title="Fields" rows={fields} />
+      ) : (
+        <NoFields account={account} />
+      ),
+      attributeRows.length > 0 && <Values {...props} title="Attributes" rows={attributeRows} />,
+      <ListPanel
+        id="history"
+        title="History"
+        list={list}
+        found={changes}
+        empty={
+          <Empty
+            title="No changes"
+            text="Account updates write the history of fields. Group calls and attributes have none."
           />
-          <Stat label="People" value={account.people} />
-          <Stat label="Last seen" value={<Time ms={account.lastSeenMs} />} />
-          <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
-        </Stats>
-        <PeoplePanel base={base} account={account} />
-        {account.people > 0 && <LatestScores base={base} account={account} rules={rules} />}
-        {Object.keys(account.origins).length > 0 ? (
-          <Values {...props} title="Fields" rows={fields} />
-        ) : (
-          <NoFields account={account} />
-        )}
-        {attributeRows.length > 0 && <Values {...props} title="Attributes" rows={attributeRows} />}
-        <ListPanel
-          id="history"
-          title="History"
-          list={list}
-          found={changes}
-          empty={
-            <Empty
-              title="No changes"
-              text="Account updates write the history of fields. Group calls and attributes have none."
-            />
-          }
-        >
-          <ol class="entries">
-            {changes.items.map((change) => (
-              <Change base={base} change={change} />
-            ))}
-          </ol>
-        </ListPanel>
-      </>,
+        }
+      >
+        <ol class="entries">
+          {changes.items.map((change) => (
+            <Change base={base} change={change} />
+          ))}
+        </ol>
+      </ListPanel>,
     );
   });
 

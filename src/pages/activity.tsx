@@ -27,11 +27,10 @@ import {
   ROLE_LABEL,
   RULE_FIELD_LABEL,
 } from "./copy.ts";
-import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./key-names.tsx";
+import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./keys/key-parts.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanOn } from "./kit/list.tsx";
-import { Clamped, Empty, Time } from "./kit/parts.tsx";
-import { Table } from "./kit/table.tsx";
+import { Clamped, Empty, Table, Time } from "./kit/parts.tsx";
 import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
@@ -116,28 +115,26 @@ export const activityPages = pages.createApp().get("/", async (c) => {
   return page(
     c,
     { section: "activity", title: "Activity", intro: `Changes in this workspace.${hidden}` },
-    <>
-      <Filters list={list} known={{ actor: actors.slice(0, ACTORS_OFFERED) }} />
-      <ListPanel
-        list={list}
-        found={entries}
-        what="entries"
-        read={counted(entries.scans * AUDIT_WINDOW_ENTRIES, "entry", "entries")}
-        empty={<Empty title="No activity yet" />}
-      >
-        <Table
-          caption="Activity"
-          rows={entries.items}
-          href={(entry) => `${base}/${pathOf(entry)}`}
-          columns={[
-            { head: "Action", cell: (entry) => labelOf(entry.action) },
-            { head: "Details", kind: "text", cell: (entry) => <Details entry={entry} names={names} /> },
-            { head: "By", cell: (entry) => actorText(entry.actor) },
-            { head: "Time", cell: ({ at }) => <Time ms={Date.parse(at)} /> },
-          ]}
-        />
-      </ListPanel>
-    </>,
+    <Filters list={list} known={{ actor: actors.slice(0, ACTORS_OFFERED) }} />,
+    <ListPanel
+      list={list}
+      found={entries}
+      what="entries"
+      read={counted(entries.scans * AUDIT_WINDOW_ENTRIES, "entry", "entries")}
+      empty={<Empty title="No activity yet" />}
+    >
+      <Table
+        caption="Activity"
+        rows={entries.items}
+        href={(entry) => `${base}/${pathOf(entry)}`}
+        columns={[
+          { head: "Action", cell: (entry) => labelOf(entry.action) },
+          { head: "Details", kind: "text", cell: (entry) => <Details entry={entry} names={names} /> },
+          { head: "By", cell: (entry) => actorText(entry.actor) },
+          { head: "Time", cell: ({ at }) => <Time ms={Date.parse(at)} /> },
+        ]}
+      />
+    </ListPanel>,
   );
 });
 

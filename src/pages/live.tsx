@@ -9,12 +9,11 @@ import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
 import { CAUSE_COPY, optionsOf, STATUS_COPY } from "./copy.ts";
-import { keyText, KeyTitle, readKeyNames } from "./key-names.tsx";
-import { LinkButton } from "./kit/actions.tsx";
+import { keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
+import { LinkButton } from "./kit/forms.tsx";
 import { counted, signed, withQuery } from "./kit/format.ts";
 import { Filters, ListAddress } from "./kit/list.tsx";
-import { Clamped, Empty, Panel, StatusBadge, Time } from "./kit/parts.tsx";
-import { Table } from "./kit/table.tsx";
+import { Clamped, Empty, Panel, StatusBadge, Table, Time } from "./kit/parts.tsx";
 import { fragment, page } from "./page.tsx";
 import { counterOf, type Ctx, pages, storeOf, workspacePath } from "./pages-env.ts";
 import { signalPath, titleOf } from "./signals/signals.tsx";
@@ -54,41 +53,37 @@ export const livePages = pages
       .sort((a, b) => b.atMs - a.atMs)
       .filter((item) => (status === "" || item.status === status) && textOf(item).includes(text))
       .slice(0, LIVE_ROWS);
-    const actions = (
-      <>
-        <LinkButton href={withQuery(list.path, list.query)} text="Refresh" look="no-script" />
-        <span class="badge good needs-script" id="live-state" role="status">
-          Live
-        </span>
-        <button type="button" class="needs-script" id="live-pause">
-          Pause
-        </button>
-      </>
-    );
+    const actions = [
+      <LinkButton href={withQuery(list.path, list.query)} text="Refresh" look="no-script" />,
+      <span class="badge good needs-script" id="live-state" role="status">
+        Live
+      </span>,
+      <button type="button" class="needs-script" id="live-pause">
+        Pause
+      </button>,
+    ];
     return page(
       c,
       { section: "live", title: "Live", intro: "Signals and refused calls as they arrive.", actions },
-      <>
-        <Filters list={list} />
-        <Panel list>
-          <div
-            data-live={list.path}
-            data-live-signals={signals?.cursor ?? ""}
-            data-live-rejections={hashOf(rejections)}
-            hidden={items.length === 0}
+      <Filters list={list} />,
+      <Panel list>
+        <div
+          data-live={list.path}
+          data-live-signals={signals?.cursor ?? ""}
+          data-live-rejections={hashOf(rejections)}
+          hidden={items.length === 0}
+        >
+          <LiveTable items={items} />
+        </div>
+        <div id="live-empty" hidden={items.length > 0}>
+          <Empty
+            title={list.isFiltered ? "No rows match these filters yet" : "Nothing has arrived yet"}
+            text="New signals and refused calls appear here."
           >
-            <LiveTable items={items} />
-          </div>
-          <div id="live-empty" hidden={items.length > 0}>
-            <Empty
-              title={list.isFiltered ? "No rows match these filters yet" : "Nothing has arrived yet"}
-              text="New signals and refused calls appear here."
-            >
-              <LinkButton href={`${base}/connect`} text="Connect a sender" />
-            </Empty>
-          </div>
-        </Panel>
-      </>,
+            <LinkButton href={`${base}/connect`} text="Connect a sender" />
+          </Empty>
+        </div>
+      </Panel>,
     );
   })
   .get("/signals", async (c) => {

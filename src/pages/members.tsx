@@ -13,17 +13,15 @@ import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { ROLE_LABEL } from "./copy.ts";
-import { Confirm, Menu } from "./kit/actions.tsx";
+import { Choices, Confirm, Form, FormErrors, Menu, TextField } from "./kit/forms.tsx";
 import { withQuery } from "./kit/format.ts";
-import { Choices, Form, FormErrors, TextField } from "./kit/forms.tsx";
 import { sectionPath } from "./kit/layout.tsx";
-import { ListAddress, Pager } from "./kit/list.tsx";
-import { CopyText, Panel, Time } from "./kit/parts.tsx";
-import { type Column, Table } from "./kit/table.tsx";
+import { ListAddress, ListPanel } from "./kit/list.tsx";
+import { type Column, CopyText, Panel, Table, Time } from "./kit/parts.tsx";
 import { done, mayManage, page } from "./page.tsx";
 import { contextOf, type Ctx, formText, pages, workspacePath } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
-import { requireManager } from "./session/require-sign-in.ts";
+import { requireManager } from "./session/sign-in.tsx";
 
 const REFUSED = {
   last_owner: "This is the last owner. Make another member an owner first.",
@@ -145,40 +143,35 @@ async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {
       intro: `People who can sign in to ${name}.${mayManage(c) ? "" : " Only owners and admins can change this list."}`,
       status: isRefused ? 422 : 200,
     },
-    <>
-      <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was changed" />
-      {invited !== null && (
-        <Invitation member={invited} name={name} signIn={new URL(workspacePath(c), c.req.url).href} />
-      )}
-      <Panel list>
-        <Table caption="Members" rows={members.items} columns={columns} />
-        <Pager list={list} next={members.next} />
+    <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was changed" />,
+    invited !== null && <Invitation member={invited} name={name} signIn={new URL(workspacePath(c), c.req.url).href} />,
+    <ListPanel list={list} found={members}>
+      <Table caption="Members" rows={members.items} columns={columns} />
+    </ListPanel>,
+    mayManage(c) && (
+      <Panel title="Add member">
+        <FormErrors errors={Object.values(errors)} title="The member was not added" />
+        <Form action={list.path} submit="Add member">
+          <TextField
+            name="email"
+            type="email"
+            label="Email"
+            hint="The address that they sign in with. No email is sent: you get a text to send."
+            error={errors.email}
+            value={typed?.email ?? ""}
+            required
+          />
+          <Choices
+            legend="Role"
+            name="role"
+            group="role"
+            options={roleOptions(role, null)}
+            value={typed?.role ?? "member"}
+            autofocus={errors.role !== undefined}
+          />
+        </Form>
       </Panel>
-      {mayManage(c) && (
-        <Panel title="Add member">
-          <FormErrors errors={Object.values(errors)} title="The member was not added" />
-          <Form action={list.path} submit="Add member">
-            <TextField
-              name="email"
-              type="email"
-              label="Email"
-              hint="The address that they sign in with. No email is sent: you get a text to send."
-              error={errors.email}
-              value={typed?.email ?? ""}
-              required
-            />
-            <Choices
-              legend="Role"
-              name="role"
-              group="role"
-              options={roleOptions(role, null)}
-              value={typed?.role ?? "member"}
-              autofocus={errors.role !== undefined}
-            />
-          </Form>
-        </Panel>
-      )}
-    </>,
+    ),
   );
 }
 

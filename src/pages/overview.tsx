@@ -17,12 +17,11 @@ import type { SignalStore } from "../store/signal-store.ts";
 import { counterOverviewOf } from "../workspace/configure-workspace.ts";
 import { destinationsOf } from "../workspace/objects.ts";
 import type { Tone } from "./copy.ts";
-import { keyText, type KeyNames, readKeyNames } from "./key-names.tsx";
-import { LinkButton } from "./kit/actions.tsx";
+import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
+import { LinkButton } from "./kit/forms.tsx";
 import { DayBars } from "./kit/charts.tsx";
 import { ago, counted, day, grouped, withQuery } from "./kit/format.ts";
-import { Badge, Empty, Meter, Panel, Stat, Stats, Time } from "./kit/parts.tsx";
-import { Table } from "./kit/table.tsx";
+import { Badge, Empty, Meter, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
@@ -78,17 +77,15 @@ export const overviewPages = pages.createApp().get("/", async (c) => {
   return page(
     c,
     { section: "overview", title: "Overview" },
-    <>
-      {showsSteps && <FirstSteps base={base} mayManage={canManage(role)} done={done} />}
-      {(hasSignals || counter.rejections.length > 0) && (
-        <>
-          {items.length > 0 && <Attention items={items} />}
-          <SignalsPanel base={base} counter={counter} nowMs={nowMs} />
-          <UsagePanel base={base} usage={counter.usage} nowMs={nowMs} />
-          <ScoresPanel base={base} people={store.top.items} />
-        </>
-      )}
-    </>,
+    showsSteps && <FirstSteps base={base} mayManage={canManage(role)} done={done} />,
+    (hasSignals || counter.rejections.length > 0) && (
+      <>
+        {items.length > 0 && <Attention items={items} />}
+        <SignalsPanel base={base} counter={counter} nowMs={nowMs} />
+        <UsagePanel base={base} usage={counter.usage} nowMs={nowMs} />
+        <ScoresPanel base={base} people={store.top.items} />
+      </>
+    ),
   );
 });
 
@@ -186,47 +183,44 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
 /** Problems that need a person, most urgent first. Each entry links to the page that fixes it. */
 function attentionOf(facts: Facts): AttentionItem[] {
   const { base, counter, store, failing } = facts;
-  const { isFull, totals } = store;
+  const { deadLettered } = store.totals;
   const { usage } = counter;
   const canRelease = roomToRelease(usage) > 0;
   const heldText = `Held signals do not update scores. They are deleted on ${day(usage.periodEndMs)}.`;
-  const full: AttentionItem = {
-    tone: "bad",
-    title: "Storage full",
-    detail: "New signals are accepted and wait. They are not processed until there is room.",
-    href: `${base}/usage`,
-    action: "Make room",
-  };
-  const deadLetters: AttentionItem = {
-    tone: "bad",
-    title: counted(totals.deadLettered, "dead letter"),
-    detail: "These signals could not be processed. Fix the cause, then replay them.",
-    href: `${base}/signals/dead-letters`,
-    action: "View dead letters",
-  };
-  const heldSignals: AttentionItem = {
-    tone: "warn",
-    title: `${counted(usage.held, "signal")} held`,
-    detail: canRelease ? heldText : `${heldText} Upgrade or enable overages to release them.`,
-    href: `${base}/usage/plan`,
-    action: canRelease ? "Release signals" : "View plans",
-  };
-  const destinations = failing.map(({ id, name, sinceMs, off }): AttentionItem => ({
-    tone: "bad",
-    title: off === null ? "Destination failing" : "Destination switched off",
-    detail: [name, ", since ", <Time ms={off?.sinceMs ?? sinceMs} />],
-    href: `${base}/settings/notifications/${encodeURIComponent(id)}`,
-    action: "Fix destination",
-  }));
-  return [
-    isFull ? [full] : [],
-    limitItems(facts),
-    refusalItems(facts),
-    destinations,
-    totals.deadLettered > 0 ? [deadLetters] : [],
-    usage.held > 0 ? [heldSignals] : [],
-    keyItems(facts),
-  ].flat();
+  const items: (AttentionItem | false)[] = [
+    store.isFull && {
+      tone: "bad",
+      title: "Storage full",
+      detail: "New signals are accepted and wait. They are not processed until there is room.",
+      href: `${base}/usage`,
+      action: "Make room",
+    },
+    ...limitItems(facts),
+    ...refusalItems(facts),
+    ...failing.map(({ id, name, sinceMs, off }): AttentionItem => ({
+      tone: "bad",
+      title: off === null ? "Destination failing" : "Destination switched off",
+      detail: [name, ", since ", <Time ms={off?.sinceMs ?? sinceMs} />],
+      href: `${base}/settings/notifications/${encodeURIComponent(id)}`,
+      action: "Fix destination",
+    })),
+    deadLettered > 0 && {
+      tone: "bad",
+      title: counted(deadLettered, "dead letter"),
+      detail: "These signals could not be processed. Fix the cause, then replay them.",
+      href: `${base}/signals/dead-letters`,
+      action: "View dead letters",
+    },
+    usage.held > 0 && {
+      tone: "warn",
+      title: `${counted(usage.held, "signal")} held`,
+      detail: canRelease ? heldText : `${heldText} Upgrade or enable overages to release them.`,
+      href: `${base}/usage/plan`,
+      action: canRelease ? "Release signals" : "View plans",
+    },
+    ...keyItems(facts),
+  ];
+  return items.filter((item) => item !== false);
 }
 
 /** A signal limit that is nearly or wholly used. Held signals below twice the limit have their own item. */
@@ -242,50 +236,41 @@ function refusalItems({ base, counter, keyNames: names, nowMs }: Facts): Attenti
   const recent = counter.rejections.filter(({ lastAtMs }) => lastAtMs > nowMs - DAY_MS);
   const groups = Map.groupBy(recent, ({ keyId, code }: Rejection) => `${keyId} ${code}`);
   return [...groups.values()]
-    .map((entries) => ({ entries, calls: entries.reduce((sum, entry) => sum + entry.calls, 0) }))
+    .flatMap(([entry, ...others]) => {
+      if (entry === undefined) return [];
+      const { keyId, code } = entry;
+      return [{ keyId, code, calls: others.reduce((sum, { calls }) => sum + calls, entry.calls) }];
+    })
     .filter(({ calls }) => calls >= REFUSED_CALLS_MIN)
     .sort((a, b) => b.calls - a.calls)
     .slice(0, REFUSALS_SHOWN)
-    .flatMap(({ entries, calls }): AttentionItem[] => {
-      const [entry] = entries;
-      if (entry === undefined) return [];
-      const name = names.get(entry.keyId);
-      const query = { code: entry.code, ...(name === undefined ? {} : { key: entry.keyId }) };
-      return [
-        {
-          tone: "bad",
-          title: `${counted(calls, "call")} refused in 24 hours`,
-          detail: `${REFUSALS[entry.code].title}${name === undefined ? "" : `, key ${keyText(name, entry.keyId)}`}`,
-          href: withQuery(`${base}/rejections`, query),
-          action: "View rejections",
-        },
-      ];
+    .map(({ keyId, code, calls }) => {
+      const name = names.get(keyId);
+      return {
+        tone: "bad",
+        title: `${counted(calls, "call")} refused in 24 hours`,
+        detail: `${REFUSALS[code].title}${name === undefined ? "" : `, key ${keyText(name, keyId)}`}`,
+        href: withQuery(`${base}/rejections`, { code, ...(name === undefined ? {} : { key: keyId }) }),
+        action: "View rejections",
+      };
     });
 }
 
 function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Facts): AttentionItem[] {
-  return keys.flatMap((stored): AttentionItem[] => {
+  return keys.flatMap((stored) => {
     const key = { ...stored, lastUsedMs: lastUsed[stored.id] ?? null };
     const href = `${base}/settings/api-keys/${encodeURIComponent(key.id)}`;
+    const items: AttentionItem[] = [];
+    if (expiringDays(key, nowMs) !== null && key.endsAtMs !== null) {
+      const detail = [key.name, ", ", <Time ms={key.endsAtMs} />];
+      items.push({ tone: "warn", title: "Key expires soon", detail, href, action: "Rotate key" });
+    }
     const silentMs = silentSinceMs(key, nowMs);
-    const expires = (ms: number): AttentionItem => ({
-      tone: "warn",
-      title: "Key expires soon",
-      detail: [key.name, ", ", <Time ms={ms} />],
-      href,
-      action: "Rotate key",
-    });
-    const isSilent = (ms: number): AttentionItem => ({
-      tone: "warn",
-      title: "No calls",
-      detail: [key.name, ", last call ", <Time ms={ms} />],
-      href,
-      action: "View key",
-    });
-    return [
-      expiringDays(key, nowMs) !== null && key.endsAtMs !== null ? [expires(key.endsAtMs)] : [],
-      silentMs === null ? [] : [isSilent(silentMs)],
-    ].flat();
+    if (silentMs !== null) {
+      const detail = [key.name, ", last call ", <Time ms={silentMs} />];
+      items.push({ tone: "warn", title: "No calls", detail, href, action: "View key" });
+    }
+    return items;
   });
 }
 

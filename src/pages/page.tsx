@@ -5,7 +5,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { withoutKeys } from "../domain/keys/api-key.ts";
 import { canManage } from "../domain/keys/role.ts";
 import { DONE, type Done } from "./copy.ts";
-import { LinkButton } from "./kit/actions.tsx";
+import { LinkButton } from "./kit/forms.tsx";
 import { PlainPage, SECTIONS, sectionPath, WorkspacePage, type Section } from "./kit/layout.tsx";
 import { Notice } from "./kit/parts.tsx";
 import { workspacePath, type Ctx } from "./pages-env.ts";
@@ -39,7 +39,7 @@ interface PageOptions {
 }
 
 /** A page of the workspace. A form that succeeded (`?done=`) has its message at the top. */
-export async function page(c: Ctx, options: PageOptions, content: Child): Promise<Response> {
+export async function page(c: Ctx, options: PageOptions, ...content: Child[]): Promise<Response> {
   const { section, title, heading = title, crumbs = [], status = 200, showsKey = false, search = "" } = options;
   const form = c.req.query("done");
   const isBelow = section !== null && options.crumbs !== undefined;
@@ -104,7 +104,7 @@ interface PlainOptions {
 }
 
 /** A page without a workspace. */
-export function plainPage(c: Ctx, { title, status = 200 }: PlainOptions, content: Child): Answer {
+export function plainPage(c: Ctx, { title, status = 200 }: PlainOptions, ...content: Child[]): Answer {
   const document = (
     <PlainPage c={c} title={title}>
       <h1>{title}</h1>
@@ -121,19 +121,12 @@ interface Message extends PlainOptions {
 
 /** A plain page of a title, a text and a link. */
 export function messagePage(c: Ctx, { title, status = 200, text, link }: Message, more?: Child): Answer {
-  return plainPage(
-    c,
-    { title, status },
-    <>
-      <p>{text}</p>
-      {link !== undefined && (
-        <div class="row">
-          <LinkButton href={link[1]} text={link[0]} look="primary" />
-        </div>
-      )}
-      {more}
-    </>,
+  const button = link !== undefined && (
+    <div class="row">
+      <LinkButton href={link[1]} text={link[0]} look="primary" />
+    </div>
   );
+  return plainPage(c, { title, status }, <p>{text}</p>, button, more);
 }
 
 /** The part of a page that a script requests and replaces (client/swap.ts). */
@@ -155,11 +148,11 @@ export function notFoundPage(c: Ctx, what = "page"): Answer {
   if (c.get("workspace") === undefined) {
     return messagePage(c, { title, status: 404, text, link: ["Your workspaces", "/w/"] });
   }
-  return page(c, { title, section: null, status: 404, intro: text }, <></>);
+  return page(c, { title, section: null, status: 404, intro: text });
 }
 
-/** The 403 page for members who request a page of owners and admins. */
-export function managersOnlyPage(c: Ctx, section: Section | null, title: string, what: string): Answer {
+/** The 403 page for members who request a page of owners and admins. @param what completes `Only owners and admins can …`. */
+export function managersOnlyPage(c: Ctx, title: string, what: string, section: Section | null): Answer {
   const members = <a href={`${workspacePath(c)}/settings/members`}>Members</a>;
   return page(
     c,

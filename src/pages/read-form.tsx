@@ -1,10 +1,12 @@
 /**
- * Reads the forms of the pages. A route reads its form only after the middleware has checked the user and the role. The
- * bytes and the fields are counted before the form is parsed. A refused form is shown again with its fields, so these limits
- * also limit the size of the answer.
+ * Reads the forms of the pages, and checks what several of them have. A route reads its form only after the middleware has
+ * checked the user and the role. The bytes and the fields are counted before the form is parsed. A refused form is shown again
+ * with its fields, so these limits also limit the size of the answer.
  */
+import type * as z from "zod";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { readBody, type BodyProblem } from "../http/body.ts";
+import { name as nameSchema } from "../http/fields.ts";
 import {
   PAGE_FORM_MAX_BYTES,
   PAGE_FORM_MAX_CHARACTERS,
@@ -14,6 +16,7 @@ import {
   STRANGER_FORM_MAX_BYTES,
   STRANGER_FORM_MAX_FIELDS,
 } from "../limits.ts";
+import { sentence } from "./kit/format.ts";
 import { messagePage } from "./page.tsx";
 import { pages, type Ctx } from "./pages-env.ts";
 
@@ -110,6 +113,35 @@ function charactersOf(form: FormData): number {
   let characters = 0;
   for (const [name, value] of form) characters += name.length + (typeof value === "string" ? value.length : value.size);
   return characters;
+}
+
+/** The name to store, or an error sentence. */
+export function checkName(typed: string): Result<string, string> {
+  if (typed.trim() === "") return refuse("Enter a name.");
+  const name = nameSchema.safeParse(typed);
+  return name.success ? ok(name.data) : refuse(issueText(name.error));
+}
+
+/** The first issue as a sentence. */
+export function issueText(error: z.ZodError): string {
+  return sentence(error.issues[0]?.message ?? "");
+}
+
+type CheckedFields = Record<string, Result<unknown, string>>;
+type FieldValues<Fields extends CheckedFields> = {
+  [Name in keyof Fields]: Extract<Fields[Name], { ok: true }>["value"];
+};
+type FieldErrors<Fields extends CheckedFields> = Partial<Record<keyof Fields, string>>;
+
+/** The values of all fields, or the errors of those that are refused. */
+export function allFields<Fields extends CheckedFields>(
+  fields: Fields,
+): Result<FieldValues<Fields>, FieldErrors<Fields>> {
+  const entries = Object.entries(fields);
+  const errors = entries.flatMap(([name, field]) => (field.ok ? [] : [[name, field.refusal] as const]));
+  if (errors.length > 0) return refuse(Object.fromEntries(errors) as FieldErrors<Fields>);
+  const values = entries.flatMap(([name, field]) => (field.ok ? [[name, field.value] as const] : []));
+  return ok(Object.fromEntries(values) as FieldValues<Fields>);
 }
 
 function unreadBody({ code, detail }: BodyProblem, limits: FormLimits): FormRefusal {

@@ -4,11 +4,10 @@ import { REFUSALS } from "../http/refusal-table.ts";
 import { PAGE_ROWS, REJECTION_KEPT_DAYS, REJECTIONS_KEPT } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { CAUSE_COPY, optionsOf } from "./copy.ts";
-import { type KeyNames, keyText, KeyTitle, readKeyNames } from "./key-names.tsx";
+import { type KeyNames, keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { counted, withQuery } from "./kit/format.ts";
-import { Filters, ListAddress, NoMatches, Pager } from "./kit/list.tsx";
-import { Clamped, Panel, ShortId, Time } from "./kit/parts.tsx";
-import { type Column, Count, Table } from "./kit/table.tsx";
+import { Filters, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
+import { Clamped, type Column, Count, Panel, ShortId, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { counterOf, pages, workspacePath } from "./pages-env.ts";
 
@@ -40,17 +39,15 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   return page(
     c,
     { section: "rejections", title: "Rejections", intro: introOf(kept) },
-    <>
-      {kept.length > 0 && <Filters list={list} />}
-      {kept.length > 0 && shown.length === 0 && <NoMatches what="refused calls" list={list} />}
-      {shown.length > 0 && (
-        <>
-          <Reasons base={base} names={names} list={list} groups={groupRejections(shown)} />
-          <Calls base={base} names={names} list={list} rejections={shown} />
-        </>
-      )}
-      <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>
-    </>,
+    kept.length > 0 && <Filters list={list} />,
+    kept.length > 0 && shown.length === 0 && <NoMatches what="refused calls" list={list} />,
+    shown.length > 0 && (
+      <>
+        <Reasons base={base} names={names} list={list} groups={groupRejections(shown)} />
+        <Calls base={base} names={names} list={list} rejections={shown} />
+      </>
+    ),
+    <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>,
   );
 });
 
@@ -162,12 +159,12 @@ function Reasons({ base, names, list, groups }: RowsProps & { groups: readonly R
 }
 
 function Calls({ base, names, list, rejections }: RowsProps & { rejections: readonly Rejection[] }) {
-  const { items, next } = sliceOf(rejections, list.slice(PAGE_ROWS));
+  const found = sliceOf(rejections, list.slice(PAGE_ROWS));
   return (
-    <Panel title="Calls" list>
+    <ListPanel title="Calls" list={list} found={found}>
       <Table
         caption="Refused calls, the latest first"
-        rows={items}
+        rows={found.items}
         columns={[
           { head: "Reason", cell: ({ code }) => REFUSALS[code].label },
           {
@@ -193,7 +190,6 @@ function Calls({ base, names, list, rejections }: RowsProps & { rejections: read
           },
         ]}
       />
-      <Pager list={list} next={next} />
-    </Panel>
+    </ListPanel>
   );
 }

@@ -6,10 +6,9 @@ import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import type { Child } from "hono/jsx";
 import { followSignal } from "../workspace/signal-operations.ts";
 import { AccountsTable } from "./accounts.tsx";
-import { KeyTitle } from "./key-names.tsx";
+import { KeyTitle } from "./keys/key-parts.tsx";
 import { withQuery } from "./kit/format.ts";
-import { Empty, Panel, Time } from "./kit/parts.tsx";
-import { Count, Table } from "./kit/table.tsx";
+import { Count, Empty, Panel, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
@@ -38,89 +37,67 @@ export const searchPages = pages.createApp().get("/", async (c) => {
       : new Map<string, KeyName>(),
   ]);
   const { people, events, accounts } = found;
-  const groups: Group[] = [
-    {
-      title: "People",
-      count: people.length,
-      all: withQuery(`${base}/people`, { q: text }),
-      table: <PeopleTable base={base} people={people.slice(0, RESULTS_SHOWN)} />,
-    },
-    {
-      title: "Events",
-      count: events.length,
-      all: withQuery(`${base}/signals`, { q: text }),
-      table: (
-        <Table
-          caption="Events"
-          rows={events.slice(0, RESULTS_SHOWN)}
-          href={({ event, source }) => groupPath(base, event, source)}
-          columns={[
-            { head: "Event", cell: ({ event }) => event },
-            { head: "Source", cell: ({ source }) => source },
-            { head: "Signals", kind: "number", cell: ({ count }) => <Count value={count} /> },
-            { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} /> },
-          ]}
-        />
-      ),
-    },
-    {
-      title: "Accounts",
-      count: accounts.length,
-      all: withQuery(`${base}/accounts`, { q: text }),
-      table: <AccountsTable base={base} accounts={accounts.slice(0, RESULTS_SHOWN)} />,
-    },
-    {
-      title: "Mapping rules",
-      count: rules.length,
-      all: `${base}/rules`,
-      table: (
-        <Table
-          caption="Mapping rules"
-          rows={rules.slice(0, RESULTS_SHOWN)}
-          href={(rule) => `${base}/rules/${encodeURIComponent(rule.id)}`}
-          columns={[
-            { head: "Rule", cell: ({ name }) => name },
-            { head: "Event", cell: ({ event }) => <code>{event}</code> },
-            { head: "Status", cell: ({ enabled }) => <EnabledBadge enabled={enabled} /> },
-          ]}
-        />
-      ),
-    },
-    {
-      title: "API keys",
-      count: keys.size,
-      all: `${base}/settings/api-keys`,
-      table: (
-        <Table
-          caption="API keys"
-          rows={[...keys].slice(0, RESULTS_SHOWN)}
-          href={([keyId]) => `${base}/settings/api-keys/${encodeURIComponent(keyId)}`}
-          columns={[{ head: "Name", cell: ([, key]) => <KeyTitle {...key} /> }]}
-        />
-      ),
-    },
-  ].filter(({ count }) => count > 0);
+  const isEmpty = [people, events, accounts, rules, [...keys]].every(({ length }) => length === 0);
   const hint =
     "Search part of an email, name, company, event or mapping rule, the beginning of an account's external id or name, " +
     "or a whole signal id.";
   return page(
     c,
     { title: `Search: ${text}`, heading: "Search results", intro: `For “${text}”.`, section: null, search: text },
-    <>
-      {groups.length === 0 && <Empty title={`No results for “${text}”`} text={hint} />}
-      {groups.map(({ title, count, all, table }) => (
-        <Panel title={title} actions={count > RESULTS_SHOWN && <a href={all}>View all</a>} list>
-          {table}
-        </Panel>
-      ))}
-    </>,
+    isEmpty && <Empty title={`No results for “${text}”`} text={hint} />,
+    results("People", people, withQuery(`${base}/people`, { q: text }), (rows) => (
+      <PeopleTable base={base} people={rows} />
+    )),
+    results("Events", events, withQuery(`${base}/signals`, { q: text }), (rows) => (
+      <Table
+        caption="Events"
+        rows={rows}
+        href={({ event, source }) => groupPath(base, event, source)}
+        columns={[
+          { head: "Event", cell: ({ event }) => event },
+          { head: "Source", cell: ({ source }) => source },
+          { head: "Signals", kind: "number", cell: ({ count }) => <Count value={count} /> },
+          { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} /> },
+        ]}
+      />
+    )),
+    results("Accounts", accounts, withQuery(`${base}/accounts`, { q: text }), (rows) => (
+      <AccountsTable base={base} accounts={rows} />
+    )),
+    results("Mapping rules", rules, `${base}/rules`, (rows) => (
+      <Table
+        caption="Mapping rules"
+        rows={rows}
+        href={(rule) => `${base}/rules/${encodeURIComponent(rule.id)}`}
+        columns={[
+          { head: "Rule", cell: ({ name }) => name },
+          { head: "Event", cell: ({ event }) => <code>{event}</code> },
+          { head: "Status", cell: ({ enabled }) => <EnabledBadge enabled={enabled} /> },
+        ]}
+      />
+    )),
+    results("API keys", [...keys], `${base}/settings/api-keys`, (rows) => (
+      <Table
+        caption="API keys"
+        rows={rows}
+        href={([keyId]) => `${base}/settings/api-keys/${encodeURIComponent(keyId)}`}
+        columns={[{ head: "Name", cell: ([, key]) => <KeyTitle {...key} /> }]}
+      />
+    )),
   );
 });
 
-interface Group {
-  title: string;
-  count: number;
-  /** Address of the list with the same search. */
-  all: string;
-  table: Child;
+/** A panel with the first results, if there are any. @param all address of the list with all of them. */
+function results<Row>(
+  title: string,
+  found: readonly Row[],
+  all: string,
+  table: (rows: readonly Row[]) => Child,
+): Child {
+  if (found.length === 0) return <></>;
+  return (
+    <Panel title={title} actions={found.length > RESULTS_SHOWN && <a href={all}>View all</a>} list>
+      {table(found.slice(0, RESULTS_SHOWN))}
+    </Panel>
+  );
 }

@@ -8,36 +8,36 @@ import {
   type NewToken,
 } from "../control/api-tokens.ts";
 import { TOKEN_SCOPES, tokenStatus, type TokenScope, SCOPE_MEANING } from "../domain/keys/api-token.ts";
-import { canManage } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
-import { keyText, KeyTitle } from "./key-names.tsx";
-import { checkKeyName, Expiration, formTokenOf, INCOMPLETE_FORM, LastUsed, LocalTime } from "./keys/key-parts.tsx";
+import {
+  alreadyCreatedPage,
+  Expiration,
+  formTokenOf,
+  INCOMPLETE_FORM,
+  keyText,
+  KeyTitle,
+  LastUsed,
+  LocalTime,
+} from "./keys/key-parts.tsx";
 import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./keys/lifetime.tsx";
-import { Confirm, LinkButton, Menu } from "./kit/actions.tsx";
+import { Check, Confirm, Form, FormErrors, LinkButton, Menu, TextField } from "./kit/forms.tsx";
 import { ago, authorName } from "./kit/format.ts";
-import { Check, Form, FormErrors, TextField } from "./kit/forms.tsx";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
-import { Badge, CopyText, Empty, Facts, Notice, Panel, Time } from "./kit/parts.tsx";
-import { Table } from "./kit/table.tsx";
+import { Badge, CopyText, Empty, Facts, Notice, Panel, Table, Time } from "./kit/parts.tsx";
 import { done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
 import { contextOf, formText, pages, type Ctx, workspacePath } from "./pages-env.ts";
-import { readForm } from "./read-form.tsx";
+import { allFields, checkName, readForm } from "./read-form.tsx";
+import { managersOnly } from "./session/sign-in.tsx";
 
-const requireTokenManager = pages.createMiddleware(async (c, next) => {
-  if (!canManage(c.get("role"))) return forManagersOnly(c);
-  await next();
-});
-
-function forManagersOnly(c: Ctx) {
-  return managersOnlyPage(c, null, "API tokens", "see or manage API tokens");
-}
+/** Title and text of the page that other members see. */
+const FOR_MANAGERS = ["API tokens", "see or manage API tokens", null] as const;
 
 export const tokenPages = pages
   .createApp()
-  .use(requireTokenManager)
+  .use(managersOnly(...FOR_MANAGERS))
   .get("/", (c) => listPage(c))
   .get("/new", (c) => {
     const lifetime = { lifetime: "90d", expires: "" } as const;
@@ -52,7 +52,7 @@ export const tokenPages = pages
     if (result.ok) return createdPage(c, result.value);
     const { refusal } = result;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.token);
-    if (refusal.reason === "not_manager") return forManagersOnly(c);
+    if (refusal.reason === "not_manager") return managersOnlyPage(c, ...FOR_MANAGERS);
     return formPage(c, typed, { form: LIMIT_COPY[refusal.reason] });
   })
   .post("/:token_id/revoke", async (c) => {
@@ -74,29 +74,27 @@ async function listPage(c: Ctx) {
   return page(
     c,
     { section: "tokens", title: "API tokens", intro, actions: tokens.items.length > 0 && create },
-    <>
-      {!isApiOn && (
-        <Notice
-          tone="warn"
-          title="The API is switched off"
-          text="This deployment has no operator token, so it answers no API call. Ask the operator of the service."
-        />
-      )}
-      <ListPanel
-        list={list}
-        found={tokens}
-        empty={
-          <Empty
-            title="No API tokens yet"
-            text="Create a token for each program, such as a nightly export or a script that keeps mapping rules in Git. Choose only the scopes that it needs."
-          >
-            {create}
-          </Empty>
-        }
-      >
-        <TokenTable home={workspacePath(c)} path={path} tokens={tokens.items} />
-      </ListPanel>
-    </>,
+    !isApiOn && (
+      <Notice
+        tone="warn"
+        title="The API is switched off"
+        text="This deployment has no operator token, so it answers no API call. Ask the operator of the service."
+      />
+    ),
+    <ListPanel
+      list={list}
+      found={tokens}
+      empty={
+        <Empty
+          title="No API tokens yet"
+          text="Create a token for each program, such as a nightly export or a script that keeps mapping rules in Git. Choose only the scopes that it needs."
+        >
+          {create}
+        </Empty>
+      }
+    >
+      <TokenTable home={workspacePath(c)} path={path} tokens={tokens.items} />
+    </ListPanel>,
   );
 }
 
@@ -213,7 +211,7 @@ interface TypedToken extends TypedLifetime {
 }
 
 /** Sentences by field; `form` is about the form as a whole. */
-type Errors = Partial<Record<"form" | "name" | "scopes" | "expires", string>>;
+type Errors = Partial<Record<"form" | keyof NewToken, string>>;
 
 function readTokenForm(form: FormData): TypedToken {
   const checked = form.getAll("scope");
@@ -227,22 +225,16 @@ function readTokenForm(form: FormData): TypedToken {
 
 /** The token to create. */
 function checkTokenForm(typed: TypedToken): Result<NewToken, Errors> {
-  const { scopes } = typed;
-  const name = checkKeyName(typed.name);
-  const expiration = expirationOf(typed, Date.now());
-  if (name.ok && expiration.ok && scopes.length > 0) {
-    return ok({ name: name.value, scopes, expiresAt: expiration.value });
-  }
-  return refuse({
-    ...(!name.ok && { name: name.refusal }),
-    ...(scopes.length === 0 && { scopes: "Choose at least one scope." }),
-    ...(!expiration.ok && { expires: expiration.refusal }),
+  return allFields({
+    name: checkName(typed.name),
+    scopes: typed.scopes.length > 0 ? ok(typed.scopes) : refuse("Choose at least one scope."),
+    expiresAt: expirationOf(typed, Date.now()),
   });
 }
 
 function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
   const path = sectionPath(c, "tokens");
-  const labels = { form: "", name: "Name: ", scopes: "Scopes: ", expires: "Expiration: " } as const;
+  const labels = { form: "", name: "Name: ", scopes: "Scopes: ", expiresAt: "Expiration: " } as const;
   const messages = Object.entries(errors).map(([field, message]) => labels[field as keyof Errors] + message);
   return page(
     c,
@@ -288,7 +280,7 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
             ))}
             {errors.scopes !== undefined && <span class="error">{errors.scopes}</span>}
           </fieldset>
-          <LifetimeFields label="Expiration" typed={typed} error={errors.expires} />
+          <LifetimeFields label="Expiration" typed={typed} error={errors.expiresAt} />
           <p class="hint">The token also ends when you are no longer an owner or admin of this workspace.</p>
         </div>
       </Panel>
@@ -298,8 +290,9 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
 
 /** The one page that shows the full token. Answers the post itself, because a redirect would have to store the token. */
 function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: CreatedToken) {
-  const call = firstCall(scopes);
-  const address = new URL(`/operator/workspaces/${c.get("workspace").id}`, c.req.url).href;
+  const scope = (Object.keys(FIRST_CALLS) as TokenScope[]).find((known) => scopes.includes(known)) ?? "read";
+  const { meaning, path, body } = FIRST_CALLS[scope];
+  const address = new URL(`/operator/workspaces/${c.get("workspace").id}/${path}`, c.req.url).href;
   return page(
     c,
     {
@@ -310,43 +303,35 @@ function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: Cre
       actions: <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />,
       showsKey: true,
     },
-    <>
-      <Notice
-        tone="warn"
-        title="Copy the token now"
-        text="This page shows it once, and only a hash is stored. If you lose it, revoke it and create another one."
+    <Notice
+      tone="warn"
+      title="Copy the token now"
+      text="This page shows it once, and only a hash is stored. If you lose it, revoke it and create another one."
+    />,
+    <Panel title="API token">
+      <CopyText id="new-token" label="API token" text={value} />
+      <Facts
+        of={[
+          ["Scopes", <Scopes scopes={scopes} />],
+          ["Expires", expiresAt === null ? "Never" : <LocalTime iso={expiresAt} />],
+        ]}
       />
-      <Panel title="API token">
-        <CopyText id="new-token" label="API token" text={value} />
-        <Facts
-          of={[
-            ["Scopes", <Scopes scopes={scopes} />],
-            ["Expires", expiresAt === null ? "Never" : <LocalTime iso={expiresAt} />],
-          ]}
-        />
-      </Panel>
-      <Panel title="Try it">
-        <p class="quiet">{call.meaning}</p>
-        <CopyText block id="token-curl" label="curl call" text={curlLine(call, address, value)} />
-        <p class="quiet small">
-          <a href="/docs">The API documentation</a> names the scope of each operation.
-        </p>
-      </Panel>
-    </>,
+    </Panel>,
+    <Panel title="Try it">
+      <p class="quiet">{meaning}</p>
+      <CopyText block id="token-curl" label="curl call" text={curlLine(address, body, value)} />
+      <p class="quiet small">
+        <a href="/docs">The API documentation</a> names the scope of each operation.
+      </p>
+    </Panel>,
   );
 }
 
-/** A first call with a new token: harmless, and within one of its scopes. */
-interface FirstCall {
-  /** One sentence. */
-  meaning: string;
-  /** Below the workspace in the API. */
-  path: string;
-  /** The JSON of a POST. */
-  body?: string;
-}
-
-const FIRST_CALLS = {
+/**
+ * First calls with a new token, by the scope that they need. The first that fits is shown. All are harmless. `path` is below
+ * the workspace in the API, `body` the JSON of a POST.
+ */
+const FIRST_CALLS: Record<TokenScope, { meaning: string; path: string; body?: string }> = {
   read: { meaning: "Get the usage of the billing periods:", path: "usage" },
   keys: { meaning: "List the API keys:", path: "keys" },
   export: { meaning: "Export all people with their scores as CSV:", path: "export/people?format=csv" },
@@ -359,45 +344,22 @@ const FIRST_CALLS = {
     meaning: "Get the receipt of a deletion, or 404 if this person was not deleted:",
     path: "people/jane@example.com/deletion",
   },
-} as const satisfies Record<TokenScope, FirstCall>;
+};
 
-/** Scopes in the order in which their call is preferred. */
-const FIRST_SCOPES = Object.keys(FIRST_CALLS) as TokenScope[];
-
-function firstCall(scopes: readonly TokenScope[]): FirstCall {
-  const [scope = "read"] = FIRST_SCOPES.filter((name) => scopes.includes(name));
-  return FIRST_CALLS[scope];
-}
-
-/** @param address the workspace's in the API. */
-function curlLine({ path, body }: FirstCall, address: string, token: string): string {
-  const lines = [`curl '${address}/${path}'`, `-H 'Authorization: Bearer ${token}'`];
+function curlLine(address: string, body: string | undefined, token: string): string {
+  const lines = [`curl '${address}'`, `-H 'Authorization: Bearer ${token}'`];
   // With a body, curl sends a POST.
   if (body !== undefined) lines.push(`-d '${body}'`);
   return lines.join(" \\\n  ");
 }
 
-/** The answer to a form that was sent before: after a reload, a way back or a double click. */
+/** @param token the token that the same form has created before. */
 function madeBeforePage(c: Ctx, { id, name, maskedToken }: ApiToken) {
-  return page(
-    c,
-    {
-      section: "tokens",
-      title: "Token already created",
-      heading: "This token was already created",
-      crumbs: [],
-      intro: keyText({ name, maskedKey: maskedToken }, id),
-      status: 409,
-    },
-    <>
-      <Notice
-        tone="warn"
-        title="The full token was in the first answer"
-        text="No second token was created. If you did not copy the token, revoke it and create another one."
-      />
-      <div class="row">
-        <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />
-      </div>
-    </>,
-  );
+  return alreadyCreatedPage(c, {
+    section: "tokens",
+    noun: "token",
+    intro: keyText({ name, maskedKey: maskedToken }, id),
+    remedy: "revoke it and create another one",
+    links: <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />,
+  });
 }

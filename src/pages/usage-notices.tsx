@@ -10,7 +10,7 @@ import type { Usage } from "../quota/protocol.ts";
 import { usageOf } from "../workspace/configure-workspace.ts";
 import type { Room } from "../workspace/read-health.ts";
 import type { Tone } from "./copy.ts";
-import { PostButton } from "./kit/actions.tsx";
+import { PostButton } from "./kit/forms.tsx";
 import { ago, counted, day, withQuery } from "./kit/format.ts";
 import { sectionPath, type Section } from "./kit/layout.tsx";
 import { Notice, Tabs } from "./kit/parts.tsx";

@@ -92,7 +92,7 @@ class Live {
 
   start(): void {
     this.#form.addEventListener("input", () => this.#filter());
-    // After Back, actions.ts has reset the form to the filters of the address.
+    // After Back, main.ts has reset the form to the filters of the address.
     addEventListener("pageshow", () => this.#filter());
     this.#pause.addEventListener("click", () => {
       this.#isPaused = !this.#isPaused && !this.#isIdle;

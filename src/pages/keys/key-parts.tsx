@@ -1,13 +1,80 @@
-/** Parts that several pages about API keys share. */
-import type { ApiKey } from "../../control/api-keys.ts";
+/**
+ * API keys as the pages name and show them, the filter of a list by API key, and what the forms of keys and tokens share.
+ * The masked key stands beside the name, because the keys of a rotation share their name. Only owners and admins see either
+ * (spec §1).
+ */
+import type { Child } from "hono/jsx";
+import { type ApiKey, type KeyName, keyNames, newestKeyNames } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
-import { ok, refuse, type Result } from "../../domain/result.ts";
-import { name as keyName } from "../../http/fields.ts";
-import { keyText } from "../key-names.tsx";
-import { Confirm, Menu } from "../kit/actions.tsx";
-import { ago, day, exactTime, sentence } from "../kit/format.ts";
-import { Badge, Time } from "../kit/parts.tsx";
-import { formText } from "../pages-env.ts";
+import { canManageKeys } from "../../domain/keys/role.ts";
+import { grouped } from "../../domain/text.ts";
+import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
+import { Confirm, Menu } from "../kit/forms.tsx";
+import { ago, day, exactTime } from "../kit/format.ts";
+import type { Section } from "../kit/layout.tsx";
+import type { ListAddress } from "../kit/list.tsx";
+import { Badge, Notice, Time } from "../kit/parts.tsx";
+import { page } from "../page.tsx";
+import { type Ctx, formText } from "../pages-env.ts";
+
+/** Keys by id. */
+export type KeyNames = ReadonlyMap<string, KeyName>;
+
+/** Names of these keys. Empty for members. */
+export async function readKeyNames(c: Ctx, keyIds: readonly string[]): Promise<KeyNames> {
+  if (!canManageKeys(c.get("role"))) return new Map();
+  return keyNames(c.get("db"), c.get("workspace").id, [...new Set(keyIds)]);
+}
+
+/** A key in a sentence, an option or a chip. @param key undefined: unknown, or not visible to the member. */
+export function keyText(key: KeyName | undefined, keyId: string): string {
+  return key === undefined ? `API key …${keyId.slice(-4)}` : `${key.name} (${key.maskedKey})`;
+}
+
+/** A key in a cell of a table: the masked key stands below the name. */
+export function KeyTitle({ name, maskedKey }: KeyName) {
+  return (
+    <>
+      {name} <small class="mono nowrap">{maskedKey}</small>
+    </>
+  );
+}
+
+/** Keys that the filter offers. With more keys, part of a name finds the rest. */
+export const KEYS_OFFERED = 100;
+
+/**
+ * Reads the parameters `key` (an id) and `key_name` (part of a name, which chooses a key if only one has it) of a list.
+ * Returns the id of the chosen key; empty: all keys. Members may not see keys: their lists have no such filter.
+ *
+ * @param any the option for all rows.
+ */
+export async function readKeyFilter(c: Ctx, list: ListAddress, any = "Any"): Promise<string> {
+  if (!canManageKeys(c.get("role"))) return "";
+  const [db, { id: workspaceId }] = [c.get("db"), c.get("workspace")];
+  const { key = "", key_name = "" } = c.req.query();
+  const [chosen, text] = [key.trim(), key_name.trim().slice(0, NAME_MAX_CODE_POINTS)];
+  const [found, names] = await Promise.all([
+    newestKeyNames(db, workspaceId, text, KEYS_OFFERED + 1),
+    keyNames(db, workspaceId, chosen === "" ? [] : [chosen]),
+  ]);
+  const isKept = text === "" || names.get(chosen)?.name.toLowerCase().includes(text.toLowerCase()) === true;
+  const [only = ""] = text !== "" && found.size === 1 ? found.keys() : [];
+  const id = isKept ? chosen : only;
+  // The newest keys whose name contains the text, and the chosen key.
+  const offered = new Map([...[...found].slice(0, KEYS_OFFERED), ...(isKept ? names : [])]);
+  const hasMore = found.size > KEYS_OFFERED;
+  if (id !== "") list.use("API key", keyText(offered.get(id), id), { key: id, key_name: text });
+  else if (text !== "" && found.size === 0) list.errors.push(`No API key has “${text}” in its name.`);
+  else if (text !== "") {
+    const count = `${hasMore ? "More than " : ""}${grouped(offered.size)}`;
+    list.errors.push(`${count} API keys have “${text}” in their name. Choose one of them.`);
+  }
+  const options = [...offered].map(([keyId, name]) => [keyId, keyText(name, keyId)] as const);
+  list.addSelect("key", "API key", [["", any], ...options], id);
+  if (hasMore || text !== "") list.addText("key_name", "API key name contains", text);
+  return id;
+}
 
 export const INCOMPLETE_FORM = "The form was incomplete. Check it and send it again.";
 
@@ -19,11 +86,29 @@ export function formTokenOf(form: FormData): string | null {
   return FORM_TOKEN.test(token) ? token : null;
 }
 
-/** The name to store, or an error sentence. */
-export function checkKeyName(typed: string): Result<string, string> {
-  if (typed.trim() === "") return refuse("Enter a name.");
-  const name = keyName.safeParse(typed);
-  return name.success ? ok(name.data) : refuse(sentence(name.error.issues[0]?.message ?? ""));
+interface AlreadyCreated {
+  section: Section;
+  noun: "key" | "token";
+  intro: string;
+  /** What to do if the first answer was lost, within a sentence. */
+  remedy: string;
+  links: Child;
+}
+
+/** The answer to a form that was sent before: after a reload, a way back or a double click. */
+export function alreadyCreatedPage(c: Ctx, { section, noun, intro, remedy, links }: AlreadyCreated) {
+  const title = `${noun === "key" ? "Key" : "Token"} already created`;
+  const heading = `This ${noun} was already created`;
+  return page(
+    c,
+    { section, title, heading, crumbs: [], intro, status: 409 },
+    <Notice
+      tone="warn"
+      title={`The full ${noun} was in the first answer`}
+      text={`No second ${noun} was created. If you did not copy the ${noun}, ${remedy}.`}
+    />,
+    <div class="row">{links}</div>,
+  );
 }
 
 export function isActive(apiKey: ApiKey): boolean {

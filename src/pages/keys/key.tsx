@@ -1,25 +1,39 @@
-/** One API key: its settings, its accepted and rejected calls, its payload template. */
-import { findKey, renameKey, rotatedWith, watchForSilence, type ApiKey } from "../../control/api-keys.ts";
+/**
+ * One API key: its settings, its accepted and rejected calls, its payload template. And its rotation into a successor with the
+ * same settings (design §5).
+ */
+import { type ApiKey, findKey, renameKey, rotatedWith, watchForSilence } from "../../control/api-keys.ts";
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
+import { ok, refuse, type Result } from "../../domain/result.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { DAYS_COUNTED, KEY_SILENT_MAX_DAYS, PAGE_ROWS, REJECTION_KEPT_DAYS } from "../../limits.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
-import { silentAfterDays } from "../../workspace/manage-keys.ts";
-import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, TestCall } from "../connect/senders.tsx";
+import { isOverlap, type Overlap, rotateApiKey, silentAfterDays } from "../../workspace/manage-keys.ts";
+import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, TestCall } from "../connect.tsx";
 import { CAUSE_COPY, ENDPOINT_LABEL } from "../copy.ts";
-import { LinkButton } from "../kit/actions.tsx";
+import { Form, FormErrors, LinkButton, SelectField, TextField } from "../kit/forms.tsx";
 import { DayBars, type DayBar } from "../kit/charts.tsx";
 import { authorName, counted, day, grouped } from "../kit/format.ts";
-import { Form, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
-import { Facts, Panel, Time } from "../kit/parts.tsx";
-import { Count, Table } from "../kit/table.tsx";
+import { Count, Facts, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
 import { contextOf, counterOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
-import { readForm } from "../read-form.tsx";
-import { checkKeyName, Expiration, isActive, KeyMenu, KeyStatus, LastUsed, LocalTime } from "./key-parts.tsx";
+import { allFields, checkName, readForm } from "../read-form.tsx";
+import {
+  Expiration,
+  formTokenOf,
+  INCOMPLETE_FORM,
+  isActive,
+  KeyMenu,
+  KeyStatus,
+  LastUsed,
+  LocalTime,
+} from "./key-parts.tsx";
+import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./lifetime.tsx";
+import { createdPage, madeBeforePage } from "./new-key.tsx";
 
 /** The settings as typed, by the field's name. */
 type Settings = Record<"name" | "silent_after_days", string>;
@@ -36,20 +50,59 @@ export const oneKeyPages = pages
     const key = await findKey(c.get("db"), c.get("workspace").id, keyId);
     if (key === null) return notFoundPage(c, "key");
     const typed = { name: formText(form, "name"), silent_after_days: formText(form, "silent_after_days").trim() };
-    const name = checkKeyName(typed.name);
-    const days = silentAfterDays.safeParse(typed.silent_after_days === "" ? null : Number(typed.silent_after_days));
-    if (!name.ok || !days.success) {
-      const daysError = `Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`;
-      return keyPage(c, key, typed, {
-        ...(!name.ok && { name: name.refusal }),
-        ...(!days.success && { silent_after_days: daysError }),
-      });
-    }
-    await renameKey(contextOf(c), keyId, name.value);
+    const checked = allFields({
+      name: checkName(typed.name),
+      silent_after_days: checkDays(typed.silent_after_days),
+    });
+    if (!checked.ok) return keyPage(c, key, typed, checked.refusal);
+    await renameKey(contextOf(c), keyId, checked.value.name);
     // An inactive key has no such field.
-    if (form.has("silent_after_days")) await watchForSilence(contextOf(c), keyId, days.data);
+    if (form.has("silent_after_days")) await watchForSilence(contextOf(c), keyId, checked.value.silent_after_days);
     return done(c, `settings/api-keys/${keyId}`, "saved");
+  })
+  .get("/:key_id/rotate", async (c) => {
+    const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id"));
+    if (key === null) return notFoundPage(c, "key");
+    const asked = c.req.query("overlap");
+    return rotatePage(c, key, {
+      formToken: crypto.randomUUID(),
+      overlap: isOverlap(asked) ? asked : "24h",
+      // An expiring key is often rotated because it expires, so its successor's expiration has to be chosen.
+      lifetime: { lifetime: key.expiresAt === null ? "never" : "", expires: "" },
+    });
+  })
+  .post("/:key_id/rotate", readForm(), async (c) => {
+    const form = c.get("form");
+    const [db, { id }] = [c.get("db"), c.get("workspace")];
+    const key = await findKey(db, id, c.req.param("key_id"));
+    if (key === null) return notFoundPage(c, "key");
+    const [formToken, overlap] = [formTokenOf(form), form.get("overlap")];
+    const typed = {
+      formToken: formToken ?? crypto.randomUUID(),
+      overlap: isOverlap(overlap) ? overlap : ("24h" as const),
+      lifetime: readLifetime(form),
+    };
+    const checked = allFields({
+      formToken: formToken === null ? refuse(INCOMPLETE_FORM) : ok(formToken),
+      overlap: isOverlap(overlap) ? ok(overlap) : refuse("Choose when the old key ends."),
+      expiresAt: expirationOf(typed.lifetime, Date.now(), key.expiresAt),
+    });
+    if (!checked.ok) return rotatePage(c, key, typed, checked.refusal);
+    const rotated = await rotateApiKey(contextOf(c), { keyId: key.id, ...checked.value });
+    if (rotated.ok) return createdPage(c, rotated.value, await findKey(db, id, key.id));
+    const { refusal } = rotated;
+    if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
+    if (refusal.reason === "not_found") return notFoundPage(c, "key");
+    // `rotatePage` says that the key is inactive.
+    const errors = refusal.reason === "key_inactive" ? {} : { formToken: LIMIT_COPY[refusal.reason] };
+    return rotatePage(c, (await findKey(db, id, key.id)) ?? key, typed, errors);
   });
+
+/** The days until the inactivity alert; null: no alert. */
+function checkDays(typed: string): Result<number | null, string> {
+  const days = silentAfterDays.safeParse(typed === "" ? null : Number(typed));
+  return days.success ? ok(days.data) : refuse(`Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`);
+}
 
 async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<Settings> = {}) {
   const { id } = c.get("workspace");
@@ -63,12 +116,10 @@ async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<
   const successor = successors.get(apiKey.id);
   const predecessor = predecessors.get(apiKey.successorOf ?? "");
   const linkTo = (key: ApiKey) => <a href={`${path}/${key.id}`}>{key.maskedKey}</a>;
-  const actions = (
-    <>
-      <KeyMenu path={path} apiKey={apiKey} usedMs={calls.usedMs} />
-      <LinkButton href={`${home}/connect?key=${apiKey.id}`} text="Connect a sender" look="primary" />
-    </>
-  );
+  const actions = [
+    <KeyMenu path={path} apiKey={apiKey} usedMs={calls.usedMs} />,
+    <LinkButton href={`${home}/connect?key=${apiKey.id}`} text="Connect a sender" look="primary" />,
+  ];
   const secret = hasSecret ? SECRET_PLACEHOLDER : null;
   return page(
     c,
@@ -80,56 +131,51 @@ async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<
       actions: works && actions,
       status: Object.keys(errors).length === 0 ? 200 : 422,
     },
-    <>
-      <div class="columns main-first">
-        <CallsPanel calls={calls} />
-        <Panel title="Details">
-          <Facts
-            of={[
-              ["Status", <KeyStatus apiKey={apiKey} />],
-              ["Last used", <LastUsed usedMs={calls.usedMs} />],
-              ["Expires", <Expiration apiKey={apiKey} />],
-              ["Endpoint type", ENDPOINT_LABEL[endpointType]],
-              ["Shared secret", hasSecret ? "Required" : "None"],
-              ["Created", [<LocalTime iso={createdAt} />, ` by ${authorName(createdBy)}`]],
-              successor !== undefined && ["Replaced by", linkTo(successor)],
-              predecessor !== undefined && ["Replaces", linkTo(predecessor)],
-            ]}
-          />
-        </Panel>
-      </div>
-      {calls.rejections.length > 0 && (
-        <RejectedPanel rejections={calls.rejections} all={`${home}/rejections?key=${apiKey.id}`} />
+    <div class="columns main-first">
+      <CallsPanel calls={calls} />
+      <Panel title="Details">
+        <Facts
+          of={[
+            ["Status", <KeyStatus apiKey={apiKey} />],
+            ["Last used", <LastUsed usedMs={calls.usedMs} />],
+            ["Expires", <Expiration apiKey={apiKey} />],
+            ["Endpoint type", ENDPOINT_LABEL[endpointType]],
+            ["Shared secret", hasSecret ? "Required" : "None"],
+            ["Created", [<LocalTime iso={createdAt} />, ` by ${authorName(createdBy)}`]],
+            successor !== undefined && ["Replaced by", linkTo(successor)],
+            predecessor !== undefined && ["Replaces", linkTo(predecessor)],
+          ]}
+        />
+      </Panel>
+    </div>,
+    calls.rejections.length > 0 && (
+      <RejectedPanel rejections={calls.rejections} all={`${home}/rejections?key=${apiKey.id}`} />
+    ),
+    payloadTemplate !== null && <Template template={payloadTemplate} />,
+    <div class="columns">
+      <Panel title="Settings">
+        <Form action={`${path}/${apiKey.id}`} submit="Save" look="">
+          <TextField name="name" label="Name" value={typed.name} error={errors.name} required />
+          {works && (
+            <TextField
+              name="silent_after_days"
+              label="Inactivity alert: days without a call"
+              hint={
+                <>
+                  Notifies your <a href={`${home}/settings/notifications`}>destinations</a>. Empty: no alert.
+                </>
+              }
+              value={typed.silent_after_days}
+              error={errors.silent_after_days}
+              inputmode="numeric"
+            />
+          )}
+        </Form>
+      </Panel>
+      {works && (
+        <TestCall home={home} setUp={{ ...apiKey, origin: new URL(c.req.url).origin, key: KEY_PLACEHOLDER, secret }} />
       )}
-      {payloadTemplate !== null && <Template template={payloadTemplate} />}
-      <div class="columns">
-        <Panel title="Settings">
-          <Form action={`${path}/${apiKey.id}`} submit="Save" look="">
-            <TextField name="name" label="Name" value={typed.name} error={errors.name} required />
-            {works && (
-              <TextField
-                name="silent_after_days"
-                label="Inactivity alert: days without a call"
-                hint={
-                  <>
-                    Notifies your <a href={`${home}/settings/notifications`}>destinations</a>. Empty: no alert.
-                  </>
-                }
-                value={typed.silent_after_days}
-                error={errors.silent_after_days}
-                inputmode="numeric"
-              />
-            )}
-          </Form>
-        </Panel>
-        {works && (
-          <TestCall
-            home={home}
-            setUp={{ ...apiKey, origin: new URL(c.req.url).origin, key: KEY_PLACEHOLDER, secret }}
-          />
-        )}
-      </div>
-    </>,
+    </div>,
   );
 }
 
@@ -216,5 +262,85 @@ function Template({ template }: { template: readonly PayloadMapping[] }) {
         ]}
       />
     </Panel>
+  );
+}
+
+const OVERLAPS = [
+  ["none", "Now: calls fail until the sender has the new key"],
+  ["1h", "In 1 hour"],
+  ["24h", "In 24 hours"],
+  ["7d", "In 7 days"],
+] as const satisfies readonly (readonly [Overlap, string])[];
+
+interface TypedRotation {
+  formToken: string;
+  overlap: Overlap;
+  lifetime: TypedLifetime;
+}
+
+/** Sentences by field; that of `formToken` is about the form as a whole. */
+type RotationErrors = Partial<Record<"formToken" | "overlap" | "expiresAt", string>>;
+
+function inactivePage(c: Ctx, { id, name }: ApiKey): Promise<Response> {
+  const path = sectionPath(c, "keys");
+  const heading = { title: "Rotate API key", heading: `Rotate ${name}`, crumbs: [[name, `${path}/${id}`]] as const };
+  return page(
+    c,
+    { section: "keys", ...heading, status: 409 },
+    <Notice tone="bad" title="An inactive key cannot be rotated" text="Create a new key instead." />,
+    <div>
+      <LinkButton href={`${path}/new`} text="Create API key" look="primary" />
+    </div>,
+  );
+}
+
+async function rotatePage(
+  c: Ctx,
+  apiKey: ApiKey,
+  typed: TypedRotation,
+  errors: RotationErrors = {},
+): Promise<Response> {
+  if (!isActive(apiKey)) return inactivePage(c, apiKey);
+  const lastUsed = await counterOf(c).lastUsed();
+  const path = sectionPath(c, "keys");
+  return page(
+    c,
+    {
+      section: "keys",
+      title: "Rotate API key",
+      heading: `Rotate ${apiKey.name}`,
+      crumbs: [[apiKey.name, `${path}/${apiKey.id}`]],
+      intro: (
+        <>
+          The new key has the same settings{apiKey.hasSecret ? " and a new secret" : ""}. The old key is{" "}
+          <code>{apiKey.maskedKey}</code>, last used: <LastUsed usedMs={lastUsed[apiKey.id]} />.
+        </>
+      ),
+      status: Object.keys(errors).length === 0 ? 200 : 422,
+    },
+    <FormErrors title="The key was not rotated" errors={Object.values(errors)} />,
+    <Panel>
+      <Form
+        action={`${path}/${apiKey.id}/rotate`}
+        submit="Rotate key"
+        cancel={path}
+        hidden={{ form_token: typed.formToken }}
+      >
+        <SelectField
+          name="overlap"
+          label="The old key ends"
+          hint={`Until then both keys work${apiKey.endsAt === null ? "" : ", unless the old key expires before"}.`}
+          value={typed.overlap}
+          options={OVERLAPS}
+          error={errors.overlap}
+        />
+        <LifetimeFields
+          label="The new key expires"
+          typed={typed.lifetime}
+          kept={apiKey.expiresAt}
+          error={errors.expiresAt}
+        />
+      </Form>
+    </Panel>,
   );
 }

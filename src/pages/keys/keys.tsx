@@ -1,33 +1,25 @@
 /** API keys (spec §2.1, §3.1, §5.6; design §5): the list, for owners and admins. It shows masked keys only. */
 import { listActiveKeys, listKeys, rotatedWith, type ApiKey } from "../../control/api-keys.ts";
-import { canManageKeys } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import { deactivateApiKey } from "../../workspace/manage-keys.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { KeyTitle } from "../key-names.tsx";
-import { LinkButton } from "../kit/actions.tsx";
+import { LinkButton } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
-import { Empty, Tabs } from "../kit/parts.tsx";
-import { Table } from "../kit/table.tsx";
-import { done, managersOnlyPage, notFoundPage, page } from "../page.tsx";
+import { Empty, Table, Tabs } from "../kit/parts.tsx";
+import { done, notFoundPage, page } from "../page.tsx";
 import { contextOf, counterOf, pages } from "../pages-env.ts";
+import { managersOnly } from "../session/sign-in.tsx";
+import { Expiration, isActive, KeyMenu, KeyStatus, KeyTitle, LastUsed, LocalTime } from "./key-parts.tsx";
 import { oneKeyPages } from "./key.tsx";
-import { Expiration, isActive, KeyMenu, KeyStatus, LastUsed, LocalTime } from "./key-parts.tsx";
 import { newKeyPages } from "./new-key.tsx";
-import { rotateKeyPages } from "./rotate-key.tsx";
-
-/** Other members see an explanation instead of the keys (spec §1). */
-const requireKeyManager = pages.createMiddleware(async (c, next) => {
-  if (!canManageKeys(c.get("role"))) return managersOnlyPage(c, null, "API keys", "see or manage API keys");
-  await next();
-});
 
 const SHOWN = { all: "All", active: "Active" } as const;
 
 export const keyPages = pages
   .createApp()
-  .use(requireKeyManager)
+  // Other members see an explanation instead of the keys (spec §1).
+  .use(managersOnly("API keys", "see or manage API keys"))
   .get("/", async (c) => {
     const [db, { id }] = [c.get("db"), c.get("workspace")];
     const path = sectionPath(c, "keys");
@@ -74,7 +66,6 @@ export const keyPages = pages
     return key === null ? notFoundPage(c, "key") : done(c, "settings/api-keys", "key_deactivated");
   })
   .route("/", newKeyPages)
-  .route("/", rotateKeyPages)
   .route("/", oneKeyPages);
 
 interface Props {

@@ -1,5 +1,9 @@
-/** The form of a new API key (spec §2.1), with the editor of the payload template. */
-import { createKey, type NewKey } from "../../control/new-keys.ts";
+/**
+ * A new API key (spec §2.1): its form with the editor of the payload template, and the one page that shows a full key and its
+ * secret (spec §2.1, §3.1).
+ */
+import type { ApiKey } from "../../control/api-keys.ts";
+import { type CreatedKey, createKey, type NewKey } from "../../control/new-keys.ts";
 import {
   ACCOUNT_TARGETS,
   compileTemplate,
@@ -12,18 +16,28 @@ import { toSender } from "../../domain/keys/echo.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
-import { payloadTemplate } from "../../workspace/manage-keys.ts";
+import { payloadTemplate as templateSchema } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall } from "../connect.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
+import {
+  Check,
+  Choices,
+  DataList,
+  Form,
+  FormErrors,
+  LinkButton,
+  SelectField,
+  TextArea,
+  TextField,
+} from "../kit/forms.tsx";
 import { sentence } from "../kit/format.ts";
-import { Check, Choices, DataList, Form, FormErrors, SelectField, TextArea, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
-import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
+import { CopyText, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
 import { fragment, page } from "../page.tsx";
-import { contextOf, type Ctx, formText, pages } from "../pages-env.ts";
-import { readForm } from "../read-form.tsx";
-import { createdPage, madeBeforePage } from "./created-key.tsx";
-import { checkKeyName, formTokenOf, INCOMPLETE_FORM } from "./key-parts.tsx";
+import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
+import { allFields, checkName, readForm } from "../read-form.tsx";
+import { alreadyCreatedPage, formTokenOf, INCOMPLETE_FORM, isActive, keyText, LocalTime } from "./key-parts.tsx";
 import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./lifetime.tsx";
 
 /** A mapping as it is typed. */
@@ -45,7 +59,7 @@ interface TypedKey extends TypedLifetime {
   sample: string;
 }
 
-/** Sentences by field: `name`, `expires`, `template`, or such as `rows.0.path`; `form` is about the form as a whole. */
+/** Sentences by field: `name`, `expiresAt`, `template`, or such as `rows.0.path`; `form` is about the form as a whole. */
 type Errors = Record<string, string>;
 
 export const newKeyPages = pages
@@ -124,23 +138,15 @@ function edited(typed: TypedKey, edit: string): TypedKey {
 /** The key to create. */
 function checkKeyForm(typed: TypedKey): Result<NewKey, Errors> {
   const { endpointType, secret } = typed;
-  const name = checkKeyName(typed.name);
-  const expiration = expirationOf(typed, Date.now());
+  const fields = allFields({ name: checkName(typed.name), expiresAt: expirationOf(typed, Date.now()) });
   const template = endpointType === "product_org" ? checkRows(typed.rows) : ok(null);
-  if (name.ok && expiration.ok && template.ok) {
-    const key = { name: name.value, endpointType, expiresAt: expiration.value, secret };
-    return ok({ ...key, payloadTemplate: template.value });
-  }
-  return refuse({
-    ...(!name.ok && { name: name.refusal }),
-    ...(!expiration.ok && { expires: expiration.refusal }),
-    ...(!template.ok && template.refusal),
-  });
+  if (fields.ok && template.ok) return ok({ ...fields.value, endpointType, secret, payloadTemplate: template.value });
+  return refuse({ ...(!fields.ok && fields.refusal), ...(!template.ok && template.refusal) });
 }
 
 /** The rows as a payload template. */
 function checkRows(rows: readonly MappingRow[]): Result<PayloadMapping[], Errors> {
-  const template = payloadTemplate.safeParse(rows);
+  const template = templateSchema.safeParse(rows);
   if (template.success) return ok(template.data);
   const errors: Errors = {};
   for (const { path, message } of template.error.issues) {
@@ -208,7 +214,7 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
             options={ENDPOINT_OPTIONS}
             value={typed.endpointType}
           />
-          <LifetimeFields label="Expiration" typed={typed} error={errors["expires"]} />
+          <LifetimeFields label="Expiration" typed={typed} error={errors["expiresAt"]} />
           <Check
             id="secret"
             name="secret"
@@ -226,7 +232,7 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
 function messagesOf(errors: Errors): string[] {
   const wrongRows = new Set(Object.keys(errors).flatMap((field) => /^rows\.\d+/.exec(field)?.[0] ?? [])).size;
   const wrong = wrongRows === 1 ? "1 mapping has an error." : `${wrongRows} mappings have an error.`;
-  const labels = { form: "", name: "Name: ", expires: "Expiration: ", template: "Payload template: " };
+  const labels = { form: "", name: "Name: ", expiresAt: "Expiration: ", template: "Payload template: " };
   const messages = Object.entries(labels).map(([field, label]) => errors[field] !== undefined && label + errors[field]);
   return [...messages, wrongRows > 0 && labels.template + wrong].filter((message) => message !== false);
 }
@@ -356,4 +362,85 @@ function Misfit({ tone, title, details }: { tone: "warn" | "bad"; title: string;
       </ul>
     </Notice>
   );
+}
+
+/** Answers the post itself, because a redirect would have to store the key. @param replaced the rotated key. */
+export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, replaced: ApiKey | null) {
+  const { id, name, endpointType, payloadTemplate } = record;
+  const setUp = { origin: new URL(c.req.url).origin, key, secret, endpointType, payloadTemplate };
+  const home = workspacePath(c);
+  const actions = [
+    <LinkButton href={sectionPath(c, "keys")} text="View all keys" />,
+    <LinkButton href={`${home}/connect?key=${id}`} text="Connect a sender" look="primary" />,
+  ];
+  return page(
+    c,
+    {
+      section: "keys",
+      title: replaced === null ? "API key created" : "API key rotated",
+      crumbs: [],
+      intro: `${name} · ${ENDPOINT_LABEL[endpointType]}`,
+      actions,
+      showsKey: true,
+    },
+    <Notice
+      tone="warn"
+      title={`Copy the ${secret === null ? "key" : "key and the secret"} now`}
+      text={`This page shows ${secret === null ? "it" : "them"} once, and only a hash is stored. A lost key has to be rotated.`}
+    />,
+    replaced !== null && <Replaced apiKey={replaced} />,
+    <Panel>
+      <h2>API key</h2>
+      <CopyText id="new-key" label="API key" text={key} />
+      {secret !== null && (
+        <>
+          <h2>Shared secret</h2>
+          <CopyText id="new-secret" label="shared secret" text={secret} />
+          <p class="quiet small">
+            Every call must carry it in the header <code>X-Api-Secret</code>.
+          </p>
+        </>
+      )}
+    </Panel>,
+    <div class="columns main-first">
+      <Panel title="Connect a sender">
+        {endpointType === "product_org" ? (
+          <SenderSteps sender="accounts" setUp={setUp} />
+        ) : (
+          SIGNAL_SENDERS.map((sender) => (
+            <details open={sender === "code"}>
+              <summary>{SENDERS[sender]}</summary>
+              <SenderSteps sender={sender} setUp={setUp} />
+            </details>
+          ))
+        )}
+      </Panel>
+      <TestCall home={home} setUp={setUp} />
+    </div>,
+  );
+}
+
+function Replaced({ apiKey }: { apiKey: ApiKey }) {
+  const works = apiKey.endsAt !== null && isActive(apiKey) && (
+    <>
+      The old key works until <LocalTime iso={apiKey.endsAt} />. The list shows which of the two is in use.
+    </>
+  );
+  const text = works || "The old key has ended. Calls with it are rejected.";
+  return <Notice title={`Replaces ${apiKey.maskedKey}`} text={text} />;
+}
+
+/** @param apiKey the key that the same form has created before. */
+export function madeBeforePage(c: Ctx, apiKey: ApiKey) {
+  const path = sectionPath(c, "keys");
+  return alreadyCreatedPage(c, {
+    section: "keys",
+    noun: "key",
+    intro: keyText(apiKey, apiKey.id),
+    remedy: "rotate it without an overlap. The new key has the same settings",
+    links: [
+      <LinkButton href={`${path}/${apiKey.id}/rotate?overlap=none`} text="Rotate key" />,
+      <LinkButton href={path} text="View all keys" />,
+    ],
+  });
 }

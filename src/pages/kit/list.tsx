@@ -7,9 +7,8 @@ import type { Child, PropsWithChildren } from "hono/jsx";
 import { DAY_MS } from "../../domain/duration.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import { LinkButton } from "./actions.tsx";
+import { LinkButton, NameField, SelectField, TextField } from "./forms.tsx";
 import { withQuery } from "./format.ts";
-import { NameField, SelectField, TextField } from "./forms.tsx";
 import { Empty, Panel } from "./parts.tsx";
 
 export interface ActiveFilter {
@@ -281,7 +280,7 @@ interface ListPanelProps {
   head?: Child;
   end?: Child;
   /** Shown if there are no rows, without filters and with filters. */
-  empty: Child;
+  empty?: Child;
   noMatches?: Child;
 }
 
@@ -306,23 +305,16 @@ export function ListPanel({ list, found, what = "rows", read = "", ...props }: P
 /** Maximum length of the earlier cursors in an address. Beyond this length the oldest are dropped. */
 const BACK_MAX_CHARACTERS = 1_500;
 
-/**
- * Previous and Next of a list. The address keeps the cursors of the slices before (`back`), because cursors lead forwards
- * only.
- *
- * @param list the address of the slice that is shown.
- * @param next cursor of the next slice; null: this is the last one.
- * @param complete false: the search stopped early, and the next slice continues it.
- */
-export function Pager({
-  list: { path, query },
-  next,
-  complete = true,
-}: {
-  list: Pick<ListAddress, "path" | "query">;
+interface PagerProps {
+  list: ListAddress;
+  /** Cursor of the next slice; null: this is the last one. */
   next: string | null;
-  complete?: boolean;
-}) {
+  /** False: the search stopped early, and the next slice continues it. */
+  complete: boolean;
+}
+
+/** Previous and Next. The address keeps the cursors of the slices before (`back`), because cursors lead forwards only. */
+function Pager({ list: { path, query }, next, complete }: PagerProps) {
   const { cursor, back = "", ...rest } = query;
   if (cursor === undefined && next === null) return <></>;
   const before = back === "" ? [] : back.split(" ");

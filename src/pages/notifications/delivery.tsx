@@ -1,16 +1,23 @@
-/** A delivery: its body, and each attempt with its answer. */
+/**
+ * A delivery: its body, and each attempt with its answer. And "Deliver again": sends everything that failed since a time, after
+ * showing how many deliveries that is.
+ */
 import type { AttemptResult } from "../../domain/events/attempts.ts";
+import type { Destination } from "../../domain/events/destination.ts";
 import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
-import type { Delivery } from "../../notifications/destination-calls.ts";
-import { deliverAgain, findDelivery } from "../../workspace/manage-destinations.ts";
-import { PostButton } from "../kit/actions.tsx";
-import { grouped, indented } from "../kit/format.ts";
+import { time as timeSchema } from "../../http/fields.ts";
+import { DELIVERIES_KEPT } from "../../limits.ts";
+import type { Delivery, Redelivery } from "../../notifications/destination-calls.ts";
+import { deliverAgain, findDelivery, redeliver } from "../../workspace/manage-destinations.ts";
+import { destinationsOf } from "../../workspace/objects.ts";
+import { Choices, Form, FormErrors, LinkButton, PostButton, TextField } from "../kit/forms.tsx";
+import { counted, exactTime, grouped, indented } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
-import { Badge, Clamped, Facts, Json, Notice, Panel, Time } from "../kit/parts.tsx";
-import { Table } from "../kit/table.tsx";
-import { notFoundPage, page } from "../page.tsx";
-import { type Ctx, pages } from "../pages-env.ts";
-import { DeliveryStatus, destinationsCall, isInProgress, problemText } from "./notification-parts.tsx";
+import { Badge, Clamped, Empty, Facts, Json, Notice, Panel, Table, Time } from "../kit/parts.tsx";
+import { done, notFoundPage, page } from "../page.tsx";
+import { type Ctx, formText, pages } from "../pages-env.ts";
+import { readForm } from "../read-form.tsx";
+import { DeliveryStatus, destinationsCall, isInProgress, problemText, withDestination } from "./notification-parts.tsx";
 
 /** Longest wait for the first answer, so that the page shows it without a script. */
 const FIRST_ANSWER_MS = 3_000;
@@ -25,7 +32,20 @@ export const deliveryPages = pages
     const { id, destinationId, attempts } = before.delivery;
     const again = await deliverAgain(destinationsCall(c), destinationId, id);
     return again.ok ? toDelivery(c, again.value, attempts.length) : deliveryPage(c, problemText(again.refusal));
-  });
+  })
+  .get("/:id/again", withDestination(redeliverPage))
+  .post(
+    "/:id/again",
+    readForm(),
+    withDestination(async (c, destination) => {
+      const since = timeSchema.safeParse(formText(c.get("form"), "since"));
+      if (!since.success) return redeliverPage(c, destination, "Choose a time.", 422);
+      const repeated = await redeliver(destinationsCall(c), destination.id, Date.parse(since.data));
+      if (!repeated.ok) return redeliverPage(c, destination, problemText(repeated.refusal), 409);
+      const isAny = repeated.value.requeued > 0;
+      return done(c, `settings/notifications/${destination.id}`, isAny ? "delivered_again" : "nothing_delivered_again");
+    }),
+  );
 
 function find(c: Ctx) {
   const { id = "", delivery_id: deliveryId = "" } = c.req.param() as Record<string, string>;
@@ -70,36 +90,34 @@ async function deliveryPage(c: Ctx, refused?: string) {
       actions: body !== null && again,
       status: refused === undefined ? 200 : 409,
     },
-    <>
-      {refused !== undefined && <Notice tone="bad" title="Nothing was sent" text={refused} />}
-      <div id="delivery" class="stack" {...(inProgress ? { "data-refresh": "1000" } : {})}>
-        <Outcome delivery={delivery} inProgress={inProgress} />
-        <Panel title="Details">
-          <Facts
-            of={[
-              ["Status", <DeliveryStatus delivery={delivery} destination={destination} />],
-              ["Event", <code>{type}</code>],
-              [isWebhook ? "webhook-id" : "Event id", <code>{eventId}</code>],
-              ["Sent to", <code>{destination.maskedTarget}</code>],
-              ["Created", <Time ms={createdAtMs} />],
-            ]}
-          />
-          {isWebhook && (
-            <p class="quiet small">
-              Each attempt has the same <code>webhook-id</code>, so that the receiver can drop duplicates.
-            </p>
-          )}
-        </Panel>
-        {attempts.length > 0 && <Attempts attempts={attempts} />}
-      </div>
-      <Panel title="Body">
-        {body === null ? (
-          <p class="quiet">Deleted together with the person.</p>
-        ) : (
-          <Json value={indented(body)} label="Body" />
+    refused !== undefined && <Notice tone="bad" title="Nothing was sent" text={refused} />,
+    <div id="delivery" class="stack" {...(inProgress ? { "data-refresh": "1000" } : {})}>
+      <Outcome delivery={delivery} inProgress={inProgress} />
+      <Panel title="Details">
+        <Facts
+          of={[
+            ["Status", <DeliveryStatus delivery={delivery} destination={destination} />],
+            ["Event", <code>{type}</code>],
+            [isWebhook ? "webhook-id" : "Event id", <code>{eventId}</code>],
+            ["Sent to", <code>{destination.maskedTarget}</code>],
+            ["Created", <Time ms={createdAtMs} />],
+          ]}
+        />
+        {isWebhook && (
+          <p class="quiet small">
+            Each attempt has the same <code>webhook-id</code>, so that the receiver can drop duplicates.
+          </p>
         )}
       </Panel>
-    </>,
+      {attempts.length > 0 && <Attempts attempts={attempts} />}
+    </div>,
+    <Panel title="Body">
+      {body === null ? (
+        <p class="quiet">Deleted together with the person.</p>
+      ) : (
+        <Json value={indented(body)} label="Body" />
+      )}
+    </Panel>,
   );
 }
 
@@ -155,4 +173,142 @@ function Attempts({ attempts }: { attempts: readonly AttemptResult[] }) {
       />
     </Panel>
   );
+}
+
+const PRESETS = [
+  { label: "Last hour", hours: 1 },
+  { label: "Last 24 hours", hours: 24 },
+  { label: "Last 7 days", hours: 7 * 24 },
+  { label: "Last 30 days", hours: 30 * 24 },
+] as const;
+const USUAL_HOURS = 24;
+
+/** @param refused why the last attempt did nothing. */
+async function redeliverPage(c: Ctx, destination: Destination, refused?: string, status?: 409 | 422) {
+  const path = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const typed = c.req.query("since") ?? "";
+  const { data: typedTime } = timeSchema.safeParse(`${typed}:00Z`);
+  const error = typed !== "" && typedTime === undefined ? "Enter a date and a time." : undefined;
+  const isActive = destination.state === "active";
+  const choices = await readChoices(c, destination.id, typedTime);
+  return page(
+    c,
+    {
+      section: "notifications",
+      title: "Deliver again",
+      crumbs: [[destination.name, path]],
+      intro:
+        "Sends failed deliveries again, oldest first. Each keeps its id, so that the receiver can drop duplicates.",
+      status: status ?? (error === undefined ? 200 : 422),
+    },
+    isActive ? (
+      <>
+        <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was sent" />
+        <Failed path={path} choices={choices} typed={typed} error={error} />
+      </>
+    ) : (
+      <Inactive path={path} />
+    ),
+  );
+}
+
+interface Choosable {
+  label: string;
+  since: string;
+  failed: Redelivery;
+  isChosen: boolean;
+}
+
+/** @param typedTime a time of the viewer's own, in ISO 8601. */
+async function readChoices(c: Ctx, destinationId: string, typedTime: string | undefined): Promise<Choosable[]> {
+  const nowMs = Date.now();
+  const presets = PRESETS.map(({ label, hours }) => {
+    const since = new Date(nowMs - hours * 3_600_000).toISOString();
+    return { label, since, isChosen: hours === USUAL_HOURS && typedTime === undefined };
+  });
+  const typed = (typedTime === undefined ? [] : [typedTime]).map((since) => {
+    return { label: `Since ${exactTime(Date.parse(since))}`, since, isChosen: true };
+  });
+  const object = destinationsOf(c.env, c.get("workspace").id);
+  const choices = [...presets, ...typed].map(async (choice) => {
+    const failed = await object.failedSince(destinationId, Date.parse(choice.since));
+    return failed === null ? [] : [{ ...choice, failed }];
+  });
+  return (await Promise.all(choices)).flat();
+}
+
+interface FailedProps {
+  /** Path of the destination's page. */
+  path: string;
+  choices: readonly Choosable[];
+  typed: string;
+  error: string | undefined;
+}
+
+function Failed({ path, choices, typed, error }: FailedProps) {
+  if (choices.every(({ failed }) => failed.requeued === 0)) {
+    return <Empty title="No failed deliveries" text={choices.slice(-1).map(({ failed }) => reasonsText(failed))} />;
+  }
+  return (
+    <>
+      <Panel>
+        <Form action={`${path}/again`} submit="Deliver again" cancel={path}>
+          <Choices
+            legend="Failed deliveries"
+            name="since"
+            group="since"
+            options={choices.map(({ label, since, failed }) => ({ label, value: since, hint: numbersText(failed) }))}
+            value={choices.find(({ isChosen }) => isChosen)?.since ?? ""}
+          />
+        </Form>
+      </Panel>
+      <Panel title="Another time">
+        <form method="get" action={`${path}/again`} class="form">
+          <TextField
+            name="since"
+            label="Failed since"
+            hint={
+              <>
+                Time zone: <span data-zone-of="since">UTC</span>
+              </>
+            }
+            type="datetime-local"
+            data-local-time
+            value={typed}
+            error={error}
+          />
+          <div class="row">
+            <button>Count</button>
+          </div>
+        </form>
+      </Panel>
+    </>
+  );
+}
+
+function Inactive({ path }: Pick<FailedProps, "path">) {
+  return (
+    <>
+      <Notice tone="warn" title="Nothing can be sent now" text={problemText("destination_not_active")} />
+      <div class="row">
+        <PostButton action={`${path}/resume`} look="primary" text="Resume" />
+        <LinkButton href={path} text="Cancel" />
+      </div>
+    </>
+  );
+}
+
+function numbersText(failed: Redelivery): string {
+  const [number, reasons] = [counted(failed.requeued, "delivery", "deliveries"), reasonsText(failed)];
+  return reasons === "" ? number : `${number}. ${reasons}`;
+}
+
+/** Why other failed deliveries are not sent again; empty if there are none. */
+function reasonsText({ notRequeued: { personDeleted, tooManyWaiting, notKept } }: Redelivery): string {
+  const reasons = [
+    personDeleted > 0 && `${grouped(personDeleted)} of deleted people`,
+    tooManyWaiting > 0 && `${grouped(tooManyWaiting)} while too many wait`,
+    notKept > 0 && `up to ${grouped(notKept)} no longer stored (only the latest ${DELIVERIES_KEPT} are)`,
+  ].filter((reason) => reason !== false);
+  return reasons.length === 0 ? "" : `Not sent again: ${reasons.join(", ")}.`;
 }

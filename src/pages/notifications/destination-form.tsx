@@ -1,21 +1,19 @@
 /** The form of a destination, new or edited. */
-import type * as z from "zod";
 import type { CustomHeader, WantedHeader } from "../../domain/events/custom-header.ts";
 import { DESTINATION_TYPES, type Destination, type DestinationType } from "../../domain/events/destination.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import { EVENT_CATALOGUE, eventTypes, exampleEvent, type EventType } from "../../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
-import { headerName, headerValue, name as nameSchema } from "../../http/fields.ts";
+import { headerName, headerValue } from "../../http/fields.ts";
 import { DESTINATION_HEADERS_MAX } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
-import { sentence } from "../kit/format.ts";
 import { Check, Choices, Form, FormErrors, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Json, Panel } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
 import { type Ctx, formText, pages } from "../pages-env.ts";
-import { readForm } from "../read-form.tsx";
+import { checkName, issueText, readForm } from "../read-form.tsx";
 import {
   destinationsCall,
   HIDDEN_VALUE,
@@ -113,15 +111,15 @@ export function checkDestination(
   storedNames: readonly string[] = [],
 ): Result<destinations.WantedDestination, Errors> {
   const errors: Errors = headerErrors(headers, storedNames);
-  const named = nameSchema.safeParse(name);
-  if (!named.success) errors.name = name.trim() === "" ? "Enter a name." : issueText(named.error);
+  const named = checkName(name);
+  if (!named.ok) errors.name = named.refusal;
   if (target === "" && emptyTarget === "is_refused") {
     errors.target = type === "email" ? "Enter the email address." : "Enter the URL.";
   }
   if (events.length === 0) errors.events = "Choose at least one event.";
-  if (!named.success || Object.keys(errors).length > 0) return refuse(errors);
+  if (!named.ok || Object.keys(errors).length > 0) return refuse(errors);
   const wanted = headers.map((header): WantedHeader => (header.value === "" ? { name: header.name } : header));
-  return ok({ name: named.data, type, target, headers: wanted, events });
+  return ok({ name: named.value, type, target, headers: wanted, events });
 }
 
 function headerErrors(headers: readonly CustomHeader[], storedNames: readonly string[]): Errors {
@@ -140,11 +138,6 @@ function headerErrors(headers: readonly CustomHeader[], storedNames: readonly st
     earlier.add(key);
   }
   return errors;
-}
-
-/** The first issue as a sentence. */
-export function issueText(error: z.ZodError): string {
-  return sentence(error.issues[0]?.message ?? "");
 }
 
 function toErrors(problem: destinations.DestinationProblem): Errors {

@@ -8,13 +8,11 @@ import * as destinations from "../../workspace/manage-destinations.ts";
 import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
 import type { Done, Tone } from "../copy.ts";
-import { Confirm, LinkButton, Menu, PostButton } from "../kit/actions.tsx";
+import { Confirm, LinkButton, Menu, PostButton, SelectField } from "../kit/forms.tsx";
 import { counted, grouped } from "../kit/format.ts";
-import { SelectField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
-import { Badge, Empty, Facts, Notice, Panel, Time } from "../kit/parts.tsx";
-import { Table } from "../kit/table.tsx";
+import { Badge, Empty, Facts, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
 import { type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
@@ -42,10 +40,7 @@ const OVERLAPS = {
 
 export const destinationPages = pages
   .createApp()
-  .get(
-    "/:id",
-    withDestination((c, destination) => destinationPage(c, destination)),
-  )
+  .get("/:id", withDestination(destinationPage))
   .post(
     "/:id/rotate",
     readForm(),
@@ -104,13 +99,11 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
       actions: <DestinationActions path={path} destination={destination} />,
       status: refused === undefined ? 200 : status,
     },
-    <>
-      {refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />}
-      {NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />}
-      <Details destination={destination} lastTest={lastTest} />
-      <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />
-      {destination.type === "webhook" && <VerifyPanel />}
-    </>,
+    refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />,
+    NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />,
+    <Details destination={destination} lastTest={lastTest} />,
+    <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />,
+    destination.type === "webhook" && <VerifyPanel />,
   );
 }
 

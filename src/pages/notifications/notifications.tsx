@@ -5,46 +5,33 @@ import { ok, refuse, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
 import { changeThresholds, thresholds as thresholdsSchema } from "../../workspace/manage-destinations.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
-import { LinkButton } from "../kit/actions.tsx";
-import { Form, TextField } from "../kit/forms.tsx";
+import { Form, LinkButton, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
-import { Badge, Empty, Notice, Panel, Time } from "../kit/parts.tsx";
-import { Count, Table } from "../kit/table.tsx";
-import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
+import { Badge, Count, Empty, Notice, Panel, Table, Time } from "../kit/parts.tsx";
+import { done, page } from "../page.tsx";
 import { type Ctx, formText, pages } from "../pages-env.ts";
-import { readForm } from "../read-form.tsx";
+import { allFields, issueText, readForm } from "../read-form.tsx";
+import { managersOnly } from "../session/sign-in.tsx";
 import { deliveryPages } from "./delivery.tsx";
-import { destinationFormPages, issueText } from "./destination-form.tsx";
+import { destinationFormPages } from "./destination-form.tsx";
 import { destinationPages } from "./destination.tsx";
-import { redeliverPages } from "./redeliver.tsx";
 import { destinationsCall, type LastTest, readLastTest, statusOf, TYPE_TEXT } from "./notification-parts.tsx";
-
-const requireNotificationManager = pages.createMiddleware(async (c, next) => {
-  if (!mayManage(c)) return managersOnlyPage(c, null, "Notifications", "see or manage notifications");
-  await next();
-});
 
 export const notificationPages = pages
   .createApp()
-  .use(requireNotificationManager)
+  .use(managersOnly("Notifications", "see or manage notifications"))
   .get("/", (c) => listPage(c))
   .post("/thresholds", readForm(), async (c) => {
     const form = c.get("form");
     const typed = { people: formText(form, "thresholds"), accounts: formText(form, "account_thresholds") };
-    const [people, accounts] = [readThresholds(typed.people), readThresholds(typed.accounts)];
-    if (!people.ok || !accounts.ok) {
-      return listPage(c, typed, {
-        ...(!people.ok && { people: people.refusal }),
-        ...(!accounts.ok && { accounts: accounts.refusal }),
-      });
-    }
-    await changeThresholds(destinationsCall(c), people.value, accounts.value);
+    const checked = allFields({ people: readThresholds(typed.people), accounts: readThresholds(typed.accounts) });
+    if (!checked.ok) return listPage(c, typed, checked.refusal);
+    await changeThresholds(destinationsCall(c), checked.value.people, checked.value.accounts);
     return done(c, "settings/notifications", "thresholds_saved");
   })
   .route("/", destinationFormPages)
   .route("/", destinationPages)
-  .route("/", deliveryPages)
-  .route("/", redeliverPages);
+  .route("/", deliveryPages);
 
 /** Thresholds as typed (`50, 100`), in ascending order. */
 export function readThresholds(typed: string): Result<number[], string> {
@@ -86,47 +73,45 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
       actions: rows.length > 0 && create,
       status: Object.keys(errors).length === 0 ? 200 : 422,
     },
-    <>
-      <MissingThreshold
-        title="No score threshold yet"
-        destinations={people.length === 0 ? subscribedTo(stored, "people") : []}
-        scores="scores"
-        field="thresholds"
-      />
-      <MissingThreshold
-        title="No score threshold for accounts yet"
-        destinations={accounts.length === 0 ? subscribedTo(stored, "accounts") : []}
-        scores="accounts' scores"
-        field="account_thresholds"
-      />
-      <Panel list>
-        {rows.length === 0 ? (
-          <Empty title="No destinations yet" text={hint}>
-            {create}
-          </Empty>
-        ) : (
-          <DestinationsTable path={path} rows={rows} />
-        )}
-      </Panel>
-      <Panel title="Score thresholds">
-        <Form action={`${path}/thresholds`} submit="Save thresholds" look="">
-          <TextField
-            name="thresholds"
-            label="Notify when a person's score reaches or falls below"
-            hint={`Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`}
-            value={texts.people}
-            error={errors.people}
-          />
-          <TextField
-            name="account_thresholds"
-            label="Notify when an account's score reaches or falls below"
-            hint={`Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`}
-            value={texts.accounts}
-            error={errors.accounts}
-          />
-        </Form>
-      </Panel>
-    </>,
+    <MissingThreshold
+      title="No score threshold yet"
+      destinations={people.length === 0 ? subscribedTo(stored, "people") : []}
+      scores="scores"
+      field="thresholds"
+    />,
+    <MissingThreshold
+      title="No score threshold for accounts yet"
+      destinations={accounts.length === 0 ? subscribedTo(stored, "accounts") : []}
+      scores="accounts' scores"
+      field="account_thresholds"
+    />,
+    <Panel list>
+      {rows.length === 0 ? (
+        <Empty title="No destinations yet" text={hint}>
+          {create}
+        </Empty>
+      ) : (
+        <DestinationsTable path={path} rows={rows} />
+      )}
+    </Panel>,
+    <Panel title="Score thresholds">
+      <Form action={`${path}/thresholds`} submit="Save thresholds" look="">
+        <TextField
+          name="thresholds"
+          label="Notify when a person's score reaches or falls below"
+          hint={`Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`}
+          value={texts.people}
+          error={errors.people}
+        />
+        <TextField
+          name="account_thresholds"
+          label="Notify when an account's score reaches or falls below"
+          hint={`Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`}
+          value={texts.accounts}
+          error={errors.accounts}
+        />
+      </Form>
+    </Panel>,
   );
 }
 

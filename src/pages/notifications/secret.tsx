@@ -1,11 +1,10 @@
 /** The only page that shows a destination's signing secret, and how a receiver verifies deliveries. */
 import type { CreatedDestination } from "../../notifications/destination-calls.ts";
-import { LinkButton, PostButton } from "../kit/actions.tsx";
+import { LinkButton, PostButton } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Notice, Panel, Time } from "../kit/parts.tsx";
 import { page } from "../page.tsx";
 import type { Ctx } from "../pages-env.ts";
-import { VERIFY_CODE } from "./verify-code.ts";
 
 /** The answer to a form that created a destination or rotated its secret; 409 if the form was sent before. */
 export function secretPage(c: Ctx, created: CreatedDestination, change: "created" | "rotated") {
@@ -22,17 +21,15 @@ export function secretPage(c: Ctx, created: CreatedDestination, change: "created
       actions: [<LinkButton href={path} text="View destination" />, isNew && test],
       status: isNew ? 200 : 409,
     },
-    <>
-      {!isNew && destination.type === "webhook" && (
-        <Notice
-          tone="warn"
-          title="The secret was shown once, in the first answer"
-          text="If you did not copy it, rotate it on the destination's page."
-        />
-      )}
-      {secret !== null && <Secret secret={secret} oldEndsAtMs={destination.oldSecretEndsAtMs} />}
-      {secret !== null && <VerifyPanel />}
-    </>,
+    !isNew && destination.type === "webhook" && (
+      <Notice
+        tone="warn"
+        title="The secret was shown once, in the first answer"
+        text="If you did not copy it, rotate it on the destination's page."
+      />
+    ),
+    secret !== null && <Secret secret={secret} oldEndsAtMs={destination.oldSecretEndsAtMs} />,
+    secret !== null && <VerifyPanel />,
   );
 }
 
@@ -74,3 +71,73 @@ export function VerifyPanel() {
     </Panel>
   );
 }
+
+/**
+ * Receivers that verify deliveries with the libraries of the Standard Webhooks specification. None holds the secret: each reads
+ * it from the environment.
+ */
+const VERIFY_CODE = [
+  {
+    id: "javascript",
+    language: "JavaScript",
+    install: "npm install standardwebhooks",
+    code: `import { Webhook } from "standardwebhooks";
+
+const webhook = new Webhook(process.env.WEBHOOK_SECRET);
+
+export async function receive(request) {
+  const body = await request.text();
+  let event;
+  try {
+    event = webhook.verify(body, Object.fromEntries(request.headers));
+  } catch {
+    return new Response(null, { status: 401 });
+  }
+  // An event with the same id may arrive again: handle it once.
+  console.log(event.id, event.type, event.data);
+  return new Response(null, { status: 204 });
+}`,
+  },
+  {
+    id: "python",
+    language: "Python",
+    install: "pip install standardwebhooks flask",
+    code: `import os
+from flask import Flask, request
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+app = Flask(__name__)
+webhook = Webhook(os.environ["WEBHOOK_SECRET"])
+
+@app.post("/hooks/signals")
+def receive():
+    try:
+        event = webhook.verify(request.get_data(), dict(request.headers))
+    except WebhookVerificationError:
+        return "", 401
+    # An event with the same id may arrive again: handle it once.
+    print(event["id"], event["type"], event["data"])
+    return "", 204`,
+  },
+  {
+    id: "go",
+    language: "Go",
+    install: "go get github.com/standard-webhooks/standard-webhooks/libraries",
+    code: `import standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+func receive(w http.ResponseWriter, r *http.Request) {
+	webhook, err := standardwebhooks.NewWebhook(os.Getenv("WEBHOOK_SECRET"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil || webhook.Verify(body, r.Header) != nil {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	// An event with the same id may arrive again: handle it once.
+	log.Printf("%s", body)
+	w.WriteHeader(http.StatusNoContent)
+}`,
+  },
+];

@@ -5,14 +5,13 @@ import { TRAIT_NAMES, traitsInWords } from "../../domain/signal/traits.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
 import type { DeletionReceipt } from "../../store/protocol/store-operations.ts";
 import { deletePerson } from "../../workspace/delete-person.ts";
-import { LinkButton } from "../kit/actions.tsx";
+import { Form, FormErrors, LinkButton, TextField } from "../kit/forms.tsx";
 import { grouped } from "../kit/format.ts";
-import { Form, FormErrors, TextField } from "../kit/forms.tsx";
 import { Badge, Facts, Notice, Panel, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { requireManager } from "../session/require-sign-in.ts";
+import { requireManager } from "../session/sign-in.tsx";
 import { emailOf, personPath } from "./person.tsx";
 
 export const deletionPages = pages
@@ -127,35 +126,33 @@ function receiptPage(c: Ctx, receipt: DeletionReceipt, email: string | null, isB
       intro: email ?? id,
       actions: <LinkButton href={`${base}/people/deletions/${id}/download`} text="Download receipt" />,
     },
-    <>
-      <div id="receipt" class="stack" {...(isFinished ? {} : { "data-refresh": "3000" })}>
-        {isFinished ? (
-          <Notice tone="good" title="Deletion complete" />
-        ) : (
-          <Notice
-            tone="warn"
-            title="Deletion in progress"
-            text="The person and their ids are deleted. The rest follows, and the counts grow."
-          />
-        )}
-        <Panel>
-          <Facts
-            of={[
-              ["Status", isFinished ? <Badge tone="good">Complete</Badge> : <Badge tone="warn">In progress</Badge>],
-              ["Receipt", <code>{id}</code>],
-              ["Requested", <Time ms={requestedAtMs} />],
-              isFinished && ["Finished", <Time ms={finishedAtMs} />],
-              ...COUNTS.map(([field, name]) => [name, grouped(receipt[field])] as const),
-            ]}
-          />
-        </Panel>
-      </div>
-      <p class="quiet small">
-        This receipt is kept for {DELETION_REMEMBERED_DAYS} days. Find it by searching People for the email. The entry
-        under <a href={`${base}/settings/activity?action=person.deleted`}>Activity</a> stays, without the email.
-        {isBack && " New signals have named this email since, and created a new person."}
-      </p>
-    </>,
+    <div id="receipt" class="stack" {...(isFinished ? {} : { "data-refresh": "3000" })}>
+      {isFinished ? (
+        <Notice tone="good" title="Deletion complete" />
+      ) : (
+        <Notice
+          tone="warn"
+          title="Deletion in progress"
+          text="The person and their ids are deleted. The rest follows, and the counts grow."
+        />
+      )}
+      <Panel>
+        <Facts
+          of={[
+            ["Status", isFinished ? <Badge tone="good">Complete</Badge> : <Badge tone="warn">In progress</Badge>],
+            ["Receipt", <code>{id}</code>],
+            ["Requested", <Time ms={requestedAtMs} />],
+            isFinished && ["Finished", <Time ms={finishedAtMs} />],
+            ...COUNTS.map(([field, name]) => [name, grouped(receipt[field])] as const),
+          ]}
+        />
+      </Panel>
+    </div>,
+    <p class="quiet small">
+      This receipt is kept for {DELETION_REMEMBERED_DAYS} days. Find it by searching People for the email. The entry
+      under <a href={`${base}/settings/activity?action=person.deleted`}>Activity</a> stays, without the email.
+      {isBack && " New signals have named this email since, and created a new person."}
+    </p>,
   );
 }
 

@@ -5,14 +5,13 @@ import { PAGE_ROWS, PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { PeopleSort, PersonSummary } from "../../store/protocol/people-and-accounts.ts";
 import { exportFile } from "../../workspace/export-file.ts";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
-import { LinkButton, Menu } from "../kit/actions.tsx";
+import { LinkButton, Menu } from "../kit/forms.tsx";
 import { counted, withQuery } from "../kit/format.ts";
 import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches, scanOn } from "../kit/list.tsx";
-import { Empty, Time } from "../kit/parts.tsx";
-import { Count, Table } from "../kit/table.tsx";
+import { Count, Empty, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { requireManager } from "../session/require-sign-in.ts";
+import { requireManager } from "../session/sign-in.tsx";
 import { deletionPages } from "./deletion.tsx";
 import { personPages, personPath } from "./person.tsx";
 
@@ -58,26 +57,20 @@ export const peoplePages = pages
         intro: "Everyone whom a signal or an identify call names by email.",
         actions: showsExports && <ExportMenu base={base} />,
       },
-      <>
-        <Filters list={list} />
-        <LapsingNote lapsing={people.lapsing} />
-        {!people.sorted && <p class="quiet small">Too many people match to be sorted. They are listed by email.</p>}
-        <ListPanel
-          list={list}
-          found={people}
-          read={counted(
-            people.scans * (q === "" || account !== "" ? PEOPLE_SCAN : PEOPLE_SEARCHED),
-            "person",
-            "people",
-          )}
-          empty={<NobodyYet base={base} />}
-          noMatches={
-            wasDeleted ? <Deleted base={base} email={q.toLowerCase()} /> : <NoMatches what="people" list={list} />
-          }
-        >
-          <PeopleTable base={base} people={people.items} />
-        </ListPanel>
-      </>,
+      <Filters list={list} />,
+      <LapsingNote lapsing={people.lapsing} />,
+      !people.sorted && <p class="quiet small">Too many people match to be sorted. They are listed by email.</p>,
+      <ListPanel
+        list={list}
+        found={people}
+        read={counted(people.scans * (q === "" || account !== "" ? PEOPLE_SCAN : PEOPLE_SEARCHED), "person", "people")}
+        empty={<NobodyYet base={base} />}
+        noMatches={
+          wasDeleted ? <Deleted base={base} email={q.toLowerCase()} /> : <NoMatches what="people" list={list} />
+        }
+      >
+        <PeopleTable base={base} people={people.items} />
+      </ListPanel>,
     );
   })
   .get("/export", requireManager, async (c) => {

@@ -15,12 +15,11 @@ import type {
   TimelineEntry,
   TimelineSignal,
 } from "../../store/protocol/people-and-accounts.ts";
-import { LinkButton, Menu } from "../kit/actions.tsx";
+import { LinkButton, Menu } from "../kit/forms.tsx";
 import { TimeChart } from "../kit/charts.tsx";
 import { counted, day, exactTime, grouped, signed, withQuery } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
-import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
-import { Table } from "../kit/table.tsx";
+import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 
@@ -73,35 +72,34 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
       intro: person.name !== null && email,
       actions: mayManage(c) && actions,
     },
-    <>
-      <Stats>
-        <Stat label="Score" value={person.score} note={scoreNote(person, curve)} />
-        <Stat label="Last seen" value={<Time ms={person.lastSeenMs} />} />
-        <Stat label="First seen" value={<Time ms={person.firstSeenMs} />} />
-      </Stats>
-      <div class="columns main-first">
-        <Panel title="Score over time">
-          <Curve curve={curve} score={person.score} />
-        </Panel>
-        <Panel title="Profile">
-          <Facts
-            of={[
-              ["Account", <AccountLink base={base} account={person.account} />],
-              ...TRAIT_NAMES.map(
-                (trait) => [traitLabel(trait), person[trait] ?? <span class="quiet">Unknown</span>] as const,
-              ),
-            ]}
-          />
-          <p class="quiet small">From traits and properties of signals. The latest value of each field wins.</p>
-        </Panel>
-      </div>
-      {curve.byRule.length > 0 && <Breakdown base={base} curve={curve} rules={rules} />}
-      <TimelinePanel base={base} found={found} shown={shown} list={list} rules={rules} />
-      <IdentitiesPanel base={base} found={found} />
-    </>,
+    <Stats>
+      <Stat label="Score" value={person.score} note={scoreNote(person, curve)} />
+      <Stat label="Last seen" value={<Time ms={person.lastSeenMs} />} />
+      <Stat label="First seen" value={<Time ms={person.firstSeenMs} />} />
+    </Stats>,
+    <div class="columns main-first">
+      <Panel title="Score over time">
+        <Curve curve={curve} score={person.score} />
+      </Panel>
+      <Panel title="Profile">
+        <Facts
+          of={[
+            ["Account", <AccountLink base={base} account={person.account} />],
+            ...TRAIT_NAMES.map(
+              (trait) => [traitLabel(trait), person[trait] ?? <span class="quiet">Unknown</span>] as const,
+            ),
+          ]}
+        />
+        <p class="quiet small">From traits and properties of signals. The latest value of each field wins.</p>
+      </Panel>
+    </div>,
+    curve.byRule.length > 0 && <Breakdown base={base} curve={curve} rules={rules} />,
+    <TimelinePanel base={base} found={found} shown={shown} list={list} rules={rules} />,
+    <IdentitiesPanel base={base} found={found} />,
   );
 });
 
+/** The rules that still exist, by id. */
 export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
 /** The shortest time that the curve spans, so that a score of just now is not drawn as if it had taken all day. */

@@ -15,15 +15,13 @@ import {
   type RuleImportStep,
 } from "../../workspace/import-rules.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { HiddenFields, LinkButton } from "../kit/actions.tsx";
+import { FormErrors, HiddenFields, LinkButton, TextArea } from "../kit/forms.tsx";
 import { counted } from "../kit/format.ts";
-import { FormErrors, TextArea } from "../kit/forms.tsx";
-import { Badge, Notice, Stat, Stats } from "../kit/parts.tsx";
-import { Table } from "../kit/table.tsx";
-import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
+import { Badge, Notice, Stat, Stats, Table } from "../kit/parts.tsx";
+import { done, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
 import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
-import { requireManager } from "../session/require-sign-in.ts";
+import { managersOnly, requireManager } from "../session/sign-in.tsx";
 import { EnabledBadge, RuleDifferences, RuleSummary, VALUES_SHOWN } from "./rule-text.tsx";
 
 /** Limits of the rules on the page. SHOWN_CHARACTERS counts the JSON of all shown rules. */
@@ -48,10 +46,8 @@ export const ruleFilePages = pages
       "content-disposition": `attachment; filename="${slug}-mapping-rules.json"`,
     });
   })
-  .get("/import", (c) =>
-    mayManage(c)
-      ? importPage(c, 200, <ImportForm base={rulesPath(c)} />)
-      : managersOnlyPage(c, "rules", "Import mapping rules", "import mapping rules"),
+  .get("/import", managersOnly("Import mapping rules", "import mapping rules", "rules"), (c) =>
+    importPage(c, 200, <ImportForm base={rulesPath(c)} />),
   )
   .post("/import", requireManager, readForm(RULES_FILE_FORM), async (c) => {
     const form = c.get("form");

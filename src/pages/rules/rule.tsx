@@ -1,21 +1,30 @@
-/** A new mapping rule, and a rule's page: scored signals, the editor for managers, application to past signals. */
-import { createRule, updateRule } from "../../control/rule-changes.ts";
-import { findRule, type StoredRule } from "../../control/stored-rules.ts";
+/**
+ * A new mapping rule; a rule's page: scored signals, the editor for managers, application to past signals; and its versions:
+ * changes, authors, and restoring a version (design §8.5).
+ */
+import { createRule, restoreRule, updateRule } from "../../control/rule-changes.ts";
+import {
+  findRule,
+  findRuleVersion,
+  listRuleVersions,
+  type RuleVersion,
+  type StoredRule,
+} from "../../control/stored-rules.ts";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
-import { DAYS_COUNTED, GROUP_SAMPLES, PREVIEW_MAX_DAYS } from "../../limits.ts";
+import { ruleDifferences } from "../../domain/rules/rule-content.ts";
+import { DAYS_COUNTED, GROUP_SAMPLES, PREVIEW_MAX_DAYS, RULE_VERSIONS_KEPT } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import type { RuleFacts, RuleJob } from "../../store/protocol/store-operations.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../../workspace/rules-on-history.ts";
-import { Confirm, Menu, PostButton } from "../kit/actions.tsx";
+import { Check, Confirm, FormErrors, Menu, PostButton } from "../kit/forms.tsx";
 import { Sparkline } from "../kit/charts.tsx";
 import { authorName, counted, grouped } from "../kit/format.ts";
-import { Check } from "../kit/forms.tsx";
-import { Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
-import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
+import { Notice, Panel, Stat, Stats, Time, Timeline } from "../kit/parts.tsx";
+import { done, fragment, mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { requireManager } from "../session/require-sign-in.ts";
+import { managersOnly, requireManager } from "../session/sign-in.tsx";
 import {
   PreviewPanel,
   readEditor,
@@ -26,12 +35,11 @@ import {
   type EditorState,
 } from "./editor.tsx";
 import { BLANK_FORM, copyOf, formOf, postedVersion, ruleTyped } from "./rule-form.ts";
-import { EnabledBadge, RuleSummary } from "./rule-text.tsx";
+import { EnabledBadge, RuleDifferences, RuleSummary } from "./rule-text.tsx";
 
 export const oneRulePages = pages
   .createApp()
-  .get("/new", async (c) => {
-    if (!mayManage(c)) return managersOnlyPage(c, "rules", "New mapping rule", "create mapping rules");
+  .get("/new", managersOnly("New mapping rule", "create mapping rules", "rules"), async (c) => {
     const copied = c.req.query("copy");
     if (copied !== undefined) {
       const source = await findRule(c.get("db"), c.get("workspace").id, copied);
@@ -91,6 +99,16 @@ export const oneRulePages = pages
     if (ended === "not_found") return notFoundPage(c, "rule");
     if (ended === "deleted") return done(c, "rules", "rule_deleted");
     return c.redirect(`${workspacePath(c)}/rules/${ruleId}`, 303);
+  })
+  .get("/:rule_id/versions", (c) => versionsPage(c))
+  .get("/:rule_id/versions/:version{[1-9][0-9]{0,9}}", (c) => versionPage(c))
+  .post("/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore", requireManager, readForm(), async (c) => {
+    const [ruleId, version] = [c.req.param("rule_id"), Number(c.req.param("version"))];
+    const restored = await restoreRule(contextOf(c), ruleId, version, postedVersion(c.get("form")));
+    if (restored.ok) {
+      return c.redirect(`${workspacePath(c)}/rules/${ruleId}?done=rule_restored&restored=${version}`, 303);
+    }
+    return restored.refusal === "not_found" ? notFoundPage(c, "version") : versionPage(c, restored.refusal);
   });
 
 function ruleOfPath(c: Ctx): Promise<StoredRule | null> {
@@ -178,32 +196,30 @@ async function rulePage(
       doneText: /^\d{1,10}$/.test(restored) ? `Restored version ${restored} as version ${rule.version}.` : undefined,
       next: form !== undefined && manager && (await applyOffer(c, path, rule, facts)),
     },
-    <>
-      {isOutdated && (
-        <Notice
-          tone="warn"
-          title="Nothing was saved: the rule has changed"
-          text={`This is version ${rule.version}. To replace it with your input below, save again.`}
-        >
-          <RuleSummary rule={rule} />
-        </Notice>
-      )}
-      <Activity facts={facts} version={rule.version} />
-      {manager ? (
-        <RuleEditor
-          {...editor}
-          base={base}
-          action={path}
-          submit="Save"
-          version={version}
-          suggestions={await suggestionsFor(c, editor.form)}
-        />
-      ) : (
-        <Panel title="Rule">
-          <RuleSummary rule={rule} />
-        </Panel>
-      )}
-    </>,
+    isOutdated && (
+      <Notice
+        tone="warn"
+        title="Nothing was saved: the rule has changed"
+        text={`This is version ${rule.version}. To replace it with your input below, save again.`}
+      >
+        <RuleSummary rule={rule} />
+      </Notice>
+    ),
+    <Activity facts={facts} version={rule.version} />,
+    manager ? (
+      <RuleEditor
+        {...editor}
+        base={base}
+        action={path}
+        submit="Save"
+        version={version}
+        suggestions={await suggestionsFor(c, editor.form)}
+      />
+    ) : (
+      <Panel title="Rule">
+        <RuleSummary rule={rule} />
+      </Panel>
+    ),
   );
 }
 
@@ -264,20 +280,18 @@ async function deletedPage(c: Ctx): Promise<Response> {
       crumbs: [],
       intro: hasScoringSignals ? "Its scoring signals stay with their points." : "Its scoring signals are removed.",
     },
-    <>
-      <Activity facts={facts} version={null} />
-      {mayManage(c) && hasScoringSignals && !isInProgress(job) && (
-        <Confirm
-          label="Remove scoring signals"
-          title="Remove the scoring signals of this rule?"
-          action={`${workspacePath(c)}/rules/${ruleId}/delete`}
-          submit="Remove scoring signals"
-          fields={{ remove: "on" }}
-        >
-          <p>Their points are subtracted from the scores. This cannot be undone.</p>
-        </Confirm>
-      )}
-    </>,
+    <Activity facts={facts} version={null} />,
+    mayManage(c) && hasScoringSignals && !isInProgress(job) && (
+      <Confirm
+        label="Remove scoring signals"
+        title="Remove the scoring signals of this rule?"
+        action={`${workspacePath(c)}/rules/${ruleId}/delete`}
+        submit="Remove scoring signals"
+        fields={{ remove: "on" }}
+      >
+        <p>Their points are subtracted from the scores. This cannot be undone.</p>
+      </Confirm>
+    ),
   );
 }
 
@@ -349,4 +363,92 @@ async function applyOffer(c: Ctx, path: string, rule: StoredRule, facts: RuleFac
     label = `Apply to ${matches === 0 ? "past signals" : count}`;
   } else if (!hasScoringSignals) return <></>;
   return <PostButton action={`${path}/apply`} look="small" text={label} />;
+}
+
+async function versionsPage(c: Ctx): Promise<Response> {
+  const found = await listRuleVersions(c.get("db"), c.get("workspace").id, c.req.param("rule_id") ?? "");
+  if (found === null) return notFoundPage(c, "rule");
+  const { rule, versions } = found;
+  const path = `${workspacePath(c)}/rules/${rule.id}`;
+  return page(
+    c,
+    {
+      section: "rules",
+      title: `Versions of ${rule.name}`,
+      heading: "Versions",
+      crumbs: [[rule.name, path]],
+      intro: `The current version and up to ${RULE_VERSIONS_KEPT} earlier ones, fewer for very large rules.`,
+    },
+    <Timeline
+      steps={versions.map((version, index) => ({
+        title: [
+          <a href={`${path}/versions/${version.version}`}>Version {version.version}</a>,
+          index === 0 && " (current)",
+        ],
+        ms: Date.parse(version.at),
+        tone: index === 0 ? "good" : "quiet",
+        text: [`By ${authorName(version.by)}`, <Changes version={version} before={versions[index + 1]} />],
+      }))}
+    />,
+  );
+}
+
+function Changes({ version, before }: { version: RuleVersion; before: RuleVersion | undefined }) {
+  if (before !== undefined) return <RuleDifferences before={before} after={version} />;
+  return <p>{version.version === 1 ? "Rule created" : "Earlier versions are no longer kept."}</p>;
+}
+
+/** @param refusal why the version was not restored. */
+async function versionPage(c: Ctx, refusal?: "rule_changed" | "rules_too_large"): Promise<Response> {
+  const [ruleId, number] = [c.req.param("rule_id") ?? "", Number(c.req.param("version"))];
+  const found = await findRuleVersion(c.get("db"), c.get("workspace").id, ruleId, number);
+  if (found === null) return notFoundPage(c, "version");
+  const { rule, version } = found;
+  const path = `${workspacePath(c)}/rules/${rule.id}`;
+  const isSame = ruleDifferences(rule, version).length === 0;
+  return page(
+    c,
+    {
+      section: "rules",
+      title: `Version ${number} of ${rule.name}`,
+      heading: `Version ${number}`,
+      crumbs: [
+        [rule.name, path],
+        ["Versions", `${path}/versions`],
+      ],
+      intro: ["By ", authorName(version.by), ", ", <Time ms={Date.parse(version.at)} />],
+      status: refusal === undefined ? 200 : 409,
+    },
+    refusal === "rules_too_large" && <FormErrors title="Nothing was restored" errors={[LIMIT_COPY.rules_too_large]} />,
+    refusal === "rule_changed" && (
+      <Notice
+        tone="warn"
+        title="Nothing was restored: the rule has changed"
+        text={`The rule is now at version ${rule.version}. Review the changes below again.`}
+      />
+    ),
+    <Panel title={version.name} actions={<EnabledBadge enabled={version.enabled} />}>
+      <RuleSummary rule={version} />
+    </Panel>,
+    <Panel title={`Restore version ${number}`}>
+      {isSame ? (
+        <p class="quiet">
+          {rule.version === number ? "This is the current version." : "The current version is the same."}
+        </p>
+      ) : (
+        <>
+          <p>Restoring creates version {rule.version + 1} with these changes:</p>
+          <RuleDifferences before={rule} after={version} />
+          {mayManage(c) && (
+            <PostButton
+              action={`${path}/versions/${number}/restore`}
+              look="primary"
+              fields={{ version: String(rule.version) }}
+              text={`Restore version ${number}`}
+            />
+          )}
+        </>
+      )}
+    </Panel>,
+  );
 }

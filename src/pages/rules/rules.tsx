@@ -4,17 +4,15 @@ import { dayOf } from "../../domain/quota/day-counts.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { RuleFacts } from "../../store/protocol/store-operations.ts";
 import { countText, FREQUENCY_LABEL } from "../copy.ts";
-import { LinkButton, Menu, PostButton } from "../kit/actions.tsx";
+import { LinkButton, Menu, PostButton } from "../kit/forms.tsx";
 import { counted, signed } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
-import { Badge, Empty } from "../kit/parts.tsx";
-import { type Column, Count, Table } from "../kit/table.tsx";
+import { Badge, type Column, Count, Empty, Table } from "../kit/parts.tsx";
 import { mayManage, page } from "../page.tsx";
 import { pages, storeOf, workspacePath } from "../pages-env.ts";
 import { ruleFilePages } from "./import.tsx";
 import { EnabledBadge } from "./rule-text.tsx";
 import { isInProgress, oneRulePages, scoredSince } from "./rule.tsx";
-import { ruleVersionPages } from "./versions.tsx";
 
 export const rulePages = pages
   .createApp()
@@ -24,15 +22,13 @@ export const rulePages = pages
     const rules = await listRules(c.get("db"), c.get("workspace").id, list.slice(PAGE_ROWS));
     const facts = await storeOf(c).ruleFacts(rules.items.map(({ id }) => id));
     const rows = rules.items.map((rule, index) => ({ ...rule, facts: facts[index] }));
-    const actions = (
-      <>
-        <a class="button" href={`${base}/export.json`} download>
-          Export
-        </a>
-        {mayManage(c) && <LinkButton href={`${base}/import`} text="Import" />}
-        {mayManage(c) && <LinkButton href={`${base}/new`} text="Create rule" look="primary" />}
-      </>
-    );
+    const actions = [
+      <a class="button" href={`${base}/export.json`} download>
+        Export
+      </a>,
+      mayManage(c) && <LinkButton href={`${base}/import`} text="Import" />,
+      mayManage(c) && <LinkButton href={`${base}/new`} text="Create rule" look="primary" />,
+    ];
     const hint = (
       <>
         Without rules, signals score no points. You can also create a rule from a signal in the{" "}
@@ -58,7 +54,6 @@ export const rulePages = pages
     );
   })
   .route("/", ruleFilePages)
-  .route("/", ruleVersionPages)
   .route("/", oneRulePages);
 
 type Row = StoredRule & { facts: RuleFacts | undefined };

@@ -13,8 +13,7 @@ import { SIGN_IN_ATTEMPT_MS } from "../../limits.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { messagePage } from "../page.tsx";
 import { pages, type Ctx } from "../pages-env.ts";
-import { limitAttempts } from "./form-guard.ts";
-import { problemPage, type SignInProblem } from "./refusal-pages.tsx";
+import { limitAttempts, problemPage, type SignInProblem } from "./form-guard.tsx";
 import { dropToken, giveToken, newToken, type SignInDriver, startSession, tokenHash, withSessions } from "./session.ts";
 import { safeTarget } from "../safe-target.ts";
 

@@ -8,7 +8,7 @@ import { isLoopback } from "../../http/loopback.ts";
 import { SESSION_MS } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
 import type { Ctx, PagesEnv } from "../pages-env.ts";
-import { sessionEndedPage } from "./refusal-pages.tsx";
+import { sessionEndedPage } from "./form-guard.tsx";
 import type { SignInName } from "./sign-in-settings.ts";
 import { safeTarget } from "../safe-target.ts";
 

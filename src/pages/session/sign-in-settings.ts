@@ -1,6 +1,6 @@
 /**
  * The ways to sign in that SIGN_IN can name, and the settings of each. The check before a deployment reads this file in
- * Node, without the pages. drivers.tsx implements each way.
+ * Node, without the pages. sign-in.tsx implements each way.
  */
 
 interface SignInSettings {

@@ -1,12 +1,215 @@
-/** Sign-in, sign-out, and the choice of a workspace (design §10). */
+/**
+ * Sign-in (design §10): the drivers, the middleware that reads the person and the role anew for each page request, so that a
+ * changed role takes effect at once, and the pages of sign-in and of the choice of a workspace.
+ */
+import { controlDatabase } from "../../control/database.ts";
+import { findSignedIn, listEmails } from "../../control/sessions.ts";
+import { requireJurisdiction } from "../../domain/jurisdiction.ts";
+import { canManage } from "../../domain/keys/role.ts";
+import { memberEmail } from "../../domain/signal/identity.ts";
+import { configuredJurisdiction } from "../../env.ts";
+import { clientNetwork, countFailure, countMiss, lookupWaitMs } from "../../http/auth-failures.ts";
+import { Lru } from "../../platform/lru.ts";
 import { ROLE_LABEL } from "../copy.ts";
-import { notFoundPage, plainPage } from "../page.tsx";
-import { pages } from "../pages-env.ts";
-import { driverRoutes, signInDriver } from "./drivers.tsx";
-import { limitAttempts } from "./form-guard.ts";
-import { requireSignIn } from "./require-sign-in.ts";
-import { endSession } from "./session.ts";
+import { TextField } from "../kit/forms.tsx";
+import type { Section } from "../kit/layout.tsx";
+import { managersOnlyPage, messagePage, notFoundPage, plainPage } from "../page.tsx";
+import { type Ctx, formText, pages } from "../pages-env.ts";
+import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
 import { FIRST_PAGE, safeTarget } from "../safe-target.ts";
+import { limitAttempts, problemPage } from "./form-guard.tsx";
+import { oidcDriver } from "./oidc.tsx";
+import { endSession, type SignInDriver, startSession, withSessions } from "./session.ts";
+import { isSignInName, type SignInName } from "./sign-in-settings.ts";
+
+/** The path at which Access ends its session. */
+const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
+
+/**
+ * Cloudflare Access stands in front of the pages, keeps the sessions, and vouches for the email of each request. The runtime
+ * sets `ctx.access` only on requests that have passed it.
+ */
+const accessDriver: SignInDriver = {
+  proofOf: async (c) => {
+    const email = await accessEmail(c);
+    return email === null ? null : { email };
+  },
+  signInPage: async (c, to) => ((await accessEmail(c)) === null ? accessMissingPage(c) : c.redirect(to, 303)),
+  notSignedIn: accessMissingPage,
+  signedOut: (c) => {
+    // A redirect would fail: Access leads on to its own host, and the content security policy lets no form end there.
+    c.header("refresh", `0; url=${ACCESS_SIGN_OUT}`);
+    const text = "You are being signed out.";
+    return messagePage(c, { title: "Signing out", text, link: ["Sign out now", ACCESS_SIGN_OUT] });
+  },
+};
+
+/**
+ * The email that Access vouches for. Null: the request did not come through the application that ACCESS_AUD names, or it
+ * came with a service token, which is no person. Another application of the account may let anybody in.
+ */
+async function accessEmail(c: Ctx): Promise<string | null> {
+  const { access } = c.executionCtx as ExecutionContext;
+  if (access === undefined || c.env.ACCESS_AUD === "" || access.aud !== c.env.ACCESS_AUD) return null;
+  const identity = await access.getIdentity();
+  return memberEmail(identity?.email) ?? null;
+}
+
+/** Access is configured and missing: a fault of the deployment, so the text addresses the deployer. */
+function accessMissingPage(c: Ctx): Response | Promise<Response> {
+  const text = (
+    <>
+      This request did not come through the Cloudflare Access application whose audience is <code>ACCESS_AUD</code>.
+      Protect <code>/w</code> and <code>/sign-in</code> with it and set that variable, or change <code>SIGN_IN</code>.
+    </>
+  );
+  return messagePage(c, { title: "Sign-in is not set up", status: 401, text });
+}
+
+/** Members that local sign-in lists. */
+const LOCAL_MEMBERS_SHOWN = 500;
+
+/**
+ * Local sign-in, for a developer's machine: a list of members, without a proof. While it is on, http/loopback.ts lets only
+ * this machine in, on every route.
+ */
+const localDriver: SignInDriver = {
+  ...withSessions("local"),
+  signInPage: async (c, to) => {
+    const members = isBrowserHere(c) ? await listEmails(controlDatabase(c.env.DB), LOCAL_MEMBERS_SHOWN) : null;
+    return plainPage(c, { title: "Sign in" }, <MemberChoice members={members} to={to} />);
+  },
+  routes: pages.createApp().post("/", async (c) => {
+    const form = await readStrangersForm(c);
+    if (!form.ok) return formRefusedPage(c, form.refusal);
+    const email = memberEmail(formText(form.value, "email"));
+    if (email === undefined || !(await startSession(c, email, "local"))) return problemPage(c, "no_member");
+    return c.redirect(safeTarget(formText(form.value, "to")), 303);
+  }),
+};
+
+/**
+ * Whether a browser on this machine asks. A browser sends this header over plain HTTP to loopback only, and no script can set
+ * it. Behind the development proxy a header sets address and Host, so nothing else proves it.
+ */
+function isBrowserHere(c: Ctx): boolean {
+  return c.req.header("sec-fetch-site") !== undefined;
+}
+
+/** @param props.members null: they are not shown, and the email must be typed. */
+function MemberChoice({ members, to }: { members: readonly { email: string; roles: string }[] | null; to: string }) {
+  return (
+    <>
+      <p class="quiet">
+        {members?.length === 0
+          ? "No members yet. Add one through the operator API, described at /docs."
+          : "Local mode: choose a member. No password is needed."}
+      </p>
+      <form method="post" action="/sign-in/local" class="stack tight">
+        <input type="hidden" name="to" value={to} />
+        {members === null ? (
+          <>
+            <TextField name="email" label="Email of a member" type="email" required />
+            <button class="primary">Sign in</button>
+          </>
+        ) : (
+          members.map(({ email, roles }) => (
+            <button class="choice" name="email" value={email}>
+              {email}
+              <small>{roles}</small>
+            </button>
+          ))
+        )}
+      </form>
+    </>
+  );
+}
+
+const DRIVERS: Record<SignInName, SignInDriver> = { access: accessDriver, oidc: oidcDriver, local: localDriver };
+
+/** Null: sign-in is off, and so are the pages. */
+function signInDriver(c: Ctx): SignInDriver | null {
+  const on: string = c.env.SIGN_IN;
+  return isSignInName(on) ? DRIVERS[on] : null;
+}
+
+/** The routes of all drivers, below `/sign-in`. Those of a driver that is off do not exist. */
+const driverRoutes = pages.createApp();
+
+for (const [name, driver] of Object.entries(DRIVERS)) {
+  if (driver.routes === undefined) continue;
+  const onlyWhileOn = pages.createMiddleware(async (c, next) => {
+    if (signInDriver(c) !== driver) return notFoundPage(c);
+    await next();
+  });
+  driverRoutes.use(`/${name}/*`, onlyWhileOn).route(`/${name}`, driver.routes);
+}
+
+/** Sessions that an isolate remembers, of some 100 bytes each. */
+const KNOWN_SESSIONS = 10_000;
+
+/** Hashes of sessions that this isolate has found. Signed-in members do not wait while others send invented sessions. */
+const knownSessions = new Lru<string, true>(KNOWN_SESSIONS);
+
+/** Sets `user`, `workspaces` and `db`, and for a path of their workspace `workspace` and `role`. Else redirects to sign-in. */
+export const requireSignIn = pages.createMiddleware(async (c, next) => {
+  const driver = signInDriver(c);
+  if (driver === null) return notFoundPage(c);
+  const proof = await driver.proofOf(c);
+  if (proof === null) return askToSignIn(c, driver);
+  const session = "tokenHash" in proof ? proof.tokenHash : null;
+  const mayBeInvented = session !== null && knownSessions.get(session) === undefined;
+  if (mayBeInvented && lookupWaitMs(clientNetwork(c), Date.now()) > 0) return problemPage(c, "too_many");
+  const db = controlDatabase(c.env.DB);
+  const slug = c.req.param("slug") ?? null;
+  const visitor = await findSignedIn(db, proof, slug, Date.now());
+  if (visitor === null) {
+    if (session === null) return askToSignIn(c, driver);
+    knownSessions.delete(session);
+    return unknownSession(c, driver);
+  }
+  if (session !== null) knownSessions.set(session, true);
+  c.set("db", db);
+  c.set("user", { email: visitor.email });
+  c.set("workspaces", visitor.workspaces);
+  if (visitor.here !== null) {
+    requireJurisdiction(configuredJurisdiction(c.env), visitor.here.workspace.jurisdiction);
+    c.set("workspace", visitor.here.workspace);
+    c.set("role", visitor.here.role);
+    c.get("logFields")["workspace"] = visitor.here.workspace.id;
+  }
+  await next();
+});
+
+/** Runs after requireSignIn. Another person's workspace gets the same answer as a missing workspace. */
+export const requireMember = pages.createMiddleware(async (c, next) => {
+  if (c.get("workspace") === undefined) return notFoundPage(c);
+  await next();
+});
+
+/** Refuses members who are not owner or admin. The parameters are those of managersOnlyPage. */
+export function managersOnly(title: string, what: string, section: Section | null = null) {
+  return pages.createMiddleware(async (c, next) => {
+    if (!canManage(c.get("role"))) return managersOnlyPage(c, title, what, section);
+    await next();
+  });
+}
+
+export const requireManager = managersOnly("Not allowed", "change anything here");
+
+/** An invented session costs a look-up in the database that all workspaces share: such look-ups are limited by network. */
+async function unknownSession(c: Ctx, driver: SignInDriver): Promise<Response> {
+  countMiss(Date.now());
+  const waitMs = await countFailure(c.env.AUTH_FAILURES, clientNetwork(c), Date.now());
+  return waitMs > 0 ? problemPage(c, "too_many") : askToSignIn(c, driver);
+}
+
+/** Scripts get a 401, which they can act on; a browser is led on by the driver. */
+function askToSignIn(c: Ctx, driver: SignInDriver): Response | Promise<Response> {
+  const mode = c.req.header("sec-fetch-mode") ?? "navigate";
+  if (mode !== "navigate") return c.text("Not signed in", 401);
+  return driver.notSignedIn(c);
+}
 
 export const sessionRoutes = pages
   .createApp()
@@ -19,22 +222,20 @@ export const sessionRoutes = pages
     return plainPage(
       c,
       { title, status: first === undefined ? 403 : 200 },
-      <>
-        {first === undefined && (
-          <p>You are signed in as {c.get("user").email}. Ask an owner or admin to add this email, then reload.</p>
-        )}
-        <div class="stack tight">
-          {workspaces.map(({ slug, name, role }) => (
-            <a class="button choice" href={`/w/${slug}`}>
-              {name}
-              <small>{ROLE_LABEL[role]}</small>
-            </a>
-          ))}
-        </div>
-        <form method="post" action="/sign-out">
-          <button class="link">Sign out</button>
-        </form>
-      </>,
+      first === undefined && (
+        <p>You are signed in as {c.get("user").email}. Ask an owner or admin to add this email, then reload.</p>
+      ),
+      <div class="stack tight">
+        {workspaces.map(({ slug, name, role }) => (
+          <a class="button choice" href={`/w/${slug}`}>
+            {name}
+            <small>{ROLE_LABEL[role]}</small>
+          </a>
+        ))}
+      </div>,
+      <form method="post" action="/sign-out">
+        <button class="link">Sign out</button>
+      </form>,
     );
   })
   .get("/sign-in", (c) => signInDriver(c)?.signInPage(c, safeTarget(c.req.query("to"))) ?? notFoundPage(c))

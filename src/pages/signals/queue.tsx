@@ -1,18 +1,32 @@
-/** Signal queue (spec §6.3): signals by event and source, and the routes of all pages of signals. */
+/** Signal queue (spec §6.3): signals by event and source, the page of an event, and the routes of all pages of signals. */
+import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
-import { PAGE_ROWS, QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
-import type { QueueFilter, QueueGroup, QueueSort, StoreTotals } from "../../store/protocol/stored-signals.ts";
-import { LinkButton } from "../kit/actions.tsx";
-import { Sparkline } from "../kit/charts.tsx";
-import { counted } from "../kit/format.ts";
+import { DAYS_COUNTED, GROUP_SAMPLES, PAGE_ROWS, QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
+import type {
+  QueueFilter,
+  QueueGroup,
+  QueueSort,
+  SignalTrace,
+  StoreTotals,
+} from "../../store/protocol/stored-signals.ts";
+import { LinkButton } from "../kit/forms.tsx";
+import { Sparkline, TimeChart } from "../kit/charts.tsx";
+import { counted, withQuery } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanOn } from "../kit/list.tsx";
-import { Empty, Notice, Time } from "../kit/parts.tsx";
-import { Count, Table } from "../kit/table.tsx";
-import { page } from "../page.tsx";
-import { pages, storeOf, workspacePath } from "../pages-env.ts";
-import { deadLetterPages } from "./dead-letters.tsx";
-import { groupPages } from "./group.tsx";
-import { groupPath, isSignalId, listPages, NoSignals, SIGNAL_PAGE, signalPath, SignalTabs } from "./signals.tsx";
+import { Count, Empty, Json, Notice, Panel, Stat, Stats, StatusBadge, Table, Time } from "../kit/parts.tsx";
+import { mayManage, notFoundPage, page } from "../page.tsx";
+import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
+import {
+  groupPath,
+  isSignalId,
+  listPages,
+  NoSignals,
+  SIGNAL_PAGE,
+  SignalLink,
+  SignalPanel,
+  signalPath,
+  SignalTabs,
+} from "./signals.tsx";
 import { tracePages } from "./trace.tsx";
 
 const SPARKLINE_DAYS = 14;
@@ -54,32 +68,29 @@ export const signalPages = pages
     return page(
       c,
       SIGNAL_PAGE,
-      <>
-        <SignalTabs base={base} shown="" totals={totals} />
-        {isFull && (
-          <Notice tone="bad" title="Storage full">
-            <p>
-              New signals are accepted, but wait until there is room. <a href={`${base}/usage`}>Make room</a>
-            </p>
-          </Notice>
-        )}
-        <Filters list={list} known={{ source: sources }} />
-        {isCut && <p class="quiet small">Sorted among the latest {counted(QUEUE_SORTED_GROUPS, "event")}.</p>}
-        <ListPanel
-          list={list}
-          found={found}
-          what="events"
-          read={counted(scans * QUEUE_SCAN_GROUPS, "event")}
-          empty={<NoEvents base={base} totals={totals} />}
-        >
-          <Groups base={base} items={items} />
-        </ListPanel>
-      </>,
+      <SignalTabs base={base} shown="" totals={totals} />,
+      isFull && (
+        <Notice tone="bad" title="Storage full">
+          <p>
+            New signals are accepted, but wait until there is room. <a href={`${base}/usage`}>Make room</a>
+          </p>
+        </Notice>
+      ),
+      <Filters list={list} known={{ source: sources }} />,
+      isCut && <p class="quiet small">Sorted among the latest {counted(QUEUE_SORTED_GROUPS, "event")}.</p>,
+      <ListPanel
+        list={list}
+        found={found}
+        what="events"
+        read={counted(scans * QUEUE_SCAN_GROUPS, "event")}
+        empty={<NoEvents base={base} totals={totals} />}
+      >
+        <Groups base={base} items={items} />
+      </ListPanel>,
     );
   })
+  .get("/group", (c) => groupPage(c))
   .route("/", listPages)
-  .route("/", groupPages)
-  .route("/", deadLetterPages)
   .route("/", tracePages);
 
 function Groups({ base, items }: { base: string; items: readonly QueueGroup[] }) {
@@ -97,7 +108,7 @@ function Groups({ base, items }: { base: string; items: readonly QueueGroup[] })
         { head: "Anonymous", kind: "number", cell: ({ anonymous }) => <Count value={anonymous} />, drop: "narrow" },
         {
           head: `Last ${SPARKLINE_DAYS} days`,
-          cell: ({ days }) => <Days values={latestDays(days, today, SPARKLINE_DAYS)} />,
+          cell: ({ days }) => <LatestDays values={latestDays(days, today, SPARKLINE_DAYS)} />,
           drop: "narrow",
         },
         { head: "First seen", cell: ({ firstSeenMs }) => <Time ms={firstSeenMs} />, drop: "narrow" },
@@ -108,7 +119,7 @@ function Groups({ base, items }: { base: string; items: readonly QueueGroup[] })
 }
 
 /** @param props.values a count for each day, today last. */
-function Days({ values }: { values: readonly number[] }) {
+function LatestDays({ values }: { values: readonly number[] }) {
   const total = values.reduce((sum, count) => sum + count, 0);
   const label = `${counted(total, "signal")} in ${SPARKLINE_DAYS} days, ${counted(values.at(-1) ?? 0, "signal")} today`;
   return <Sparkline values={values} label={label} />;
@@ -123,5 +134,91 @@ function NoEvents({ base, totals }: { base: string; totals: StoreTotals }) {
     >
       <LinkButton href={`${base}/signals/all`} text="View all signals" />
     </Empty>
+  );
+}
+
+/** An event of the queue: its counts, its latest payloads and its signals. */
+async function groupPage(c: Ctx): Promise<Response> {
+  const { event = "", source = "" } = c.req.query();
+  const base = workspacePath(c);
+  const list = new ListAddress(`${base}/signals/group`, c.req.query());
+  list.use("Event", "", { event, source });
+  const store = storeOf(c);
+  const { group, ...signals } = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
+    const found = await store.queueGroup(event, source, undefined, slice);
+    return { group: null, items: [], next: null, complete: true, ...found?.signals, ...found };
+  });
+  if (group === null) return notFoundPage(c, "event");
+  const stored = signals.items.filter(({ status }) => status !== "duplicate" && status !== "purged");
+  const ids = new Set([group.sampleId, ...stored.map(({ id }) => id)]);
+  const wanted = list.query["cursor"] === undefined ? [...ids].slice(0, GROUP_SAMPLES) : [];
+  const traces = await Promise.all(wanted.map((id) => store.signal(id)));
+  const samples = traces.flatMap((trace) => (trace === null || trace.payload === null ? [] : [trace]));
+  const from = (samples.length === 0 ? [group.sampleId] : wanted).map((id): [string, string] => ["from", id]);
+  const all = withQuery(`${base}/signals/all`, { event: group.event, source: group.source });
+  const create = <LinkButton href={withQuery(`${base}/rules/new`, from)} text="Create mapping rule" look="primary" />;
+  return page(
+    c,
+    {
+      section: "signals",
+      title: event,
+      crumbs: [],
+      intro: group.source === "" ? "From sources that name a person." : `From ${group.source}.`,
+      actions: mayManage(c) && create,
+    },
+    <Stats>
+      <Stat label="Signals" value={group.count} note="excluding duplicates" />
+      <Stat label="Held" value={group.held} />
+      <Stat label="Anonymous" value={group.anonymous} />
+      <Stat label="First seen" value={<Time ms={group.firstSeenMs} />} />
+      <Stat label="Last seen" value={<Time ms={group.lastSeenMs} />} />
+    </Stats>,
+    <div class="columns wide">
+      <DaysPanel group={group} />
+      {samples.length > 0 && <SamplesPanel base={base} samples={samples} />}
+    </div>,
+    <SignalPanel
+      base={base}
+      list={list}
+      signals={signals}
+      withEvent={false}
+      title="Signals"
+      actions={<a href={all}>Filter signals</a>}
+    />,
+  );
+}
+
+function DaysPanel({ group }: { group: QueueGroup }) {
+  const today = dayOf(Date.now());
+  const days = latestDays(group.days, today, DAYS_COUNTED);
+  const total = days.reduce((sum, count) => sum + count, 0);
+  const firstDay = today - DAYS_COUNTED + 1;
+  const text = `${counted(total, "signal")}, at most ${counted(Math.max(...days), "signal")} on one day (UTC)`;
+  return (
+    <Panel title={`Signals per day, last ${DAYS_COUNTED} days`}>
+      <TimeChart
+        label={text}
+        caption={text}
+        series={[{ kind: "area", points: days.map((value, index) => ({ atMs: (firstDay + index) * DAY_MS, value })) }]}
+        fromMs={firstDay * DAY_MS}
+        toMs={today * DAY_MS}
+      />
+    </Panel>
+  );
+}
+
+function SamplesPanel({ base, samples }: { base: string; samples: readonly SignalTrace[] }) {
+  return (
+    <Panel title="Latest payloads">
+      {samples.map(({ id, status, email, receivedAtMs, payload }, index) => (
+        <details open={index === 0}>
+          <summary>
+            <StatusBadge status={status} /> {email ?? "Unknown person"}, <Time ms={receivedAtMs} />
+          </summary>
+          <Json value={payload} label={`Payload of ${id}`} />
+          <SignalLink base={base} id={id} />
+        </details>
+      ))}
+    </Panel>
   );
 }

@@ -1,63 +1,112 @@
-/** The list of all signals, and what the lists of signals share: tabs, table, addresses. */
+/**
+ * The list of all signals, the dead letters with their replay, and what the lists of signals share: tabs, table, addresses.
+ */
 import type { Child } from "hono/jsx";
 import type { SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS, PAGE_ROWS } from "../../limits.ts";
 import type { FoundSignals, SignalSummary, StoreTotals } from "../../store/protocol/stored-signals.ts";
+import { replay } from "../../workspace/signal-operations.ts";
 import { optionsOf, STATUS_COPY } from "../copy.ts";
-import { readKeyFilter } from "../key-names.tsx";
-import { LinkButton } from "../kit/actions.tsx";
+import { readKeyFilter } from "../keys/key-parts.tsx";
+import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
 import { counted, grouped, withQuery } from "../kit/format.ts";
-import { Filters, ListAddress, ListPanel, scanOn, type Scanned } from "../kit/list.tsx";
-import { Empty, StatusBadge, Tabs, Time } from "../kit/parts.tsx";
-import { type Column, Table } from "../kit/table.tsx";
-import { page } from "../page.tsx";
-import { pages, storeOf, workspacePath } from "../pages-env.ts";
+import { Filters, ListAddress, ListPanel, type Scanned, scanOn } from "../kit/list.tsx";
+import { type Column, Empty, ShortId, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
+import { done, mayManage, page } from "../page.tsx";
+import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { personPath } from "../people/person.tsx";
+import { readForm } from "../read-form.tsx";
+import { requireManager } from "../session/sign-in.tsx";
 
 const { in_flight: _, rejected: __, ...RECORDED } = STATUS_COPY;
 const STATUS_OPTIONS = optionsOf<SignalStatus>("Any status", RECORDED);
 
-export const listPages = pages.createApp().get("/all", async (c) => {
-  const base = workspacePath(c);
-  const query = c.req.query();
-  const id = [query["id"], query["email"]].find(isSignalId);
-  if (id !== undefined) return c.redirect(signalPath(base, id.trim()), 303);
-  const list = new ListAddress(`${base}/signals/all`, query);
-  const email = list.searchText("email", "Person", "Search email or signal id");
-  const event = list.text("event", "Event");
-  const source = list.text("source", "Source");
-  const status = list.choice("status", "Status", STATUS_OPTIONS, "");
-  const keyId = await readKeyFilter(c, list);
-  const { sinceMs, untilMs } = list.days("Received");
-  const store = storeOf(c);
-  const names = await store.recentNames();
-  const filter = {
-    email: email || undefined,
-    event: inKnownCase(event, names.events) || undefined,
-    source: inKnownCase(source, names.sources) || undefined,
-    status: status || undefined,
-    keyId: keyId || undefined,
-    sinceMs: sinceMs ?? undefined,
-    untilMs: untilMs ?? undefined,
-  };
-  const signals = await scanOn(list.slice(PAGE_ROWS), (slice) => store.signals(filter, slice));
-  const totals = await store.totals();
-  return page(
-    c,
-    { ...SIGNAL_PAGE, title: "All signals" },
-    <>
-      <SignalTabs base={base} shown={status === "held" ? "/all?status=held" : "/all"} totals={totals} />
-      {status === "held" && totals.held > 0 && (
+export const listPages = pages
+  .createApp()
+  .get("/all", async (c) => {
+    const base = workspacePath(c);
+    const query = c.req.query();
+    const id = [query["id"], query["email"]].find(isSignalId);
+    if (id !== undefined) return c.redirect(signalPath(base, id.trim()), 303);
+    const list = new ListAddress(`${base}/signals/all`, query);
+    const email = list.searchText("email", "Person", "Search email or signal id");
+    const event = list.text("event", "Event");
+    const source = list.text("source", "Source");
+    const status = list.choice("status", "Status", STATUS_OPTIONS, "");
+    const keyId = await readKeyFilter(c, list);
+    const { sinceMs, untilMs } = list.days("Received");
+    const store = storeOf(c);
+    const names = await store.recentNames();
+    const filter = {
+      email: email || undefined,
+      event: inKnownCase(event, names.events) || undefined,
+      source: inKnownCase(source, names.sources) || undefined,
+      status: status || undefined,
+      keyId: keyId || undefined,
+      sinceMs: sinceMs ?? undefined,
+      untilMs: untilMs ?? undefined,
+    };
+    const signals = await scanOn(list.slice(PAGE_ROWS), (slice) => store.signals(filter, slice));
+    const totals = await store.totals();
+    return page(
+      c,
+      { ...SIGNAL_PAGE, title: "All signals" },
+      <SignalTabs base={base} shown={status === "held" ? "/all?status=held" : "/all"} totals={totals} />,
+      status === "held" && totals.held > 0 && (
         <p>
           Held signals do not update scores until an owner or admin releases them.{" "}
           <a href={`${base}/usage/plan`}>Release held signals</a>
         </p>
-      )}
-      <Filters list={list} known={{ event: names.events, source: names.sources }} />
-      <SignalPanel base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />
-    </>,
-  );
-});
+      ),
+      <Filters list={list} known={{ event: names.events, source: names.sources }} />,
+      <SignalPanel base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />,
+    );
+  })
+  .get("/dead-letters", async (c) => {
+    const [base, isManager] = [workspacePath(c), mayManage(c)];
+    const list = new ListAddress(`${base}/signals/dead-letters`, c.req.query());
+    const store = storeOf(c);
+    const [found, totals] = await Promise.all([store.deadLetters(list.slice(PAGE_ROWS)), store.totals()]);
+    return page(
+      c,
+      { ...SIGNAL_PAGE, title: "Dead letters" },
+      <SignalTabs base={base} shown="/dead-letters" totals={totals} />,
+      found.items.length === 0 ? (
+        <Empty title="No dead letters" text="Every signal was processed." />
+      ) : (
+        <ListPanel
+          title="Accepted, but not processed"
+          actions={isManager && <ReplayAll base={base} />}
+          list={list}
+          found={found}
+        >
+          <Table
+            caption="Dead letters"
+            rows={found.items}
+            href={({ id }) => signalPath(base, id)}
+            columns={[
+              { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
+              { head: "Reason", kind: "text", cell: ({ reason }) => reason },
+              { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
+              {
+                head: "Replay",
+                kind: "actions",
+                cell: ({ id }) => isManager && <ReplayButton base={base} id={id} />,
+              },
+            ]}
+          />
+        </ListPanel>
+      ),
+    );
+  })
+  .post("/dead-letters/replay", requireManager, readForm(), async (c) => {
+    const id = c.get("form").get("id");
+    const ids = typeof id === "string" ? [id] : null;
+    const { replayed, isUnderWay } = await replay(contextOf(c), ids);
+    if (isUnderWay) return done(c, "signals/dead-letters", "replay_under_way");
+    const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
+    return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
+  });
 
 /** Address of a group; names may contain any characters. */
 export function groupPath(base: string, event: string, source: string): string {
@@ -137,7 +186,7 @@ interface SignalPanelProps {
   withEvent: boolean;
   title?: string;
   actions?: Child;
-  empty: Child;
+  empty?: Child;
 }
 
 export function SignalPanel({ base, signals, withEvent, ...panel }: SignalPanelProps) {
@@ -177,5 +226,23 @@ export function NoSignals({ base }: { base: string }) {
     <Empty title="No signals yet" text="The first signal appears here within seconds.">
       <LinkButton href={`${base}/connect`} text="Connect a sender" look="primary" />
     </Empty>
+  );
+}
+
+function replayPath(base: string): string {
+  return `${base}/signals/dead-letters/replay`;
+}
+
+/** A button for owners and admins. */
+export function ReplayButton({ base, id }: { base: string; id: string }) {
+  return <PostButton action={replayPath(base)} look="small" fields={{ id }} label={`Replay ${id}`} text="Replay" />;
+}
+
+function ReplayAll({ base }: { base: string }) {
+  const action = replayPath(base);
+  return (
+    <Confirm label="Replay all" title="Replay all dead letters?" action={action} submit="Replay all" tone="primary">
+      <p>They go through the queue again, with the same ids. They do not count towards the signal limit again.</p>
+    </Confirm>
   );
 }

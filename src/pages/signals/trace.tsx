@@ -8,15 +8,14 @@ import type { MatchedRule, SignalTrace } from "../../store/protocol/stored-signa
 import type { Admission } from "../../wire/admission.ts";
 import { followSignal } from "../../workspace/signal-operations.ts";
 import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
-import { KeyTitle } from "../key-names.tsx";
-import { LinkButton } from "../kit/actions.tsx";
+import { KeyTitle } from "../keys/key-parts.tsx";
+import { LinkButton } from "../kit/forms.tsx";
 import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
 import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type TimelineStep } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
-import { lapseText, personPath } from "../people/person.tsx";
-import { ReplayButton } from "./dead-letters.tsx";
-import { groupPath, signalPath, titleOf } from "./signals.tsx";
+import { lapseText, personPath, type RuleNames } from "../people/person.tsx";
+import { groupPath, ReplayButton, signalPath, titleOf } from "./signals.tsx";
 
 /** Milliseconds between two refreshes of the page while the signal is in flight. */
 const REFRESH_MS = 2_000;
@@ -108,9 +107,6 @@ function noPayload(trace: SignalTrace | null): string {
   if (trace.status === "purged") return "The payload was deleted at the end of the billing period.";
   return "The payload is not stored.";
 }
-
-/** The matched rules that still exist, by id. */
-type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
 function stepsOf(
   base: string,

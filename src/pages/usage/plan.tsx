@@ -9,14 +9,13 @@ import { configureWorkspace, usageOf } from "../../workspace/configure-workspace
 import { readBooks } from "../../workspace/read-health.ts";
 import { releaseForWorkspace } from "../../workspace/signal-operations.ts";
 import type { Done } from "../copy.ts";
-import { Confirm } from "../kit/actions.tsx";
+import { Confirm } from "../kit/forms.tsx";
 import { counted, grouped, money } from "../kit/format.ts";
-import { Badge, Panel } from "../kit/parts.tsx";
-import { Table, type Column } from "../kit/table.tsx";
+import { Badge, type Column, Panel, Table } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
 import { contextOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { requireManager } from "../session/require-sign-in.ts";
+import { requireManager } from "../session/sign-in.tsx";
 import { type NoticeCopy, usageHead, UsageTabs } from "../usage-notices.tsx";
 
 /** Also the answer for a plan that is offered to other workspaces only, because its existence is secret. */
@@ -51,23 +50,21 @@ async function planPage(c: Ctx, error?: string): Promise<Response> {
   return page(
     c,
     { ...usageHead(usage), title: "Plan", status: error === undefined ? 200 : 422 },
-    <>
-      <UsageTabs base={workspacePath(c)} current="/plan" usage={usage} error={error} />
-      <Panel title="Plans" list>
-        {!mayChange && <p class="quiet small">Owners and admins can change the plan and overages.</p>}
-        <PlansTable {...props} />
+    <UsageTabs base={workspacePath(c)} current="/plan" usage={usage} error={error} />,
+    <Panel title="Plans" list>
+      {!mayChange && <p class="quiet small">Owners and admins can change the plan and overages.</p>}
+      <PlansTable {...props} />
+    </Panel>,
+    <div class="columns">
+      <OveragesPanel {...props} />
+      <HeldPanel {...props} storedHeld={storedHeld} />
+      <Panel title="Extra room">
+        <p>
+          <Badge tone={room.tone}>{room.title}</Badge>
+        </p>
+        <p class="quiet">{room.text}</p>
       </Panel>
-      <div class="columns">
-        <OveragesPanel {...props} />
-        <HeldPanel {...props} storedHeld={storedHeld} />
-        <Panel title="Extra room">
-          <p>
-            <Badge tone={room.tone}>{room.title}</Badge>
-          </p>
-          <p class="quiet">{room.text}</p>
-        </Panel>
-      </div>
-    </>,
+    </div>,
   );
 }
 

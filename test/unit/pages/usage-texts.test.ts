@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { roomLevel, type RoomLevel } from "../../../src/domain/health/alarm.ts";
 import type { OveragePrice } from "../../../src/domain/quota/billing.ts";
-import { duplicatesText, storedText } from "../../../src/pages/usage/ledger.tsx";
+import { duplicatesText, storedText } from "../../../src/pages/usage/usage.tsx";
 import { changeText, costText, extraRoomText, heldText } from "../../../src/pages/usage/plan.tsx";
 import { storageNotice, usageNotice, usageNoticeName, waitingText } from "../../../src/pages/usage-notices.tsx";
 import type { Usage } from "../../../src/quota/protocol.ts";

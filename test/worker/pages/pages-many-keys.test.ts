@@ -1,7 +1,7 @@
 /** A workspace with thousands of API keys: pages list some of them, and find the others by a part of their name. */
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { KEYS_OFFERED } from "../../../src/pages/key-names.tsx";
+import { KEYS_OFFERED } from "../../../src/pages/keys/key-parts.tsx";
 import type { Part } from "../../support/html.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 
