@@ -3,7 +3,7 @@ import path from "node:path";
 import { readFile, writeFile } from "node:fs/promises";
 import { DAY_MS } from "../domain/duration.ts";
 import { createKeys, DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
-import { imports, LEADS, mistakes, type Call, type DemoKeys } from "./demo/senders.ts";
+import { accountOf, imports, LEADS, mistakes, type Call, type DemoKeys } from "./demo/senders.ts";
 import { PROJECT_DIR, setClock, startService, WORKER_WITH_CLOCK } from "./local-service.ts";
 import { untilProcessed, OperatorClient, type WorkspaceAnswer } from "./operator-client.ts";
 
@@ -83,7 +83,7 @@ function weeks(untilMs: number, keys: DemoKeys): Hour[] {
       messageId: `m-${Math.floor(random() * 1e12)}`,
     }));
     const batchPath = `/api/signal-staging/webhook/${keys.campaigns}/batch`;
-    const bodies = hours.length === 0 ? [signals, ...LEADS.map(named)] : [signals];
+    const bodies = hours.length === 0 ? [signals, ...LEADS.map(named), ...LEADS.flatMap(joined)] : [signals];
     const calls = bodies.map((body) => ({ path: batchPath, body: JSON.stringify(body) }));
     hours.push({ atMs: at + Math.floor(random() * 3_600_000), calls });
   }
@@ -104,6 +104,14 @@ function mail(event: string, email: string, properties: object): object {
 function named({ id, email, firstName, lastName, company, title }: Lead): object {
   const traits = { email, name: `${firstName} ${lastName}`, company, title };
   return { type: "identify", messageId: `identify-${id}`, anonymousId: `browser-${id}`, userId: `user-${id}`, traits };
+}
+
+/** The group call that makes the lead a member of their company's account; none without a company. */
+function joined({ id, company }: Lead): object[] {
+  const groupId = accountOf(company);
+  if (groupId === null) return [];
+  const traits = { name: company, plan: "growth" };
+  return [{ type: "group", messageId: `group-${id}`, userId: `user-${id}`, groupId, traits }];
 }
 
 /** Pseudo-random numbers from 0 to below 1, reproducible by seed (mulberry32). */

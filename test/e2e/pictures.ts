@@ -67,6 +67,7 @@ async function takeAll(operator: OperatorClient, home: string, keys: DemoKeys): 
   await page.locator("#preview").getByText("Matches").waitFor();
   await take(page, "rule-editor");
   await take(page, "person", `people/${WHO}`);
+  await take(page, "accounts", "accounts");
   await take(page, "usage", "usage");
   await take(page, "api-keys", "settings/api-keys");
 

@@ -221,7 +221,7 @@ function websiteVisits(path: string): DemoDelivery[] {
 }
 
 /** The external id of a company in the demo, such as `cedar-freight`; null: the lead has none. */
-function accountOf(company: string | null): string | null {
+export function accountOf(company: string | null): string | null {
   return company?.toLowerCase().replaceAll(/\W+/g, "-") ?? null;
 }
 
