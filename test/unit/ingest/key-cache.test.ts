@@ -38,6 +38,12 @@ describe("a key with a pending look-up", () => {
     expect(cachedKey("sk_stale", NOW + KEY_STALE_MS - 1)).toBe(key);
     expect(cachedKey("sk_stale", NOW + KEY_STALE_MS)).toBeUndefined();
   });
+
+  test("keeps its statistics when it is read again", async () => {
+    const key = await knownKey("sk_again");
+    key.shedAskAtMs = NOW + 1_000;
+    expect(await knownKey("sk_again")).toMatchObject({ shedAskAtMs: NOW + 1_000 });
+  });
 });
 
 describe("summed-up refusals", () => {

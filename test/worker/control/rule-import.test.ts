@@ -86,30 +86,6 @@ describe("a rule import", () => {
     expect([await version(), (await audit()).length]).toEqual([before + 1, 4]);
   });
 
-  test("adds and changes how long points count; a rule of the import without that field counts always", async () => {
-    const { body: lapsing } = await create({ name: "Lapsing", points_last_days: 30 });
-    const { body } = await load([
-      { ...RULE, name: "Lapsing" },
-      { ...RULE, name: "New", points_last_days: 365 },
-    ]);
-    expect(body["items"]).toMatchObject([
-      { rule_id: lapsing["id"], result: "changed", changes: ["points_last_days"] },
-      { name: "New", result: "added" },
-    ]);
-    const days = async () =>
-      (await listed()).map((rule) => ["name", "points_last_days"].map((field) => Object(rule)[field] as unknown));
-    expect(await days()).toEqual([
-      ["New", 365],
-      ["Lapsing", null],
-    ]);
-    await load([{ ...RULE, name: "Lapsing", points_last_days: 180 }]);
-    expect(await days()).toContainEqual(["Lapsing", 180]);
-    expect(await load([{ ...RULE, name: "Never", points_last_days: 60 }])).toMatchObject({
-      status: 422,
-      body: { errors: [{ path: "items.0.points_last_days", message: expect.stringContaining("null|30|90|180|365") }] },
-    });
-  });
-
   test("of another workspace's list creates the same rules in the same order, with any texts", async () => {
     const texts = ['"\\', "é\u2028\u{1F600}", "a\tb", "\ud800", "null", "1e400", "007"];
     const conditions = texts.map((value, n) => ({

@@ -171,6 +171,12 @@ describe("a failing destination", () => {
       disabled_reason: null,
       failing_since: null,
     });
+    // Its next failure begins a new run of failures.
+    await harness.raise(crossed());
+    const since = new Date(Date.now()).toISOString();
+    await until(async () =>
+      expect(await harness.destination(id)).toMatchObject({ state: "active", failing_since: since }),
+    );
   });
 
   test("is switched off by its first 410 and not tried again", async () => {

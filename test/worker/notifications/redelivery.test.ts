@@ -219,18 +219,6 @@ test("a delivery that an earlier version of the service ended counts from its la
   expect(receiver.received).toHaveLength(2);
 });
 
-test("the activity log has the time and the number, once", async () => {
-  await fail(crossed());
-  const sinceMs = Date.now() - HOUR;
-  await again(sinceMs);
-  await again(sinceMs);
-  const select = "SELECT target, detail FROM audit_log WHERE workspace_id = ? AND action = 'delivery.repeated'";
-  const { results } = await env.DB.prepare(select).bind(harness.workspace.id).all<{ target: string; detail: string }>();
-  expect(results.map(({ target, detail }) => [target, JSON.parse(detail) as unknown])).toEqual([
-    [id, { name: "CRM", since: new Date(sinceMs).toISOString(), deliveries: 2 }],
-  ]);
-});
-
 test("a time that is not ISO 8601 is refused", async () => {
   for (const since of ["yesterday", "2026-11-20", 5, undefined]) {
     const { status, body } = await harness.workspace.ask("POST", at("/deliveries/again"), { since });

@@ -3,7 +3,6 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createToken } from "../../../src/control/api-tokens.ts";
-import { controlDatabase } from "../../../src/control/database.ts";
 import { composeToken, isWellFormedToken } from "../../../src/domain/keys/api-key.ts";
 import { TOKEN_SCOPES } from "../../../src/domain/keys/api-token.ts";
 import worker from "../../../src/index.ts";
@@ -81,18 +80,6 @@ describe("a new token", () => {
     const answer = await workspace.ask("POST", "/tokens", { name: "A", scopes: ["read"], ...wrong });
     expect(answer).toMatchObject({ status: 422, body: { errors: [{ path }] } });
     expect(await workspace.list("/tokens")).toEqual([]);
-  });
-
-  test("is created once by a form that is sent twice", async () => {
-    const form = () =>
-      createToken(
-        { db: controlDatabase(env.DB), workspaceId: workspace.id, by: { actor: "operator", nowMs: Date.now() } },
-        { name: "A", scopes: ["read"], expiresAt: null },
-        "form",
-      );
-    const made = await Promise.all([form(), form()]);
-    expect(made.map((result) => (result.ok ? "ok" : result.refusal.reason)).toSorted()).toEqual(["made_before", "ok"]);
-    expect(await workspace.list("/tokens")).toHaveLength(1);
   });
 });
 

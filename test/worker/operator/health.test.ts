@@ -203,27 +203,6 @@ describe("GET /operator/health", () => {
     expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", dead_letters: { signals: 1 } });
   });
 
-  test("names the workspace whose objects do not answer, and reports the other workspaces", async () => {
-    const [broken, well] = [await newWorkspace(), await newWorkspace()];
-    await leaveWaiting(well);
-    vi.setSystemTime(START + 10 * MINUTE);
-    const asked = [
-      { id: broken.id, slug: "broken", jurisdiction: "" },
-      { id: well.id, slug: "well", jurisdiction: "" },
-    ];
-    const failures = [
-      ["Error: overloaded", () => Promise.reject(new Error("overloaded"))],
-      ["Error: no answer within 500 ms", never],
-    ] as const;
-    for (const [error, answer] of failures) {
-      const bindings = { ...env, SIGNAL_STORE: answering(broken.id, answer) };
-      const [first, second] = await healthOfAll(bindings, asked, new Map(), { answerMs: 500, askMs: 4_000 });
-      expect(first).toMatchObject({ health: null, alarms: [{ alarm: "unreachable", word: "stuck" }] });
-      expect(first?.alarms[0]?.says).toContain(`do not answer: Signal Store (${error}).`);
-      expect(second).toMatchObject({ alarms: [{ alarm: "signals_late" }], health: { waiting: 1 } });
-    }
-  });
-
   test("names the objects that do not answer, within five seconds in all", async () => {
     const workspace = await newWorkspace();
     const [kept, backlog] = [await workspace.store.health(), await workspace.counter.backlog()];
@@ -364,13 +343,3 @@ describe("GET /operator/metrics", () => {
     expect(of("accepted_signals_total")).toBe("1");
   });
 });
-
-/** A Signal Store of this workspace with these answers; other workspaces' stores are real. */
-function answering(workspaceId: string, health: () => Promise<never>): Env["SIGNAL_STORE"] {
-  return new Proxy(env.SIGNAL_STORE, {
-    get: (target, name) =>
-      name === "getByName"
-        ? (id: string) => (id === workspaceId ? { health } : target.getByName(id))
-        : Reflect.get(target, name),
-  });
-}

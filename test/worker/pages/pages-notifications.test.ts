@@ -162,17 +162,6 @@ describe("a test of a destination", () => {
 });
 
 describe("a destination", () => {
-  test("is not switched off by a test that is answered with 410, and no page says so", async () => {
-    const { at, receiver } = await newWebhook();
-    receiver.answer = () => new Response(null, { status: 410 });
-    const { location: delivery } = await of.admin.post(`${at}/test`);
-    for (const path of [at, list, delivery]) {
-      const text = await textAt(path);
-      expect(text).toMatch(/Test failed|Failed/);
-      expect(text).not.toContain("witched off");
-    }
-  });
-
   test("is failing only while failed deliveries wait", async () => {
     const { at, receiver } = await newWebhook();
     receiver.answer = () => new Response(null, { status: 500 });
@@ -306,19 +295,6 @@ describe("a destination", () => {
     expect(await textAt(`${at}/again`)).toContain("No failed deliveries Not sent again: 1 of deleted people.");
   });
 
-  test("resends nothing while it is paused, and the page says why", async () => {
-    const { at, receiver } = await newWebhook();
-    await raiseCrossing();
-    await until(() => expect(receiver.received).toHaveLength(1));
-    await of.admin.post(`${at}/pause`);
-    const refused = await of.admin.post(`${await deliveryOf(at)}/again`);
-    expect([refused.status, refused.text]).toEqual([
-      409,
-      expect.stringContaining("The destination is paused or switched off. Resume it first."),
-    ]);
-    expect(receiver.received).toHaveLength(1);
-  });
-
   test("shows waiting notifications as waiting while it is paused, and its pages do not refresh", async () => {
     const { at, receiver } = await newWebhook();
     receiver.answer = () => new Response(null, { status: 500 });
@@ -331,16 +307,6 @@ describe("a destination", () => {
       expect(page.text).toContain("Waiting Until the destination is resumed");
       expect(page.all("[data-refresh]")).toHaveLength(0);
     }
-  });
-
-  test("says why the service switched it off, and can be resumed", async () => {
-    const { at, receiver } = await newWebhook();
-    receiver.answer = () => new Response(null, { status: 410 });
-    await raiseCrossing();
-    await until(async () => expect(await textAt(at)).toContain("Switched off The receiver answered 410 Gone."));
-    expect(await activity()).toContain("Destination switched off CRM");
-    await of.admin.post(`${at}/resume`);
-    expect(await textAt(at)).not.toContain("Switched off");
   });
 });
 
@@ -378,18 +344,4 @@ test("the thresholds for accounts are saved beside those for people, and each er
   expect(["thresholds", "account_thresholds"].map((name) => page.field(name).value)).toEqual(["50", "200, 500"]);
   expect(page.text).not.toContain("cannot be notified");
   expect(await activity()).toMatch(/Score thresholds changed Thresholds: 50.*Account thresholds: 200, 500/);
-});
-
-test("the page of a key sets its inactivity alert", async () => {
-  const path = `${of.home}/settings/api-keys/${of.workspace.key.id}`;
-  const save = (silent_after_days: string) => of.admin.post(path, { name: "test key", silent_after_days });
-  const refused = await save("0");
-  expect([refused.status, focusedIn(refused.body)]).toEqual([422, "silent_after_days"]);
-  for (const [typed, days] of [
-    ["3", 3],
-    ["", null],
-  ] as const) {
-    expect((await save(typed)).status).toBe(303);
-    expect(await of.workspace.operator("GET", "/keys")).toMatchObject({ items: [{ silent_after_days: days }] });
-  }
 });

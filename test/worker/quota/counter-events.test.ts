@@ -307,45 +307,4 @@ describe("rows and alarms", () => {
     expect(plain.rows).toBe(2);
     expect(await costOf([...eventTypes], 1)).toEqual(plain);
   });
-
-  test("grow by three at a usage level: the notification, the ledger and the hand-over", async () => {
-    const plain = await costOf([], 80);
-    const { rows, alarms } = await costOf([...eventTypes], 80);
-    expect([rows - plain.rows, alarms - plain.alarms]).toEqual([3, 0]);
-  });
-
-  test.each<{ type: EventType; more: number; act: (counter: TestCounter) => Promise<unknown> }>([
-    {
-      type: "period.closed",
-      more: 2,
-      act: (counter) => {
-        at(31 * 24 * 60 * MINUTE);
-        return counter.stub.usage();
-      },
-    },
-    {
-      type: "refusals.burst",
-      more: 2,
-      act: async (counter) => {
-        for (let calls = 0; calls < REFUSAL_BURST_CALLS; calls++) await refuse(counter);
-      },
-    },
-    {
-      type: "processing.late",
-      more: 3,
-      act: (counter) => runInDurableObject(counter.stub, (instance) => instance.alarm()),
-    },
-  ])("are $more more for $type", async ({ type, more, act }) => {
-    const cost = async (types: EventType[]): Promise<number> => {
-      const { counter } = await counterThatTells({}, types);
-      await counter.admit(1);
-      at(PROCESSING_LATE_MS);
-      const { rows } = await countRows(counter, async () => {
-        await act(counter);
-        await handedOn(counter);
-      });
-      return rows;
-    };
-    expect((await cost([type])) - (await cost([]))).toBe(more);
-  });
 });

@@ -252,6 +252,17 @@ describe("§8.6: the overage count", () => {
     expect(await counter.stub.release(first, terms)).toMatchObject({ sent: 2, next: "more" });
     expect(await counter.stub.release({ ...job, page: 2, signals }, terms)).toMatchObject({ sent: 5, next: "end" });
     expect(await usageOf(counter)).toMatchObject({ accepted: 25, held: 0, overage: 5 });
+    // A job ends with its period and with the overages that it began with.
+    setTime(month(2, 1));
+    await counter.configure({ signalLimit: 1 });
+    expect(await counter.counted(2)).toEqual([1, 1, 0]);
+    await counter.configure({ signalLimit: 2 });
+    const late = { ...job, page: 3, signals: held(counter, 1, month(2)) };
+    const ended = { sent: 5, next: "end" };
+    expect(await counter.stub.release(late, { ...terms, periodEndMs: month(3) })).toMatchObject(ended);
+    await counter.configure({ signalLimit: 2, overages: true });
+    expect(await counter.stub.release(late, terms)).toMatchObject(ended);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1 });
   });
 
   test("counts each released signal beyond the limit once, despite repeated releases", async () => {
@@ -274,17 +285,6 @@ describe("§8.6: the overage count", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: 8, held: 0, overage: 2 });
     expect(await counter.counted(1)).toEqual([1, 0, 0]);
     expect(await usageOf(counter)).toMatchObject({ accepted: 9, overage: 3 });
-  });
-
-  test("starts at zero with each period and stays with the ended one", async () => {
-    setTime(month(1, 20));
-    const counter = await newCounter({ signalLimit: 2, overages: true });
-    await counter.sendTo(lose);
-    await counter.counted(5);
-    setTime(month(2, 3));
-    expect(await usageOf(counter)).toMatchObject({ overage: 0, history: [{ accepted: 5, overage: 3 }] });
-    await counter.counted(3);
-    expect(await usageOf(counter)).toMatchObject({ accepted: 3, overage: 1 });
   });
 });
 
@@ -324,34 +324,6 @@ describe("§8.5: billing periods", () => {
     expect(await usageOf(counter)).toEqual(before);
   });
 
-  test("appear in the answer to a refused call as of the call's time", async () => {
-    setTime(month(1, 20));
-    const counter = await newCounter({ signalLimit: 2 });
-    await counter.sendTo(lose);
-    await counter.counted(3);
-    setTime(month(2, 3));
-    const call = { keyId: "key_1", code: "body_empty", detail: "Empty.", requestId: "r", signals: 1 } as const;
-    expect(await counter.stub.refused(call)).toMatchObject({
-      outcome: "noted",
-      period: { remaining: 4, ceiling: 4, periodEndMs: month(3) },
-    });
-  });
-
-  test("are closed one by one after several ended; an idle one is within the allowance", async () => {
-    setTime(month(1, 20));
-    const counter = await newCounter({ signalLimit: 1 });
-    await counter.sendTo(lose);
-    await counter.counted(2);
-    setTime(month(4, 2));
-    expect((await usageOf(counter)).history).toMatchObject([
-      { periodStartMs: month(3), periodEndMs: month(4), accepted: 0, held: 0, streak: 0 },
-      { periodStartMs: month(2), periodEndMs: month(3), accepted: 0, held: 0, streak: 0 },
-      { periodStartMs: month(1), periodEndMs: month(2), accepted: 1, held: 1, streak: 1 },
-    ]);
-    await abortAllDurableObjects();
-    expect((await usageOf(counter)).history).toHaveLength(3);
-  });
-
   test("remove the extra room after the third in a row over the allowance, for good", async () => {
     setTime(month(1, 2));
     const counter = await newCounter({ signalLimit: 2 });
@@ -371,6 +343,16 @@ describe("§8.5: billing periods", () => {
     expect(await usageOf(counter)).toMatchObject({ extraRoomRemoved: true });
   });
 
+  test("are judged by the plan at their end, not by a later one", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    setTime(month(2, 1));
+    await counter.configure({ signalLimit: 100, overages: true });
+    expect((await usageOf(counter)).history).toMatchObject([{ signalLimit: 2, overages: false, streak: 1 }]);
+  });
+
   test.each([
     { title: "a period within the allowance", months: [4, 4, 2, 4], config: {}, streak: 1 },
     { title: "an unpaid plan", months: [4, 4, 4, 4], config: { paid: false }, streak: 0 },
@@ -384,16 +366,6 @@ describe("§8.5: billing periods", () => {
       setTime(month(index + 2, 2));
     }
     expect(await usageOf(counter)).toMatchObject({ streak, extraRoomRemoved: false });
-  });
-
-  test("are judged by the plan at their end, not by a later one", async () => {
-    setTime(month(1, 20));
-    const counter = await newCounter({ signalLimit: 2 });
-    await counter.sendTo(lose);
-    await counter.counted(3);
-    setTime(month(2, 1));
-    await counter.configure({ signalLimit: 100, overages: true });
-    expect((await usageOf(counter)).history).toMatchObject([{ signalLimit: 2, overages: false, streak: 1 }]);
   });
 
   test("have books that count the signals admitted in them", async () => {
