@@ -106,17 +106,6 @@ describe("a batch of several workspaces", () => {
     expect(await statuses(first.id, ["sig_0"])).toEqual(["processed"]);
     expect(await statuses(failing.id, ["sig_1", "sig_3"])).toEqual([undefined, undefined]);
   });
-
-  test("brings each workspace's signals to its own store only", async () => {
-    const [counter, otherCounter] = [await newCounter(), await newCounter()];
-    const signal = { id: "sig_same", payload: { email: "a@example.com", event: "e" } };
-    await consumeMessages([
-      messageOf(counter.id, [signal]),
-      messageOf(otherCounter.id, [signal, { ...signal, id: "sig_more" }]),
-    ]);
-    expect(await signalStore(env, counter.id).totals()).toMatchObject({ processed: 1 });
-    expect(await signalStore(env, otherCounter.id).totals()).toMatchObject({ processed: 1, duplicates: 1 });
-  });
 });
 
 describe("the rules of a batch of many workspaces", () => {
@@ -181,17 +170,6 @@ describe("the rules of a batch of many workspaces", () => {
 });
 
 describe("§8: one bad signal never affects its neighbours", () => {
-  test("a broken JSON text is a dead letter with a reason, and all signals are settled", async () => {
-    const { counter, ids, bodies } = await onTheWay([good("a"), '{"event":', good("b")]);
-    await consumeMessages(bodies);
-    expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);
-    expect((await signalStore(env, counter.id).deadLetters(PAGE)).items).toMatchObject([
-      { id: ids[1], reason: expect.stringContaining("JSON"), payload: '{"event":' },
-    ]);
-    expect(await counter.stub.books()).toEqual({ admitted: 3, unsettled: 0, lost: 0 });
-    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
-  });
-
   test("an account update without its key's payload template stays a dead letter", async () => {
     const template = [{ target: "external_id", path: "id", type: "string" }];
     const accounts = { endpoint_type: "product_org", payload_template: template };
@@ -258,45 +236,6 @@ describe("§8: one bad signal never affects its neighbours", () => {
     ]);
     const books = { accepted: 4, processed: 3, dead_lettered: 1, in_flight: 0, balanced: true };
     expect(await workspace.books()).toMatchObject(books);
-  });
-
-  test("a signal that takes too many rule steps is a dead letter, and no other workspace waits", async () => {
-    const [greedy, neighbour] = [await newWorkspace(), await newWorkspace()];
-    for (let number = 0; number < 30; number++) {
-      const value = Array.from({ length: 100 }, (_, index) => `value ${number} ${index}`);
-      const condition = { path: `properties.a[]`, operator: "in", value };
-      await greedy.operator("POST", "/rules", {
-        name: `r${number}`,
-        event: number === 0 ? "*" : "Ordered",
-        match: "any",
-        conditions: Array.from({ length: number === 0 ? 0 : 2 }, () => condition),
-        scoring_signal: "s",
-        points: 3,
-      });
-    }
-    const large = {
-      email: "a@example.com",
-      event: "Ordered",
-      properties: { a: Array.from({ length: 3_000 }, (_, n) => n) },
-    };
-    const small = { email: "a@example.com", event: "Ordered", properties: { a: [1] } };
-    const bodies = [
-      messageOf(greedy.id, [
-        { id: "sig_1", payload: small, ordinal: 1 },
-        { id: "sig_2", payload: large, ordinal: 2 },
-        { id: "sig_3", payload: { ...small, email: "b@example.com" }, ordinal: 3 },
-      ]),
-      messageOf(neighbour.id, [{ id: "sig_4", payload: small }]),
-    ];
-    const result = await consumeMessages(bodies);
-    expect(result).toMatchObject({ explicitAcks: ["0", "1"], retryMessages: [] });
-    expect(await statuses(greedy.id, ["sig_1", "sig_2", "sig_3"])).toEqual(["processed", "dead", "processed"]);
-    expect(await signalStore(env, greedy.id).signal("sig_2")).toMatchObject({
-      deadReason: expect.stringContaining("steps"),
-      payload: large,
-    });
-    expect(await signalStore(env, greedy.id).signal("sig_3")).toMatchObject({ points: 3 });
-    expect(await statuses(neighbour.id, ["sig_4"])).toEqual(["processed"]);
   });
 
   test.each(["nonsense", "", 'ws_x\u001d{"v":0,"row":1,"count":0}', 'ws_x\u001d{"v":1,"row":1,"count":1}\u001e{'])(
@@ -366,16 +305,6 @@ describe("during a deployment", () => {
   });
 });
 
-test("§8: isolates the signals of a batch if one of its messages has failed before", async () => {
-  const [counter, payloads] = [await newCounter(), ["a", "v", "b"].map((name) => JSON.parse(good(name)) as object)];
-  await refuse(counter.id, "people WHEN NEW.email = 'v@example.com'");
-  const ids = payloads.map((_, index) => `sig_${counter.id}_${index}`);
-  const bodies = payloads.map((payload, index) => messageOf(counter.id, [{ id: ids[index] ?? "", payload }]));
-  const result = await consumeMessages(bodies, { attempts: [1, 2, 1] });
-  expect(result.retryMessages).toEqual([]);
-  expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);
-});
-
 describe("§1.2: a fault delays work, never drops it", () => {
   test("a message that fails repeatedly is acknowledged and comes again from the outbox", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a")]);
@@ -405,13 +334,6 @@ describe("the dead letter queue", () => {
     expect((await store.people({}, PAGE)).items).toEqual([]);
   });
 
-  test("changes nothing that was recorded before", async () => {
-    const { counter, ids, bodies } = await onTheWay([good("a")]);
-    for (const queue of ["signals", "signals-dlq"]) await consumeMessages(bodies, { queue });
-    expect(await statuses(counter.id, ids)).toEqual(["processed"]);
-    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
-  });
-
   test("keeps its dead letters dead despite further deliveries, until they are replayed", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a")]);
     for (const queue of ["signals-dlq", "signals", "signals-dlq", "signals"]) await consumeMessages(bodies, { queue });
@@ -436,34 +358,9 @@ describe("the dead letter queue", () => {
     expect(await statuses(counter.id, ids)).toEqual(["dead", undefined]);
     expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 2, lost: 0 });
   });
-
-  test("retries if it cannot record", async () => {
-    const { counter, bodies } = await onTheWay([good("a")]);
-    const bindings = withStore(counter.id, { record: unreachable });
-    const result = await consumeMessages(bodies, { queue: "signals-dlq", attempts: 2, bindings });
-    expect(result.retryMessages).toEqual([{ msgId: "0", delaySeconds: 10 }]);
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
-  });
 });
 
 describe("every step may be repeated:", () => {
-  test("the same messages concurrently and repeatedly count once", async () => {
-    const { counter, bodies } = await onTheWay(["a", "b", "c", "d"].map(good));
-    await Promise.all(Array.from({ length: 6 }, () => consumeMessages(bodies.toReversed())));
-    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 4 });
-    expect(await counter.stub.books()).toEqual({ admitted: 4, unsettled: 0, lost: 0 });
-  });
-
-  test("the next attempt settles signals that were recorded but not settled", async () => {
-    const { counter, bodies } = await onTheWay([good("a")]);
-    const down = { ...env, QUOTA_COUNTER: { getByName: () => ({ settle: unreachable }) } } as unknown as Env;
-    expect((await consumeMessages(bodies, { bindings: down })).retryMessages).toHaveLength(1);
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
-    expect((await consumeMessages(bodies)).explicitAcks).toHaveLength(1);
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0, lost: 0 });
-    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
-  });
-
   test("the store's alarm links after a failure of `link`", async () => {
     const workspace = await newWorkspace();
     await workspace.operator("POST", "/rules", {
@@ -488,37 +385,6 @@ describe("every step may be repeated:", () => {
     expect(await runDurableObjectAlarm(workspace.store)).toBe(true);
     expect(await statuses(workspace.id, ["sig_1"])).toEqual(["processed"]);
     expect((await signalStore(env, workspace.id).people({}, PAGE)).items).toMatchObject([{ score: 3 }]);
-  });
-});
-
-describe("mapping rules", () => {
-  test("apply in a new version from the next batch on", async () => {
-    const workspace = await newWorkspace();
-    const store = signalStore(env, workspace.id);
-    const scoreAfter = async (id: string) => {
-      await deliver(workspace.id, [{ id, payload: { email: "a@example.com", event: "Visit", id } }]);
-      return (await store.people({}, PAGE)).items[0]?.score;
-    };
-    expect(await scoreAfter("sig_1")).toBe(0);
-    const rule = { name: "visits", event: "Visit", match: "all", conditions: [], scoring_signal: "visit", points: 5 };
-    const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
-    expect(await scoreAfter("sig_2")).toBe(5);
-    await workspace.operator("PATCH", `/rules/${id}`, { points: 20 });
-    expect(await scoreAfter("sig_3")).toBe(25);
-    await workspace.operator("DELETE", `/rules/${id}`);
-    expect(await scoreAfter("sig_4")).toBe(25);
-    expect((await store.signal("sig_3"))?.rulesMatched).toEqual([
-      {
-        ruleId: id,
-        ruleVersion: 2,
-        scoringSignal: "visit",
-        points: 20,
-        scored: true,
-        scoredBy: null,
-        lapsesAtMs: null,
-        lapsed: false,
-      },
-    ]);
   });
 });
 

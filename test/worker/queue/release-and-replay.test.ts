@@ -1,11 +1,9 @@
 /** Release of held signals (design §6) and replay of dead letters (design §8): sent again, counted once. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { givenUpSignal } from "../../../src/queue/process.ts";
 import type { SignalToRecord } from "../../../src/store/protocol/stored-signals.ts";
-import { linesOf } from "../../support/adds-up.ts";
-import { readStore, heldIn } from "../../support/read-store.ts";
-import { TestCounter, lose } from "../../support/counter.ts";
+import { heldIn } from "../../support/read-store.ts";
+import { TestCounter } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
 import { newPlan, newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
@@ -96,25 +94,6 @@ describe("design §6: a release of held signals", () => {
     expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0, overage: 2 });
   });
 
-  test("names the place that the signal leaves, in the message and to the store", async () => {
-    const workspace = await withRule({ signalLimit: 2 });
-    await sendAll(workspace, 3);
-    await workspace.settled();
-    const [held] = await heldIn(workspace.id, (await workspace.counter.usage())?.periodEndMs ?? 0);
-    const stored = await readStore(workspace.id, (state) => linesOf(state.held));
-    expect(stored.map(({ facts }) => facts.status)).toEqual(["held"]);
-    const place = stored[0]?.seq;
-    expect(held).toMatchObject({ from: "held", place });
-    await workspace.operator("PATCH", "", { overages: true });
-    const counter = new TestCounter(workspace.id);
-    await counter.sendTo(lose);
-    await release(workspace);
-    const released = await counter.unsettled();
-    expect(released).toMatchObject([{ ordinal: 3, resent: { from: "held", place } }]);
-    const buried = released.map(({ payload, ...admission }) => givenUpSignal({ admission, payload }, ""));
-    expect(buried.map(({ admission }) => admission.resent)).toEqual([{ from: "held", place }]);
-  });
-
   test("accepts no request without room, and starts only on request", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
@@ -122,20 +101,6 @@ describe("design §6: a release of held signals", () => {
     expect(await release(workspace)).toEqual({ released: 0, still_held: 2 });
     await workspace.operator("PATCH", "", { plan: await newPlan(100) });
     expect(await workspace.settled()).toMatchObject({ held: 2, processed: 2 });
-  });
-
-  test("accepts each signal once despite concurrent and repeated requests", async () => {
-    const workspace = await withRule({ signalLimit: 2 });
-    await sendAll(workspace, 4);
-    await workspace.settled();
-    await workspace.operator("PATCH", "", { plan: await newPlan(100) });
-    const results = await Promise.all([release(workspace), release(workspace), release(workspace)]);
-    // Calls that joined another's release return its result.
-    const released = results.map((result) => result.released);
-    expect([...new Set([...released, 0])].sort()).toEqual([0, 2]);
-    expect((await release(workspace)).released).toBe(0);
-    expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 4, held: 0, balanced: true });
-    expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0 });
   });
 
   test("keeps Idempotency-Keys: of two signals with the same key one is a duplicate", async () => {

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { COLD_UNKNOWN_MS } from "../../../src/store/log/cold.ts";
 import { ring } from "../../support/cold.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
-import { consumeMessages, deliver } from "../../support/deliver.ts";
+import { consumeMessages } from "../../support/deliver.ts";
 import { until } from "../../support/until.ts";
 import { call, newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
@@ -91,20 +91,6 @@ test("a restored workspace has its earlier data and current keys, and reports it
   const entries = (await workspace.audit("workspace.")).filter(({ target }) => target === restored.id);
   const actions = ["workspace.recovered", "workspace.restore_acknowledged", "workspace.restored"];
   expect(entries.map(({ action }) => action).sort()).toEqual(actions);
-});
-
-test("undoing a restore brings back the lost signals", async () => {
-  const workspace = await newWorkspace({ signalLimit: 1_000 });
-  await sent(workspace, "a");
-  const at = await moment(workspace);
-  await sent(workspace, "b");
-  const { id } = await workspace.operator<{ id: string }>("POST", "/restore", { at });
-  await sent(workspace, "c");
-  later(5_000);
-  expect(await workspace.operator("POST", "/restore", { undo: id })).toMatchObject({ lost: 1 });
-  expect(await people(workspace)).toEqual(["a", "b"]);
-  expect(await workspace.books()).toMatchObject({ accepted: 3, processed: 2, lost: 1, balanced: true });
-  expect((await workspace.ask("POST", "/restore", { undo: "rst_of_another" })).status).toBe(404);
 });
 
 describe("a refused restore changes nothing", () => {
@@ -427,16 +413,5 @@ test("a repeated call does not restore an object twice", async () => {
     storage.getBookmarkForTime(Date.parse(at)),
   );
   await workspace.store.restoreTo("rst_done", bookmark);
-  expect(await people(workspace)).toEqual(["a"]);
-});
-
-test("nothing is recorded between the restore of the objects and its end, and everything afterwards", async () => {
-  const workspace = await newWorkspace({ signalLimit: 1_000 });
-  await env.DB.prepare("UPDATE workspaces SET restoring = 'rst_1' WHERE id = ?").bind(workspace.id).run();
-  const signal = { id: "sig_1", payload: { event: "E", email: "a@example.com" } };
-  expect((await deliver(workspace.id, [signal])).retryMessages).toHaveLength(1);
-  expect(await people(workspace)).toEqual([]);
-  await env.DB.prepare("UPDATE workspaces SET restoring = NULL WHERE id = ?").bind(workspace.id).run();
-  await deliver(workspace.id, [signal]);
   expect(await people(workspace)).toEqual(["a"]);
 });

@@ -199,18 +199,6 @@ describe("a full store", () => {
     await expectToAddUp(workspace.id, { hasDropped: true });
   });
 
-  test("deletes waiting signals of a deleted person when they arrive", async () => {
-    await filled();
-    await sendUntilFull();
-    const id = await accepted(large("big@example.com"));
-    vi.setSystemTime(Date.now() + 1);
-    await workspace.operator("DELETE", "/people/big@example.com");
-    await probe();
-    expect(await workspace.settled()).toMatchObject({ purged: 1, dead_lettered: 0, in_flight: 0, balanced: true });
-    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ status: "purged", payload: null });
-    expect((await workspace.operator<{ items: [] }>("GET", "/people?email=big@example.com")).items).toEqual([]);
-  });
-
   test("remembers deleted names only while earlier signals may still wait", async () => {
     await filled();
     await sendUntilFull();
@@ -381,56 +369,4 @@ describe("senders to a full outbox", () => {
     expect((await health()).status).toBe("ok");
     await accepted(large());
   });
-
-  test("get 503 for a full outbox even if the store has room, and the pages do not blame the store", async () => {
-    await limitOutbox(0);
-    expect((await workspace.send(large())).status).toBe(UNAVAILABLE);
-    expect(await health()).toMatchObject({ status: "stuck", alarms: [{ alarm: "senders_refused" }] });
-    const text = await see("usage");
-    expect(text).toContain("calls are refused with a 503.");
-    expect(text).toContain("Storage has room");
-    expect(text).not.toContain("Storage is full");
-  });
-});
-
-describe("a full outbox", () => {
-  test("leaves held signals and dead letters in their places until there is room", async () => {
-    await workspace.operator("PATCH", "", { plan: await newPlan(1) });
-    await accepted({ email: "a@example.com", event: "Visit" });
-    const held = await accepted({ email: "b@example.com", event: "Visit" });
-    await workspace.settled();
-    const dead = { ...buried("sig_dead"), payload: "{" };
-    await workspace.store.record([{ row: 2 ** 52, signals: [dead] }]);
-    await workspace.operator("PATCH", "", { overages: true });
-    await limitOutbox(0);
-    expect(await workspace.operator("POST", "/held/release")).toEqual({
-      released: 0,
-      still_held: 1,
-      under_way: true,
-    });
-    expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
-    expect(await workspace.counter.backlog()).toMatchObject({ unsettledSignals: 0 });
-    expect(await statusesOf([held, "sig_dead"])).toEqual(["held 0", "dead 0"]);
-    await limitOutbox(1_000_000);
-    expect(await workspace.operator("POST", "/held/release")).toEqual({ released: 1, still_held: 0 });
-    expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 1 });
-  });
-
-  function buried(id: string) {
-    const [periodStartMs, periodEndMs] = [START, START + 20 * DAY_MS];
-    return {
-      admission: {
-        id,
-        keyId: workspace.key.id,
-        endpoint: "signal_staging" as const,
-        verdict: "accepted" as const,
-        ordinal: 9,
-        signalLimit: 1,
-        receivedAtMs: START,
-        periodStartMs,
-        periodEndMs,
-      },
-      work: { kind: "dead" as const, reason: "broken" },
-    };
-  }
 });

@@ -27,27 +27,7 @@ const identify = (ids: object, name = "ann"): Sent => ({
 });
 const statuses = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts.status);
 
-/** Records signals and rolls back. */
-function fail(store: TestStore, nowMs: number, ...sent: Sent[]): void {
-  try {
-    store.storage.transactionSync(() => {
-      store.record(nowMs, ...sent);
-      throw new Error("taken back");
-    });
-  } catch {
-    store.state.reload();
-  }
-}
-
 describe("duplicates in the store", () => {
-  test("are found after the batch before was rolled back", () =>
-    inStore((store) => {
-      fail(store, NOW, nobody, visit(1));
-      store.record(NOW, visit(1));
-      store.record(NOW, visit(1));
-      expect(statuses(store)).toEqual(["anonymous", "duplicate"]);
-    }));
-
   test("are searched on disk only where memory does not reach", () =>
     inStore((store) => {
       const at = [NOW - 8 * DAY, NOW - 7 * DAY - 2 * HOUR, NOW - 6 * DAY, NOW - 3 * HOUR];

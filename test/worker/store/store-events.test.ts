@@ -84,20 +84,6 @@ describe("a threshold", () => {
       ]);
     }));
 
-  test("is reported for linked signals of a visitor, linked at once or by a job", () =>
-    inStore(async (store) => {
-      want(store);
-      [store.points, store.rulesVersion] = [30, 1];
-      store.record(NOW, visit("a"), visit("a"), visit("b"), visit("b"));
-      store.record(NOW, identify("a", ANN));
-      expect(crossed(store)).toEqual([[ANN, 50, 0, 60]]);
-      store.rulesVersion = 2;
-      store.record(NOW, identify("b", BOB));
-      expect(crossed(store)).toEqual([]);
-      await linkAll(store);
-      expect(crossed(store)).toEqual([[BOB, 50, 0, 60]]);
-    }));
-
   test(
     "is reported equally for any order, repetition and split of signals with positive points",
     { timeout: 30_000 },
@@ -221,15 +207,6 @@ describe("scoring signals", () => {
       ]);
     }));
 
-  test("are not reported for duplicates, nor if the rule has scored the person before", () =>
-    inStore((store) => {
-      want(store);
-      store.frequency = "once_ever";
-      const repeated = signal(ANN);
-      store.record(NOW, repeated, repeated, signal(ANN));
-      expect(ofType(taken(store), "person.scored").flatMap(({ scoring_signals: all }) => all)).toHaveLength(1);
-    }));
-
   test("are several events in one row for a large batch", () =>
     inStore((store) => {
       want(store);
@@ -332,15 +309,6 @@ describe("linked signals", () => {
       ]);
     }),
   );
-
-  test("are counted once each if several rules score them", () =>
-    inStore(async (store) => {
-      store.record(NOW, visit("a"), visit("a", "other"));
-      want(store, []);
-      store.record(NOW, identify("a", ANN));
-      await linkAll(store, [ruleOf(store), { ...ruleOf(store), id: "rule_2", points: 7 }]);
-      expect(rescored(store)).toEqual([[ANN, 1, 0, 0, 12]]);
-    }));
 
   test("are reported for their next person only if the score differs", () =>
     inStore(async (store) => {

@@ -1,13 +1,12 @@
 /** Spec §1, §2.1, design §8.7: account data, from the call to the account and its history. */
-import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS, ROW_MAX_BYTES } from "../../../../src/limits.ts";
+import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../../../../src/limits.ts";
 import { listAccounts } from "../../../../src/store/queries/account-page.ts";
 import { Accounts } from "../../../../src/store/accounts/accounts.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
-import { MINUTE, consumeMessages, deliver, messageOf, type Delivered } from "../../../support/deliver.ts";
+import { MINUTE, deliver, type Delivered } from "../../../support/deliver.ts";
 import { inStore } from "../../../support/store.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { AccountChange, BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
@@ -212,54 +211,6 @@ test("an account update repeated with its Idempotency-Key is a duplicate and ove
   expect(account?.history).toHaveLength(2);
 });
 
-describe("the consumer", () => {
-  test("makes dead letters only of updates that it cannot map", async () => {
-    const workspace = await newAccounts();
-    const otherWorkspace = await newAccounts();
-    const good = { company: { id: "a1" }, plan: "p" };
-    await deliver(workspace.id, [
-      update(workspace, { id: "sig_good", payload: good }),
-      update(workspace, { id: "sig_mismatch", payload: { company: {} } }),
-      update(workspace, { id: "sig_no_object", payload: "7" }),
-      update(workspace, { id: "sig_broken", payload: "{" }),
-      update(workspace, { id: "sig_no_key", payload: good, envelope: { key: "key_unknown" } }),
-      update(workspace, { id: "sig_foreign_key", payload: good, envelope: { key: otherWorkspace.key.id } }),
-      { id: "sig_signal", payload: { event: "e", email: "a@example.com" } },
-    ]);
-    const store = signalStore(env, workspace.id);
-    const dead = (await store.deadLetters({ cursor: null, limit: 50 })).items;
-    expect(dead.map(({ id }) => id).sort()).toEqual([
-      "sig_broken",
-      "sig_foreign_key",
-      "sig_mismatch",
-      "sig_no_key",
-      "sig_no_object",
-    ]);
-    expect(dead.find(({ id }) => id === "sig_mismatch")?.reason).toContain("`company.id` (for `external_id`)");
-    expect(dead.find(({ id }) => id === "sig_no_key")?.reason).toContain("no longer stored");
-    expect(await store.totals()).toMatchObject({ processed: 2, deadLettered: 5 });
-    expect((await list(workspace)).items.map(({ external_id }) => external_id)).toEqual(["a1"]);
-  });
-
-  test("delays the batch while the database does not answer, and creates no dead letter", async () => {
-    const workspace = await newAccounts();
-    // The mapping rules are readable, the templates are not.
-    const withSession = () => ({
-      prepare(query: string) {
-        if (query.includes("api_keys")) throw new Error("D1 is down");
-        return env.DB.prepare(query);
-      },
-    });
-    const message = messageOf(workspace.id, [
-      update(workspace, { id: "sig_1", payload: { company: { id: "a1" }, plan: "p" } }),
-    ]);
-    const bindings = { ...env, DB: { withSession } } as unknown as Env;
-    const { retryMessages } = await consumeMessages([message], { bindings });
-    expect(retryMessages).toHaveLength(1);
-    expect(await signalStore(env, workspace.id).totals()).toMatchObject({ processed: 0, deadLettered: 0 });
-  });
-});
-
 describe("an account of many large values", () => {
   const NAMES = Array.from({ length: 95 }, (_, at) => `a${String(at).padStart(2, "0")}`);
   const LARGE = "é".repeat(30_000);
@@ -274,50 +225,6 @@ describe("an account of many large values", () => {
       },
     });
   const large = (name: string) => ({ company: { id: "large" }, plan: name, [name]: { text: LARGE } });
-
-  /** The stored row in bytes. */
-  function rowBytes(workspace: TestWorkspace): Promise<number> {
-    return runInDurableObject(
-      workspace.store,
-      (_, { storage }) =>
-        storage.sql
-          .exec<{ bytes: number }>(
-            `SELECT length(CAST(external_id || ifnull(name, '') || ifnull(plan, '') || attributes || claims AS BLOB)) AS bytes
-             FROM accounts WHERE external_id = 'large'`,
-          )
-          .one().bytes,
-    );
-  }
-
-  test("accepts updates up to its limit, and makes each further update a dead letter with the reason", async () => {
-    const workspace = await newLarge();
-    const small = (at: number) => ({ company: { id: "small" }, plan: `p${at}` });
-    const body = NAMES.flatMap((name, at) => [large(name), small(at)]);
-    expect((await workspace.send(body, { path: PATH })).status).toBe(202);
-    const books = await workspace.settled();
-    const taken = NAMES.slice(0, books.processed - NAMES.length);
-    expect(taken.length).toBeGreaterThan(20);
-    expect(books).toMatchObject({
-      accepted: 2 * NAMES.length,
-      dead_lettered: NAMES.length - taken.length,
-      in_flight: 0,
-      balanced: true,
-    });
-
-    const account = await accountOf(workspace, "large");
-    expect(Object.keys(account?.["attributes"] ?? {})).toEqual(taken);
-    expect(account).toMatchObject({ plan: taken.at(-1) });
-    expect(account?.history).toHaveLength(taken.length);
-    expect(await accountOf(workspace, "small")).toMatchObject({ plan: "p94" });
-    const bytes = await rowBytes(workspace);
-    expect(bytes).toBeLessThanOrEqual(ROW_MAX_BYTES);
-    expect(bytes).toBeGreaterThan(ROW_MAX_BYTES - 61_000);
-
-    const { items: dead } = await signalStore(env, workspace.id).deadLetters({ cursor: null, limit: 200 });
-    expect(dead).toHaveLength(NAMES.length - taken.length);
-    for (const { reason } of dead)
-      expect(reason).toMatch(/^The account would take 1,5\d\d,\d{3} bytes .*`attributes\.a/);
-  });
 
   test("fails no batch, and takes the refused update when smaller values have made room", async () => {
     const workspace = await newLarge();
@@ -358,29 +265,6 @@ describe("an account of many large values", () => {
 });
 
 describe("the list of accounts", () => {
-  test("pages from the newest account to the oldest", async () => {
-    const workspace = await newAccounts();
-    const ids = ["a", "b", "c", "d", "e"];
-    await workspace.send(
-      ids.map((id) => ({ company: { id: `acct-${id}` } })),
-      { path: PATH },
-    );
-    await workspace.settled();
-    const seen: string[] = [];
-    let query = "?limit=2";
-    for (;;) {
-      const { items, next } = await list(workspace, query);
-      seen.push(...items.map(({ external_id }) => external_id));
-      if (next === null) break;
-      expect(items).toHaveLength(2);
-      query = `?limit=2&cursor=${next}`;
-    }
-    expect(seen).toEqual(["acct-e", "acct-d", "acct-c", "acct-b", "acct-a"]);
-    expect(await accountOf(workspace, "acct-c")).toMatchObject({ external_id: "acct-c" });
-    expect(await accountOf(workspace, "acct")).toBeUndefined();
-    expect((await list(await newAccounts())).items).toEqual([]);
-  });
-
   test("shows the latest changes of a long history", async () => {
     const workspace = await newAccounts();
     const updates = Array.from({ length: ACCOUNT_HISTORY_SHOWN + 5 }, (_, seats) => ({ company: { id: "a1" }, seats }));

@@ -3,29 +3,26 @@
  * person-deletion.test.ts tests it over HTTP.
  */
 import { describe, expect, test } from "vitest";
-import { PERSON_MAX_IDS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
+import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import {
   DELETION_STEP_LINES,
   findDeletion,
   nextDeletionMs,
   stepDeletions,
 } from "../../../../src/store/deletion/person-deletions.ts";
-import { deleteExpired, PURGE_ROWS, purgeHeld, setRetention } from "../../../../src/store/deletion/retention.ts";
+import { PURGE_ROWS, purgeHeld } from "../../../../src/store/deletion/retention.ts";
 import { COLD_AFTER_MS, isScrubbing } from "../../../../src/store/log/cold.ts";
-import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/linking.ts";
 import { entriesAfter } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/identities.ts";
 import { Names } from "../../../../src/store/queries/names.ts";
 import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
-import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
+import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
-import { rowsRead } from "../../../support/sql-cost.ts";
 import { identify, inBalance, inStore, TestStore, track, type Sent } from "../../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
-const DAY = 24 * 3_600_000;
 const LATER = NOW + 1_000;
 const JANE = "jane.doe@example.com";
 const BOB = "bob@example.com";
@@ -237,16 +234,6 @@ describe("an unlinked signal", () => {
       expect(keysIn(store, "SELECT key FROM pairs ORDER BY key")).toEqual(["av-2", "uu-2"]);
     }));
 
-  test("stays if it names the user id of another person, and is linked to that person", () =>
-    inStore((store) => {
-      store.record(NOW - 10, visit("v-jane", { userId: "u-bob" }));
-      waiting(store);
-      store.record(NOW + 1, known(BOB, "v-bob", "u-bob"));
-      expect(store.deletePerson(JANE, LATER)).toMatchObject({ anonymous: 1 });
-      expect(store.state.signals.read(1)?.status).toBe("anonymous");
-      expect(allLinkJobs(store)).toEqual([{ kind: "user_id", value: "u-bob" }]);
-    }));
-
   test("is not linked to a person during the deletion, but a later signal of the same browser is a visitor's", () =>
     inStore((store) => {
       waiting(store, ...many(MORE, () => visit("v-jane")));
@@ -356,27 +343,6 @@ describe("cold storage", () => {
 });
 
 describe("a large person", () => {
-  const IDS = 2 * PERSON_MAX_IDS;
-
-  test("with the maximum of ids disappears at once, and is deleted in bounded steps", () =>
-    inStore((store) => {
-      store.record(NOW, form(JANE));
-      store.sql.exec(
-        `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${IDS})
-         INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST('av-jane-' || i AS BLOB), 1, 1, 1 FROM n`,
-      );
-      const waiting = store.record(NOW, held(visit(`v-jane-${IDS - 1}`)));
-      store.beginDeletion(JANE, LATER);
-      expect(receiptOf(store)).toMatchObject({ people: 1, finishedAtMs: null, signals: 0 });
-      expect(new Identities(store.sql).claimsOf({ kind: "anonymous_id", value: `v-jane-${IDS}` })).toEqual([]);
-      expect(store.scores).toEqual({});
-      expect(rowsRead(store.sql, () => stepDeletions(store.state, LATER))).toBeLessThan(20 * DELETION_STEP_LINES);
-      expect(store.finishDeletions(LATER)).toBeGreaterThan(2);
-      expect(receiptOf(store)).toMatchObject({ identities: IDS, signals: 1, held: 1, finishedAtMs: LATER });
-      expect(statusesOf(store, waiting)).toEqual(["purged"]);
-      expect(namesIn(textOfTables(store.sql))).toBeNull();
-    }));
-
   test("with signals in many segments, and in one row of a timeline, is deleted in bounded steps", () =>
     inStore((store) => {
       const segments = 3 * RULE_STEP_SEGMENTS;
@@ -558,24 +524,6 @@ describe("a repeated deletion", () => {
       expect(statusesOf(store, again)).toEqual(["held"]);
     }));
 });
-
-test(
-  "a deletion includes what retention has left of the person",
-  inBalance(
-    (store) => {
-      store.record(NOW - 40 * DAY, form(JANE), form(BOB));
-      store.seal();
-      store.record(NOW, form(JANE, 1));
-      setRetention(store.sql, { retentionDays: 31 }, NOW);
-      deleteExpired(store.state, NOW);
-      expect(lines(store)).toHaveLength(1);
-      expect(store.deletePerson(JANE, LATER)).toMatchObject({ signals: 1, scoringSignals: 2 });
-      expect(namesIn(textOfTables(store.sql))).toBeNull();
-      expect([...ruleDaysOf(store.state)].map(([, { count }]) => count)).toEqual([1]);
-    },
-    { hasDropped: true },
-  ),
-);
 
 test("the trace of a person's signals hides the same data during the deletion as after it", () =>
   inStore(async (store) => {

@@ -157,20 +157,6 @@ describe("retention", () => {
       expect(await textOfBucket(store.workspaceId)).toContain("v-2");
     }));
 
-  test("shortens the timelines of unknown visitors, and forgets late ids", () =>
-    inStore((store) => {
-      keep(store, NOON);
-      for (let day = 0; day < 40; day++) {
-        store.record(NOON + day * DAY, visit("v-1"), { ...visit("v-1"), id: `sig_${day}` });
-        ring(store, NOON + day * DAY + DAY / 2);
-      }
-      const [list] = store.sql.exec<{ entries: string }>("SELECT entries FROM timelines");
-      expect([list?.entries.split(",").length, rowsOf(store, "signals_late").length]).toEqual([2 * 31, 31]);
-      ring(store, NOON + 80 * DAY);
-      expect([rowsOf(store, "timelines"), rowsOf(store, "signals_late")]).toEqual([[], []]);
-      expect(store.sql.exec("SELECT count, anonymous FROM event_groups").one()).toEqual({ count: 80, anonymous: 0 });
-    }));
-
   test(
     "drops purged and released signals and dead letters, but never a held signal",
     inBalanceAfterDrop((store) => {

@@ -81,19 +81,6 @@ async function answers() {
 }
 
 describe("§6.1: signals of unknown visitors", () => {
-  test("move to R2, many visitors in one object, and keep groups, totals and traces", async () => {
-    await send(...visits(40, 4));
-    const before = await answers();
-    const trace = await store().signal("sig_7");
-    await ring(workspace.id);
-    const { keys, objects, cold: segments, warm } = await cold();
-    expect(keys).toEqual(objects.map(({ key }) => `cold/${workspace.id}/${key}`));
-    expect({ segments, warm, objects }).toMatchObject({ segments: [1], warm: [], objects: [{ state: "stored" }] });
-    expect(await answers()).toEqual(before);
-    expect(await store().signal("sig_7")).toEqual({ ...trace, inColdStorage: true });
-    expect(await store().signal("sig_7")).toMatchObject({ status: "anonymous", payload: visitOf("a-3", 7) });
-  });
-
   test("stay in the store while they are young, with an alarm for later", async () => {
     const at = Date.now();
     await send({ id: "sig_1", payload: visitOf("a-1", 1), at });
@@ -138,25 +125,6 @@ describe("§6.1: signals of unknown visitors", () => {
     expect((await cold()).keys).toHaveLength(3);
   });
 
-  test("are fetched when the visitor becomes known, and evaluated by the current rules", async () => {
-    await send(...visits(40, 2));
-    await ring(workspace.id);
-    await newRule("V*", 10);
-    await send(identify(0));
-    expect(await scoreOf(0)).toBe(20 * 12);
-    expect(await store().signal("sig_4")).toMatchObject({
-      status: "processed",
-      person: { email: "v0@example.com", by: "anonymous_id", linkedAtMs: expect.any(Number) },
-      payload: visitOf("a-0", 4),
-      inColdStorage: true,
-      points: 12,
-    });
-    expect((await store().events(PAGE)).items).toMatchObject([{ count: 40, anonymous: 20 }]);
-    await send(identify(1));
-    expect(await scoreOf(1)).toBe(20 * 12);
-    expect((await cold()).jobs).toBe(0);
-  });
-
   test("are fetched by user id, and linked together with signals in the store", async () => {
     const visit = (n: number): Delivered => {
       return { id: `sig_${n}`, payload: { event: "Visit", userId: "u-1", n }, at: START + n };
@@ -166,18 +134,6 @@ describe("§6.1: signals of unknown visitors", () => {
     await send(visit(3), identify(5, { userId: "u-1" }));
     await send(visit(4));
     expect(await scoreOf(5)).toBe(8);
-  });
-
-  test("are linked without R2 while the rules are unchanged", async () => {
-    await send(...visits(40, 2));
-    await ring(workspace.id);
-    let calls = 0;
-    await withBindings(workspace.id, { COLD: bucketWith({ before: () => void calls++ }) });
-    await send(identify(0), identify(1));
-    expect(await scoreOf(0)).toBe(20 * 2);
-    expect(await scoreOf(1)).toBe(20 * 2);
-    expect(calls).toBe(0);
-    expect((await cold()).jobs).toBe(0);
   });
 
   test(`are linked in bounded steps across crashes, ${MANY} of one visitor`, async () => {

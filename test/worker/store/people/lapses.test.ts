@@ -143,25 +143,6 @@ describe("a rule that scores once ever", () => {
   const lapseDay = (store: TestStore) => ((nextLapseMs(store.sql) ?? 0) - Math.floor(NOON / DAY_MS) * DAY_MS) / DAY_MS;
 
   test(
-    "counts from its earliest match, until that match belongs to another person",
-    inBalance(async (store) => {
-      use(store, "once_ever");
-      identify(store, { anonymousId: "a-1", traits: { email: ANN } });
-      visit(store, { email: ANN }, 5);
-      expect(lapseDay(store)).toBe(26);
-      visit(store, { anonymousId: "a-1", userId: "u-1" }, 20);
-      visit(store, { email: ANN }, 8);
-      expect([store.scores, lapseDay(store)]).toEqual([{ ann: 20 }, 11]);
-      identify(store, { userId: "u-1", traits: { email: "bob@example.com" } });
-      await store.linkAll();
-      expect(store.scores).toEqual({ ann: 20, bob: 20 });
-      const days = store.sql.exec("SELECT email, next_lapse_at AS ms FROM people ORDER BY email").toArray();
-      const midnight = Math.floor(NOON / DAY_MS) * DAY_MS;
-      expect(days.map(({ ms }) => (Number(ms) - midnight) / DAY_MS)).toEqual([23, 11]);
-    }),
-  );
-
-  test(
     "counts from a match that retention has dropped, also when another signal scores in its place",
     inBalance(
       async (store) => {
@@ -182,17 +163,6 @@ describe("a rule that scores once ever", () => {
       },
       { hasDropped: true },
     ),
-  );
-
-  test(
-    "scores no other match after its points have lapsed",
-    inBalance((store) => {
-      use(store, "once_ever");
-      visit(store, { email: ANN });
-      pass(40);
-      visit(store, { email: ANN });
-      expect(store.scores).toEqual({ ann: 0 });
-    }),
   );
 });
 

@@ -50,33 +50,6 @@ describe("a line", () => {
       expectStateToAddUp(store.state);
     }),
   );
-
-  test("stays on the timeline of its user id while only its anonymous id is known", () =>
-    withRules((store) => {
-      store.record(NOW, track({ userId: "u-1", anonymousId: "a-1" }), track({ userId: "u-2", anonymousId: "a-2" }));
-      store.record(
-        NOW,
-        identify("jane@example.com", { anonymousId: "a-1" }),
-        identify("bob@example.com", { userId: "u-2" }),
-      );
-      expect(store.state.signals.read(1)).toMatchObject({ owner: { by: "anonymous_id" }, listedBy: ["user_id"] });
-      expect(visitorLists(store)).toEqual(["uu-1"]);
-      store.record(NOW, identify("jane@example.com", { userId: "u-1" }));
-      expect(store.state.signals.read(1)).toMatchObject({ owner: { by: "user_id" }, listedBy: [] });
-      expect(visitorLists(store)).toEqual([]);
-      expectStateToAddUp(store.state);
-    }));
-
-  test.each([1, null])("leaves no id on a timeline when its person is deleted (rules version %s)", (rulesVersion) =>
-    inStore(async (store) => {
-      store.rulesVersion = rulesVersion;
-      store.record(NOW, track({ userId: "u-jane", anonymousId: "a-jane" }));
-      store.record(NOW, identify("jane@example.com", { userId: "u-jane" }));
-      await store.linkAll();
-      expect(store.deletePerson("jane@example.com", NOW + DAY)?.finishedAtMs).toBe(NOW + DAY);
-      expect(visitorLists(store)).toEqual([]);
-    }),
-  );
 });
 
 describe("the batch that identifies visitors", () => {
@@ -127,17 +100,6 @@ describe("the batch that identifies visitors", () => {
       expect(store.linkJobs).toBe(3);
       await store.linkAll();
       expect([store.linkJobs, store.scores]).toEqual([0, { a: 5 * many, b: 5, c: 5 * (RULE_STEP_SEGMENTS + 5) }]);
-      expectStateToAddUp(store.state);
-    }));
-
-  test("leaves to a job the signals that a user id takes from the owner of an anonymous id", () =>
-    withRules(async (store) => {
-      store.record(NOW, known("a", "ann@example.com"));
-      store.record(NOW, visit("a", { userId: "u-1" }));
-      store.record(NOW, known("b", "bob@example.com", { userId: "u-1" }));
-      expect([store.linkJobs, store.scores]).toEqual([1, { ann: 5, bob: 0 }]);
-      await store.linkAll();
-      expect([store.linkJobs, store.scores]).toEqual([0, { ann: 0, bob: 5 }]);
       expectStateToAddUp(store.state);
     }));
 });
@@ -234,18 +196,6 @@ describe("a link job", () => {
       startLinkJob(store.sql, visitor, NOW);
       await store.link();
       expect([store.linkJobs, visitorLists(store)]).toEqual([0, ["aa-0", "aa-2"]]);
-    }));
-
-  test("ends if the id has lost its owner, and the lines wait for the id's next owner", () =>
-    inStore(async (store) => {
-      store.record(NOW, track({ anonymousId: "a-1" }));
-      startLinkJob(store.sql, { kind: "anonymous_id", value: "a-1" }, NOW);
-      await store.link();
-      expect(store.linkJobs).toBe(0);
-      store.record(NOW, identify("jane@example.com", { anonymousId: "a-1" }));
-      await store.linkAll();
-      expect(store.state.signals.read(1)?.owner).toMatchObject({ by: "anonymous_id" });
-      expectStateToAddUp(store.state);
     }));
 });
 

@@ -6,7 +6,7 @@ import { beginDeletion, findDeletion } from "../../../../src/store/deletion/pers
 import { exportPage } from "../../../../src/store/queries/exports.ts";
 import { readPeople } from "../../../../src/store/queries/people-search.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
-import { Identities, IDENTITY_MAX_CLAIMS } from "../../../../src/store/people/identities.ts";
+import { Identities } from "../../../../src/store/people/identities.ts";
 import type { VisitorId } from "../../../../src/store/people/identities.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { textOfTables } from "../../../support/everything.ts";
@@ -88,26 +88,6 @@ test("a person keeps the newest ids, and page, API and export show them with the
   }));
 
 describe("a dropped id", () => {
-  test("keeps its signals with the person, and later signals wait until the id is named again", () =>
-    inStore((store) => {
-      store.rulesVersion = 1;
-      leave(store, ANN, 1);
-      store.record(NOW + 1, identify(ANN, { anonymousId: "old" }));
-      const [before] = store.record(NOW + 2, visit("old"));
-      store.record(NOW + 3, identify(ANN, { anonymousId: "new" }));
-      const ann = personOf(store, ANN)?.id;
-      expect([holderOf(store, anonymous("old")), holderOf(store, anonymous("new"))]).toEqual([null, ann]);
-      const [after] = store.record(NOW + 4, visit("old"));
-      expect([ownerOf(store, before), ownerOf(store, after)]).toEqual([ann, null]);
-      expectStateToAddUp(store.state);
-
-      store.record(NOW + 5, identify(ANN, { anonymousId: "old" }));
-      expect(ownerOf(store, after)).toBe(ann);
-      expect(holderOf(store, anonymous("new"))).toBeNull();
-      expect(personOf(store, ANN)).toMatchObject({ anonymous_ids: PERSON_MAX_IDS, ids_dropped: 2, score: 10 });
-      expectStateToAddUp(store.state);
-    }));
-
   test("does not shorten the deletion of an earlier owner", () =>
     inStore((store) => {
       leave(store, ANN, 1);
@@ -236,13 +216,3 @@ test("no signal is lost or goes to a person who was not named for it, for any cl
     { numRuns: 100, limitMs: 20_000 },
   );
 });
-
-test("an id that a person loses to another owner, or that has too many owners, no longer counts for the person", () =>
-  inStore((store) => {
-    const emails = Array.from({ length: IDENTITY_MAX_CLAIMS + 3 }, (_, n) => `p${n}@example.com`);
-    for (const [n, email] of emails.entries()) store.record(NOW + 10 * n, identify(email, { anonymousId: "shared" }));
-    // Received earlier and recorded now: it agrees with later claims.
-    store.record(NOW + 1_000, { ...identify("p9@example.com", { anonymousId: "shared" }), receivedAtMs: NOW + 85 });
-    expect(emails.map((email) => countsOf(store, email).ids)).toEqual(emails.map((_, n) => (n < 3 ? 0 : 1)));
-    expectStateToAddUp(store.state);
-  }));

@@ -92,37 +92,6 @@ describe("a recount", () => {
     return steps;
   }
 
-  test("recomputes a person with many signals in steps after the first and the last signal leave", () =>
-    inStore(async (store) => {
-      history(store, ...bobs(), ...many());
-      expect(people(store)).toMatchObject([{ first_seen: NOW - 9_000, last_seen: NOW + 9_000, name: "Bob" }]);
-      await take(store, "u-1");
-      expect(people(store)[0]).toMatchObject({ last_seen: NOW + SEGMENTS - 1, name: null });
-      // A line that is recorded meanwhile counts.
-      store.record(NOW, visit({}, NOW - 1));
-      expect(finish(store)).toBeGreaterThan(1);
-      expect(people(store)[0]).toMatchObject({ first_seen: NOW - 1, last_seen: NOW + SEGMENTS - 1, name: "Ann" });
-    }));
-
-  test("recomputes many people who lose a signal to the same person", () =>
-    inStore(async (store) => {
-      store.rulesVersion = 1;
-      const ids = Array.from({ length: RULE_STEP_SEGMENTS }, (_, n) => `v-${n}`);
-      for (const anonymousId of ids) {
-        store.record(NOW, identify(`${anonymousId}@example.com`, { anonymousId }));
-        store.record(
-          NOW,
-          visit({ anonymousId, userId: "u-1" }, NOW - 5),
-          visit({ anonymousId, ...named("N") }, NOW - 4),
-        );
-        store.seal();
-      }
-      await take(store, "u-1");
-      finish(store);
-      expect(people(store)).toHaveLength(ids.length + 1);
-      expect(people(store)).toEqual(expected(store));
-    }));
-
   test("ends when the person is deleted", () =>
     inStore(async (store) => {
       history(store, visit({ userId: "u-1" }, NOW - 9_000), ...many());

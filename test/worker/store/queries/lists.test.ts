@@ -312,13 +312,4 @@ describe("event groups", () => {
       next: null,
     });
   });
-
-  test("show the payload of their sample, held or not", async () => {
-    const [held, kept] = [signal({ event: "held", verdict: "held" }), signal({ event: "kept" })];
-    await deliver(workspace.id, [held, kept]);
-    const { items } = await signalStore(env, workspace.id).events({ cursor: null, limit: 5 });
-    const samples = new Map(items.map(({ event, sample }) => [event, sample]));
-    expect(samples.get("held")).toEqual({ id: held.id, payload: held.payload });
-    expect(samples.get("kept")).toEqual({ id: kept.id, payload: kept.payload });
-  });
 });

@@ -304,30 +304,4 @@ describe("a rule applied to the past", () => {
       expect(world.store.scores).toEqual({ ann: 7, bob: 7 });
     }),
   );
-
-  test(
-    "gives no points back that were removed with it, whichever signals come and go later",
-    withWorld(async (world) => {
-      const { store } = world;
-      world.change({ frequency: "once_ever" });
-      world.record({ anonymousId: "a-1", traits: { email: ANN } }, null);
-      world.record({ anonymousId: "a-1", userId: "u-1" }, "pricing");
-      for (let n = 0; n < 3; n++) {
-        world.record({ email: ANN }, "home");
-        store.seal();
-      }
-      world.change({ isEnabled: false });
-      world.apply();
-      await world.step();
-      world.record({ userId: "u-1", traits: { email: BOB } }, null);
-      await world.finish();
-      expect(store.scores).toEqual({ ann: 0, bob: 0 });
-      world.change({ isEnabled: true });
-      world.record({ email: ANN }, "home");
-      expect(store.scores).toEqual({ ann: 5, bob: 0 });
-      const { recent } = store.sql.exec<{ recent: string }>("SELECT recent FROM people WHERE email = ?", ANN).one();
-      const outcomes = readEntries(recent).flatMap(({ scored }) => scored?.outcomes ?? []);
-      expect(outcomes.map((id) => store.state.outcomes.get(id).ruleVersion)).toEqual([store.rulesVersion]);
-    }),
-  );
 });

@@ -252,19 +252,6 @@ describe("a rule's job", () => {
   );
 
   test(
-    "skips signals that were linked after its request, by newer rules",
-    withBench(async (bench) => {
-      bench.record(forms(2));
-      bench.apply();
-      bench.change(1, { linkedAtMs: Date.now() + 10 });
-      expect(await bench.finish()).toMatchObject({ scanned: 2, added: 1 });
-      bench.apply({ rule: { ...RULE, version: 2 } });
-      bench.change(1, { linkedAtMs: bench.job().requestedAtMs });
-      expect(await bench.finish()).toMatchObject({ scanned: 2, added: 1, changed: 1 });
-    }),
-  );
-
-  test(
     "starts again when it is requested during a step, and ignores requests with older rules",
     withBench(async (bench) => {
       bench.record(forms(2));
@@ -280,22 +267,6 @@ describe("a rule's job", () => {
       expect(bench.job()).toMatchObject({ status: "queued", ruleVersion: 2, scanned: 0 });
       expect(await bench.finish()).toMatchObject({ status: "done", scanned: 4, added: 4 });
       expect(bench.points).toEqual([8, 8, 8, 8]);
-    }),
-  );
-
-  test(
-    "reads a line again that changes while payloads are fetched",
-    withBench(async (bench) => {
-      bench.record(forms(3));
-      bench.store.seal();
-      await bench.freeze();
-      bench.apply();
-      const step = bench.step();
-      bench.change(2, { linkedAtMs: Date.now() + 1_000 });
-      expect(await step).toBe(true);
-      expect(bench.job()).toMatchObject({ scanned: 0, added: 0 });
-      expect(await bench.finish()).toMatchObject({ scanned: 3, added: 2 });
-      expect(bench.points).toEqual([3, 3]);
     }),
   );
 
@@ -374,20 +345,6 @@ describe("the removal of a rule's scores", () => {
       expect(steps).toBeGreaterThan(5);
       expect(bench.job()).toMatchObject({ status: "done", removed: 260 });
       expect(bench.points).toEqual(Array.from({ length: 260 }, () => 100));
-    }),
-  );
-
-  test(
-    "keeps scores of dropped signals by a version newer than the disabled version",
-    withBench(async (bench) => {
-      bench.record(forms(2), [RULE]);
-      bench.record(forms(1), [{ ...RULE, version: 3, points: 9 }]);
-      bench.store.seal();
-      bench.record(forms(1), [RULE]);
-      bench.drop(0, 1);
-      bench.apply({ rule: null, disabledVersion: 2 });
-      expect(await bench.finish()).toMatchObject({ removed: 3 });
-      expect(bench.points).toEqual([9]);
     }),
   );
 
