@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
 import type { Log } from "../../src/store/log/log.ts";
-import { readEntries, ascendingEntries, insertEntries } from "../../src/store/people/timelines.ts";
+import { ascendingEntries, readEntries } from "../../src/store/people/timelines.ts";
 import { personList } from "../../src/store/people/identities.ts";
 import { deadSignals, heldSignals } from "../../src/store/resend-jobs.ts";
 import type { StoredSignal } from "../../src/store/resend-jobs.ts";
@@ -128,14 +128,6 @@ export function readScores(sql: SqlStorage): Scores {
     people: people.map(({ email, score }) => ({ email, score })),
     scoring: scoring.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1)),
   };
-}
-
-/** Moves people's lists out of their rows as if they were too long, because few histories are long enough. */
-export function spillLists(workspaceId: string): Promise<void> {
-  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage: { sql } }) => {
-    for (const { id, recent } of peopleOf(sql)) insertEntries(sql, personList(id), readEntries(recent));
-    sql.exec("UPDATE people SET recent = ''");
-  });
 }
 
 function peopleOf(sql: SqlStorage): PersonRow[] {
