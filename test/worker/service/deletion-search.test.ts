@@ -204,6 +204,7 @@ async function record(): Promise<void> {
   const held = { verdict: "held" } as const;
   const traits = { email: JANE, name: "Jane Doe", company: "Jane Ltd", title: "Head of Jane" };
   const twin = signal(form(), { envelope: { source: SOURCE } });
+  const released = signal(form(), held);
   await deliver(workspace.id, [
     signal(form(), { at: Date.now() - 40 * DAY_MS }),
     signal(call("identify", { anonymousId: "V-Jane-2", userId: "U-Jane-2" })),
@@ -215,11 +216,13 @@ async function record(): Promise<void> {
     signal(call("identify", { anonymousId: "V-Jane-2", traits })),
     twin,
     { ...twin, id: "sig_twin", ordinal: ++sent },
+    released,
     signal(form(), held),
     signal(call("track", { ...IDS, event: "E" }), held),
     signal(call("identify", { ...IDS, traits }), held),
     ...Array.from({ length: DELETION_STEP_LINES }, () => signal(form())),
   ]);
+  await deliver(workspace.id, [{ ...released, verdict: "accepted", resent: { from: "held", place: 1 } }]);
   const dead = [signal(form()), signal(call("track", { ...IDS, event: "E" }))];
   await consumeMessages([messageOf(workspace.id, dead)], { queue: "signals-dlq" });
 }
