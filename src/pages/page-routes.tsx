@@ -6,7 +6,7 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { accountPages } from "./accounts.tsx";
 import { activityPages } from "./activity.tsx";
 import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
-import { connectPages } from "./connect.tsx";
+import { connectPages } from "./keys/connect.tsx";
 import { keyPages } from "./keys/keys.tsx";
 import { livePages } from "./live.tsx";
 import { memberPages } from "./members.tsx";

@@ -12,7 +12,7 @@ import { DAYS_COUNTED, KEY_SILENT_MAX_DAYS, PAGE_ROWS, REJECTION_KEPT_DAYS } fro
 import type { KeyCalls } from "../../quota/protocol.ts";
 import { isOverlap, type Overlap, rotateApiKey, silentAfterDays } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, TestCall } from "../connect.tsx";
+import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, TestCall } from "./connect.tsx";
 import { CAUSE_COPY, ENDPOINT_LABEL } from "../copy.ts";
 import { Form, FormErrors, LinkButton, SelectField, TextField } from "../kit/forms.tsx";
 import { DayBars, type DayBar } from "../kit/charts.tsx";

@@ -18,7 +18,7 @@ import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { payloadTemplate as templateSchema } from "../../workspace/manage-keys.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall } from "../connect.tsx";
+import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall } from "./connect.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import {
   Check,

@@ -3,10 +3,10 @@
  * fills the full key in. Other pages show a placeholder until the user types the key into the test call. Members see the
  * steps, and no keys (§5.6).
  */
-import { findKey, listActiveKeys, type ApiKey } from "../control/api-keys.ts";
-import { keyStatus } from "../domain/keys/api-key.ts";
-import type { Rejection } from "../domain/keys/refusal.ts";
-import { canManageKeys } from "../domain/keys/role.ts";
+import { findKey, listActiveKeys, type ApiKey } from "../../control/api-keys.ts";
+import { keyStatus } from "../../domain/keys/api-key.ts";
+import type { Rejection } from "../../domain/keys/refusal.ts";
+import { canManageKeys } from "../../domain/keys/role.ts";
 import {
   composedEvent,
   CRM_BODY,
@@ -18,19 +18,19 @@ import {
   webhooksOf,
   type Webhook,
   type WebhookKey,
-} from "../domain/webhook-calls.ts";
-import { REFUSALS } from "../http/refusal-table.ts";
-import { WORKSPACE_MAX_ACTIVE_KEYS } from "../limits.ts";
-import type { KeyCalls } from "../quota/protocol.ts";
-import { CAUSE_COPY } from "./copy.ts";
-import { keyText } from "./keys/key-parts.tsx";
-import { HiddenFields, LinkButton, SelectField, TextArea, TextField } from "./kit/forms.tsx";
-import { counted, withQuery } from "./kit/format.ts";
-import { sectionPath } from "./kit/layout.tsx";
-import { ListAddress } from "./kit/list.tsx";
-import { CopyText, Empty, Facts, Notice, Panel, Tabs, Time } from "./kit/parts.tsx";
-import { notFoundPage, page } from "./page.tsx";
-import { counterOf, type Ctx, pages, workspacePath } from "./pages-env.ts";
+} from "../../domain/webhook-calls.ts";
+import { REFUSALS } from "../../http/refusal-table.ts";
+import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../limits.ts";
+import type { KeyCalls } from "../../quota/protocol.ts";
+import { CAUSE_COPY } from "../copy.ts";
+import { keyText } from "./key-parts.tsx";
+import { HiddenFields, LinkButton, SelectField, TextArea, TextField } from "../kit/forms.tsx";
+import { counted, withQuery } from "../kit/format.ts";
+import { sectionPath } from "../kit/layout.tsx";
+import { ListAddress } from "../kit/list.tsx";
+import { CopyText, Empty, Facts, Notice, Panel, Tabs, Time } from "../kit/parts.tsx";
+import { notFoundPage, page } from "../page.tsx";
+import { counterOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 
 export const connectPages = pages.createApp().get("/", async (c) => {
   const chosen = canManageKeys(c.get("role")) ? await chosenKey(c) : null;
