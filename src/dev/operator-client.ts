@@ -17,7 +17,8 @@ export class OperatorClient {
   async call<T>(method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
     const response = await fetch(`${this.#origin}/operator/${path}`, {
       method,
-      headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json" },
+      // A new connection for each call, because the local runtime may close an idle one at the moment of its next use.
+      headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json", connection: "close" },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${await response.text()}`);
