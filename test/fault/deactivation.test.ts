@@ -1,6 +1,6 @@
 /**
  * Invariant 4 over HTTP: no call that begins after a deactivation has returned is answered with 202, although two
- * isolates cache the key and 32 senders use it. `npm run test:races -- --trials 1000` for longer.
+ * isolates cache the key and 32 senders use it. `npm run test:longer -- races --trials 1000` for longer.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { randomNumbers } from "../../src/dev/sample.ts";
@@ -91,8 +91,8 @@ test(
     const all: Made = { sent: 0, accepted: 0, after: [] };
     for (let seed = FIRST_SEED; seed < FIRST_SEED + TRIALS; seed++) {
       const made = await trial(seed);
-      expect(made.after, `npm run test:races -- --trials 1 --seed ${seed}`).toHaveLength(SENDERS * CALLS_AFTER);
-      expect(new Set(made.after), `npm run test:races -- --trials 1 --seed ${seed}`).toEqual(new Set([401]));
+      expect(made.after, `npm run test:longer -- races --trials 1 --seed ${seed}`).toHaveLength(SENDERS * CALLS_AFTER);
+      expect(new Set(made.after), `npm run test:longer -- races --trials 1 --seed ${seed}`).toEqual(new Set([401]));
       all.sent += made.sent;
       all.accepted += made.accepted;
       all.after.push(...made.after);

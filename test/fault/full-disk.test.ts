@@ -1,6 +1,6 @@
 /**
  * Invariant 2 on a full disk: the built Worker on a small file system in memory, filled to the last page by a ballast
- * file. `npm run test:crash -- --disk 64M`: mounting requires root rights, so that it is no part of `npm test`.
+ * file. `npm run test:longer -- crash --disk 64M`: mounting requires root rights, so that it is no part of `npm test`.
  */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";

@@ -8,7 +8,7 @@ import { Service, chances } from "../support/service.ts";
 import { expectProcessed, postUntilKilled } from "./support/until-killed.ts";
 
 const CONNECTIONS = 32;
-/** Rounds of load, each ended by a kill at a random moment: `npm run test:crash -- --rounds 100`. */
+/** Rounds of load, each ended by a kill at a random moment: `npm run test:longer -- crash --rounds 100`. */
 const ROUNDS = Number(process.env["CRASH_ROUNDS"] ?? amount(1, 5));
 /** Every n-th call is a batch of this size. */
 const BATCH_EVERY = 5;

@@ -1,6 +1,6 @@
 /**
  * Four times as many calls as the service can take: it refuses the excess with a Retry-After, loses no acknowledged
- * signal, and returns to normal soon after. `npm run test:overload -- --seconds 60` for longer.
+ * signal, and returns to normal soon after. `npm run test:longer -- overload --seconds 60` for longer.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ProvisionedWorkspace } from "../bench/operator-api.ts";

@@ -1,6 +1,6 @@
 /**
  * Design §1: the books balance and no signal is lost while calls of every binding fail, fail after they took effect,
- * or never return. `npm run test:faults -- --seeds 1000` for longer; a failed run names its seed.
+ * or never return. `npm run test:longer -- faults --seeds 1000` for longer; a failed run names its seed.
  */
 import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
@@ -45,7 +45,7 @@ test.each(RATES)(
         for (const [status, count] of life.answers) answers.set(status, (answers.get(status) ?? 0) + count);
         acknowledged += life.acknowledged.size;
       } catch (error) {
-        throw new Error(`rate ${rate}, seed ${seed}: repeat it with npm run test:faults -- --seed ${seed}`, {
+        throw new Error(`rate ${rate}, seed ${seed}: repeat it with npm run test:longer -- faults --seed ${seed}`, {
           cause: error,
         });
       } finally {

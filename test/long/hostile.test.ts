@@ -1,6 +1,6 @@
 /**
  * Hostile calls to every route of the Worker: none causes a server error, reveals a key or a secret, or takes long,
- * and the service works as before afterwards. `npm run test:hostile -- --cases 100000 --seed 1`; a failed run prints
+ * and the service works as before afterwards. `npm run test:longer -- hostile --cases 100000 --seed 1`; a failed run prints
  * its seed and the number of the call.
  */
 import { env } from "cloudflare:workers";
@@ -19,7 +19,7 @@ const CASES_OF_A_WORLD = 250;
 const CASES = Number(env.HOSTILE_CASES ?? amount(100, 2_000));
 const SEED = seedOr(env.HOSTILE_SEED);
 const FROM = Math.floor(Number(env.HOSTILE_FROM ?? 0) / CASES_OF_A_WORLD) * CASES_OF_A_WORLD;
-const REPEAT = `repeat it with npm run test:hostile -- --cases ${CASES} --seed ${SEED} --from ${FROM}`;
+const REPEAT = `repeat it with npm run test:longer -- hostile --cases ${CASES} --seed ${SEED} --from ${FROM}`;
 /** The slowest call takes half a second. With other processes on the machine a call took eleven times as long. */
 const CASE_MAX_MS = 5_000;
 

@@ -1,5 +1,5 @@
 /**
- * Runs a test for longer: `node test/long/longer.ts model --runs 10000 --seed 1`, as `npm run test:model` and similar
+ * Runs a test for longer: `node test/long/longer.ts model --runs 10000 --seed 1`, as `npm run test:longer -- model` and similar
  * scripts do. A failed run prints how to repeat it. A large run takes several processes, because unfinished work makes a
  * runtime unreliable, and because an interrupted night then still has results.
  */

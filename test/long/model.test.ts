@@ -1,7 +1,7 @@
 /**
  * Random lives of a workspace: the real Quota Counter, consumer and Signal Store execute each step, and so does a
  * plain model. After any loss, repetition, restart or delay every answer and every count equal the model's. `npm run
- * test:model -- --runs 10000` for a night; a failed run prints the command that repeats it.
+ * test:longer -- model --runs 10000` for a night; a failed run prints the command that repeats it.
  */
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
@@ -85,7 +85,7 @@ test(
         numRuns: LIVES,
         ...(env.MODEL_SEED === undefined ? {} : { seed: Number(env.MODEL_SEED) }),
         endOnFailure: env.MODEL_SHRINK === undefined,
-        reporter: reportWith((seed) => `npm run test:model -- --runs ${LIVES} --seed ${seed}`),
+        reporter: reportWith((seed) => `npm run test:longer -- model --runs ${LIVES} --seed ${seed}`),
       },
     );
   },

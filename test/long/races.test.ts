@@ -1,6 +1,6 @@
 /**
  * Concurrent actions have the same result as sequential ones: the end of a billing period under load, two admins on
- * the same record, and recording, linking, rules and deletion on the same lines. `npm run test:races -- --trials
+ * the same record, and recording, linking, rules and deletion on the same lines. `npm run test:longer -- races --trials
  * 1000` for longer; a failed trial names its seed, which repeats it. Deactivation under load is in
  * fault/deactivation.
  */
@@ -38,7 +38,7 @@ function trials(says: string, run: (chance: Chance) => Promise<void>): void {
         try {
           await run(new Chance(seed));
         } catch (error) {
-          throw new Error(`repeat it with npm run test:races -- --trials 1 --seed ${seed}`, { cause: error });
+          throw new Error(`repeat it with npm run test:longer -- races --trials 1 --seed ${seed}`, { cause: error });
         } finally {
           vi.restoreAllMocks();
           vi.useRealTimers();
