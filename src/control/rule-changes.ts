@@ -3,11 +3,12 @@
  * so that the consumer compiles the rules again, and the rule's own version, which scoring signals carry. The writing
  * statement itself checks the limit on the total size, so that concurrent changes cannot exceed it.
  */
-import { and, desc, eq, ne, sql, type SQL } from "drizzle-orm";
+import { and, eq, ne, sql, type SQL } from "drizzle-orm";
 import { auditEntry, type AuditAction } from "./audit.ts";
 import {
   auditLog,
   mappingRules,
+  ruleVersions,
   workspaces,
   hasRow,
   isOneOf,
@@ -15,19 +16,10 @@ import {
   type ControlContext,
   type ControlDatabase,
 } from "./database.ts";
-import {
-  RULE_COLUMNS,
-  dropOldVersions,
-  dropVersionsOf,
-  findRule,
-  findRuleVersion,
-  isRule,
-  keepVersions,
-  type StoredRule,
-} from "./stored-rules.ts";
+import { RULE_COLUMNS, findRule, findRuleVersion, isOfRule, isRule, type StoredRule } from "./stored-rules.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { contentOf, type RuleContent, ruleDifferences, ruleSize } from "../domain/rules/rule-content.ts";
-import { WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
+import { RULE_VERSIONS_KEPT, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 
 type RuleChange = { [Field in keyof RuleContent]?: RuleContent[Field] | undefined };
@@ -45,20 +37,24 @@ export async function createRule(
   const created: StoredRule = { id, ...rule, version: 1, createdAt: at, updatedAt: at, updatedBy: by.actor };
   const wasMade = wasCreated(workspaceId, id);
   const count = db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId));
-  const isAllowed = sql`not ${wasMade} and ${hasRoom(db, workspaceId, id, ruleSize(rule))} and ${count} < ${WORKSPACE_MAX_RULES}`;
+  const refusal = sql<"made_before" | "too_many_rules" | "rules_too_large" | null>`case
+    when ${wasMade} then 'made_before'
+    when ${count} >= ${WORKSPACE_MAX_RULES} then 'too_many_rules'
+    when not ${hasRoom(db, workspaceId, id, ruleSize(rule))} then 'rules_too_large'
+    end`;
   const isNew = sql`not ${wasMade} and ${hasRow(mappingRules, isRule(workspaceId, id))}`;
-  const [inserted] = await db.batch([
-    insertRules({ db, workspaceId, by }, JSON.stringify([rowOf(id, rule)]), isAllowed).returning({
-      id: mappingRules.id,
-    }),
+  const [[decided]] = await db.batch([
+    db.select({ refusal }).from(sql`(select 1)`),
+    insertRules({ db, workspaceId, by }, JSON.stringify([rowOf(id, rule)]), sql`${refusal} is null`),
     raiseRulesVersion(db, workspaceId, isNew),
     auditEntry(db, by, { workspaceId, action: "rule.created", target: id, detail: { ...rule } }, isNew),
   ]);
-  if (inserted.length > 0) return ok(created);
-  const [made] = await db.select({ before: sql<number>`${wasMade}` }).from(sql`(select 1)`);
-  if (made?.before === 1) return ok(created);
-  return refuse((await count) >= WORKSPACE_MAX_RULES ? "too_many_rules" : "rules_too_large");
+  const refused = decided?.refusal ?? null;
+  return refused === null || refused === "made_before" ? ok(created) : refuse(refused);
 }
+
+/** Attempts at a change without a version while other people change the same rule. */
+const UPDATE_ATTEMPTS = 5;
 
 interface ChangedOn {
   /** The version that the person saw; undefined: any. */
@@ -111,9 +107,6 @@ export async function updateRule(
   return refuse("rule_changed");
 }
 
-/** Attempts at a change without a version while other people change the same rule. */
-const UPDATE_ATTEMPTS = 5;
-
 /**
  * Creates a new version with the content of an earlier one.
  *
@@ -152,6 +145,41 @@ export async function deleteRule(
   return deleted.length > 0;
 }
 
+// Earlier versions
+
+/** Characters of the earlier versions of all of a workspace's rules: about as much as the rules themselves may be. */
+export const WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS = 2_000_000;
+
+/** The statement that keeps rules as they are, for a `batch` before they are changed. */
+export function keepVersions(db: ControlDatabase, rules: SQL | undefined) {
+  const { name, event, match, conditions, scoringSignal, points, frequency, pointsLastDays, enabled } = mappingRules;
+  // INSERT … SELECT takes the columns in the order of the table.
+  return db.insert(ruleVersions).select(sql`
+    select ${mappingRules.workspaceId}, ${mappingRules.id}, ${mappingRules.version},
+      length(${name}) + length(${event}) + length(${scoringSignal}) + length(${conditions}) + ${ROW_CHARACTERS},
+      ${mappingRules.updatedAt}, ${mappingRules.updatedBy}, ${name}, ${event}, ${match}, ${scoringSignal}, ${points},
+      ${frequency}, ${enabled}, ${conditions}, ${pointsLastDays}
+    from ${mappingRules} where ${rules}`);
+}
+
+/** Characters of a row in addition to its texts. */
+const ROW_CHARACTERS = 250;
+
+/** The statement that deletes the oldest versions of a workspace, where there are too many. */
+export function dropOldVersions(db: ControlDatabase, workspaceId: string) {
+  return db.delete(ruleVersions).where(sql`rowid IN (
+    SELECT row FROM (
+      SELECT rowid AS row, row_number() OVER (PARTITION BY rule_id ORDER BY version DESC) AS nth,
+        sum(size) OVER (ORDER BY at DESC, rule_id, version DESC) AS characters
+      FROM rule_versions WHERE workspace_id = ${workspaceId})
+    WHERE nth > ${RULE_VERSIONS_KEPT} OR characters > ${WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS})`);
+}
+
+/** The statement that deletes all versions of a rule, for a `batch` that deletes the rule. */
+export function dropVersionsOf(db: ControlDatabase, workspaceId: string, ruleId: string) {
+  return db.delete(ruleVersions).where(isOfRule(workspaceId, ruleId));
+}
+
 function applyChange(before: RuleContent, change: RuleChange): RuleContent {
   const named = Object.entries(change).filter(([, value]) => value !== undefined);
   return { ...contentOf(before), ...Object.fromEntries(named) };
@@ -182,22 +210,6 @@ function hasRoom(db: ControlDatabase, workspaceId: string, ruleId: string, size:
 
 /** Characters of the rules per statement: a D1 parameter holds 2 MB, and a character takes up to 4 bytes. */
 export const RULES_STATEMENT_MAX_CHARACTERS = 400_000;
-
-/** All rules of a workspace, newest first, with its rules version; read as one snapshot. */
-export async function readAllRules(
-  db: ControlDatabase,
-  workspaceId: string,
-): Promise<{ rules: StoredRule[]; rulesVersion: number }> {
-  const [rules, [workspace]] = await db.batch([
-    db
-      .select(RULE_COLUMNS)
-      .from(mappingRules)
-      .where(eq(mappingRules.workspaceId, workspaceId))
-      .orderBy(desc(mappingRules.id)),
-    db.select({ rulesVersion: workspaces.rulesVersion }).from(workspaces).where(eq(workspaces.id, workspaceId)),
-  ]);
-  return { rules, rulesVersion: workspace?.rulesVersion ?? 0 };
-}
 
 interface RulesToWrite {
   added: readonly RuleContent[];

@@ -1,8 +1,8 @@
 /** Imports mapping rules, all or none: first decides each step, then writes all of them. */
 import * as z from "zod";
 import type { ControlContext, ControlDatabase } from "../control/database.ts";
-import { readAllRules, writeImport } from "../control/rule-changes.ts";
-import type { StoredRule } from "../control/stored-rules.ts";
+import { writeImport } from "../control/rule-changes.ts";
+import { readAllRules, type StoredRule } from "../control/stored-rules.ts";
 import { grouped } from "../domain/text.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { describePlace } from "../domain/json/json-error.ts";

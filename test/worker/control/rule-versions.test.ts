@@ -2,9 +2,14 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { createRule, deleteRule, restoreRule, updateRule } from "../../../src/control/rule-changes.ts";
-import { findRule, rulesVersion } from "../../../src/control/stored-rules.ts";
-import { listRuleVersions, WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS } from "../../../src/control/stored-rules.ts";
+import {
+  createRule,
+  deleteRule,
+  restoreRule,
+  updateRule,
+  WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS,
+} from "../../../src/control/rule-changes.ts";
+import { findRule, listRuleVersions, rulesVersion } from "../../../src/control/stored-rules.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../../../src/limits.ts";
 import { newWorkspace } from "../../support/workspace.ts";
