@@ -9,7 +9,7 @@ import {
   updateRule,
   WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS,
 } from "../../../src/control/rule-changes.ts";
-import { findRule, listRuleVersions, rulesVersion } from "../../../src/control/stored-rules.ts";
+import { findRule, listRuleVersions, rulesOf, rulesVersion } from "../../../src/control/stored-rules.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../../../src/limits.ts";
 import { newWorkspace } from "../../support/workspace.ts";
@@ -107,6 +107,22 @@ describe("the versions of a mapping rule", () => {
     ]);
     expect(results.at(-1)?.size).toBeGreaterThan(500);
   });
+});
+
+test("compiled rules follow D1 back to an earlier version, as after a restore of D1", async () => {
+  const id = await newRule({ points: 1 });
+  const compiled = async () => {
+    const { version, rules } = await rulesOf(env.DB, workspace.id);
+    return [version, ...rules.byWildcard.map(({ rule }) => rule.match.points)];
+  };
+  const [before] = await compiled();
+  await change(id, { points: 2 });
+  expect(await compiled()).toEqual([Number(before) + 1, 2]);
+  await env.DB.batch([
+    env.DB.prepare("UPDATE workspaces SET rules_version = ? WHERE id = ?").bind(before, workspace.id),
+    env.DB.prepare("UPDATE mapping_rules SET points = 1 WHERE id = ?").bind(id),
+  ]);
+  expect(await compiled()).toEqual([before, 1]);
 });
 
 describe("going back to a version", () => {
