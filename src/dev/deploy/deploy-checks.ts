@@ -106,7 +106,7 @@ function* checkBindings(config: DeployConfig, top: DeployConfig): Iterable<Probl
 
 /** Bindings and variables, with the settings that must be the same in each environment. */
 function bindingsOf(config: DeployConfig): Map<string, Record<string, string | undefined>> {
-  const { queues, ratelimits = [], send_email: emails = [], services = [] } = config;
+  const { queues, ratelimits, send_email: emails, services = [] } = config;
   const names = [
     ...config.r2_buckets.map(({ binding }) => binding),
     ...(queues.producers ?? []).map(({ binding }) => binding),
