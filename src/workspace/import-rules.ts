@@ -19,7 +19,7 @@ import { newRule, ruleProblem } from "./rule-schema.ts";
 
 /** Why a rule prevents the import. */
 export const IMPORT_REFUSAL = {
-  name_ambiguous: "several rules here have this name: rename all but one of them, or say the id of one",
+  name_ambiguous: "several rules here have this name: rename all but one of them, or give an id",
   twice: "an earlier rule of this import changes the same rule",
 } as const satisfies Record<ImportRefusal, string>;
 

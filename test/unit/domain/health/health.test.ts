@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { ALARMS, alarmsOf, notAsked, unreachable, wordOf } from "../../../src/domain/health/alarm.ts";
-import type { FailingDestination, HealthFigures } from "../../../src/domain/health/alarm.ts";
+import { ALARMS, alarmsOf, notAsked, unreachable, wordOf } from "../../../../src/domain/health/alarm.ts";
+import type { FailingDestination, HealthFigures } from "../../../../src/domain/health/alarm.ts";
 
 const NOW = Date.UTC(2031, 2, 1);
 const MINUTE = 60_000;
@@ -112,7 +112,7 @@ describe("health of a workspace", () => {
   });
 
   test("has a section in docs/operate.md for each alarm", () => {
-    const operate = readFileSync(path.resolve(import.meta.dirname, "../../../docs/operate.md"), "utf8");
+    const operate = readFileSync(path.resolve(import.meta.dirname, "../../../../docs/operate.md"), "utf8");
     const headings = [...operate.matchAll(/^### `(\w+)`$/gm)].map(([, name]) => name);
     expect(headings).toEqual([...ALARMS]);
   });
