@@ -169,30 +169,4 @@ describe("going back to a version", () => {
     }
     expect(await findRule(db, workspace.id, id)).toMatchObject({ version: 2, points: 25 });
   });
-
-  test("changes nothing if the content is the current one", async () => {
-    const id = await newRule();
-    const unchanged = await restoreRule(by("b@example.com"), id, 1);
-    expect(unchanged).toMatchObject({ ok: true, value: { version: 1 } });
-    expect(await versions(id)).toHaveLength(1);
-  });
-
-  test("is subject to the limits of any change", async () => {
-    const large = Array.from({ length: 2 }, (_, n) => ({
-      path: "event",
-      operator: "in" as const,
-      value: Array.from({ length: 199 }, (__, at) => `${n} ${at}`),
-    }));
-    const id = await newRule({ conditions: large });
-    await change(id, { conditions: [] });
-    const insert = env.DB.prepare(
-      `INSERT INTO mapping_rules (id, workspace_id, name, event, match, conditions, scoring_signal, points, created_at, updated_at, size)
-       VALUES (?1, ?2, 'n', 'e', 'all', '[]', 's', 1, '', '', 9900)`,
-    );
-    await insert.bind(`rule_${workspace.id}`, workspace.id).run();
-    expect(await restoreRule(by("b@example.com"), id, 1)).toMatchObject({
-      refusal: "rules_too_large",
-    });
-    expect(await versions(id)).toHaveLength(2);
-  });
 });
