@@ -3,7 +3,7 @@
  * so that the consumer compiles the rules again, and the rule's own version, which scoring signals carry. The writing
  * statement itself checks the limit on the total size, so that concurrent changes cannot exceed it.
  */
-import { and, eq, ne, sql, type SQL } from "drizzle-orm";
+import { and, eq, lt, ne, sql, type SQL } from "drizzle-orm";
 import { auditEntry, type AuditAction } from "./audit.ts";
 import {
   auditLog,
@@ -18,7 +18,13 @@ import {
 } from "./database.ts";
 import { RULE_COLUMNS, findRule, findRuleVersion, isOfRule, isRule, type StoredRule } from "./stored-rules.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { contentOf, type RuleContent, ruleDifferences, ruleSize } from "../domain/rules/rule-content.ts";
+import {
+  contentOf,
+  type RuleContent,
+  ruleDifferences,
+  ruleSize,
+  type RuleVersions,
+} from "../domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 
@@ -143,6 +149,37 @@ export async function deleteRule(
     dropVersionsOf(db, workspaceId, ruleId),
   ]);
   return deleted.length > 0;
+}
+
+/**
+ * Version numbers that a restore skips: more changes than anybody makes between backup and restore. Isolates cache rules
+ * by the workspace's version, and the lost versions had other rules.
+ */
+const SKIPPED_VERSIONS = 1_000;
+
+/**
+ * Raises the rules versions of a workspace above all known ones. Signals are then processed again, and a rule applied
+ * to the past is the latest version. Returns whether that was necessary.
+ */
+export async function raiseRuleVersions(
+  db: ControlDatabase,
+  workspaceId: string,
+  seen: RuleVersions,
+): Promise<boolean> {
+  const seenVersion = sql`(SELECT value ->> 1 FROM json_each(${JSON.stringify(seen.rules)}) WHERE value ->> 0 = ${mappingRules.id})`;
+  const [passed, rules] = await db.batch([
+    db
+      .update(workspaces)
+      .set({ rulesVersion: seen.workspace + SKIPPED_VERSIONS })
+      .where(and(eq(workspaces.id, workspaceId), lt(workspaces.rulesVersion, seen.workspace)))
+      .returning({ id: workspaces.id }),
+    db
+      .update(mappingRules)
+      .set({ version: sql`1 + ${seenVersion}` })
+      .where(and(eq(mappingRules.workspaceId, workspaceId), lt(mappingRules.version, seenVersion)))
+      .returning({ id: mappingRules.id }),
+  ]);
+  return passed.length + rules.length > 0;
 }
 
 // Earlier versions
