@@ -98,7 +98,7 @@ export async function updateRule(
     const [, , , updated] = await db.batch([
       auditEntry(db, by, { workspaceId, action: "rule.updated", target: ruleId, detail }, isChange),
       raiseRulesVersion(db, workspaceId, isChange),
-      keepVersions(db, isAllowed),
+      storeVersions(db, isAllowed),
       db
         .update(mappingRules)
         .set({ ...after, ...newest, size: ruleSize(after) })
@@ -146,7 +146,7 @@ export async function deleteRule(
     auditEntry(db, by, { workspaceId, action: "rule.deleted", target: ruleId, detail }, isThere),
     raiseRulesVersion(db, workspaceId, isThere),
     db.delete(mappingRules).where(isRule(workspaceId, ruleId)).returning({ id: mappingRules.id }),
-    dropVersionsOf(db, workspaceId, ruleId),
+    db.delete(ruleVersions).where(isOfRule(workspaceId, ruleId)),
   ]);
   return deleted.length > 0;
 }
@@ -161,7 +161,7 @@ const SKIPPED_VERSIONS = 1_000;
  * Raises the rules versions of a workspace above all known ones. Signals are then processed again, and a rule applied
  * to the past is the latest version. Returns whether that was necessary.
  */
-export async function raiseRuleVersions(
+export async function raiseVersionsAbove(
   db: ControlDatabase,
   workspaceId: string,
   seen: RuleVersions,
@@ -187,8 +187,8 @@ export async function raiseRuleVersions(
 /** Characters of the earlier versions of all of a workspace's rules: about as much as the rules themselves may be. */
 export const WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS = 2_000_000;
 
-/** The statement that keeps rules as they are, for a `batch` before they are changed. */
-export function keepVersions(db: ControlDatabase, rules: SQL | undefined) {
+/** The statement that stores the present versions of rules, for a batch that then changes them. */
+function storeVersions(db: ControlDatabase, rules: SQL | undefined) {
   const { name, event, match, conditions, scoringSignal, points, frequency, pointsLastDays, enabled } = mappingRules;
   // INSERT … SELECT takes the columns in the order of the table.
   return db.insert(ruleVersions).select(sql`
@@ -203,18 +203,13 @@ export function keepVersions(db: ControlDatabase, rules: SQL | undefined) {
 const ROW_CHARACTERS = 250;
 
 /** The statement that deletes the oldest versions of a workspace, where there are too many. */
-export function dropOldVersions(db: ControlDatabase, workspaceId: string) {
+function dropOldVersions(db: ControlDatabase, workspaceId: string) {
   return db.delete(ruleVersions).where(sql`rowid IN (
     SELECT row FROM (
       SELECT rowid AS row, row_number() OVER (PARTITION BY rule_id ORDER BY version DESC) AS nth,
         sum(size) OVER (ORDER BY at DESC, rule_id, version DESC) AS characters
       FROM rule_versions WHERE workspace_id = ${workspaceId})
     WHERE nth > ${RULE_VERSIONS_KEPT} OR characters > ${WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS})`);
-}
-
-/** The statement that deletes all versions of a rule, for a `batch` that deletes the rule. */
-export function dropVersionsOf(db: ControlDatabase, workspaceId: string, ruleId: string) {
-  return db.delete(ruleVersions).where(isOfRule(workspaceId, ruleId));
 }
 
 function applyChange(before: RuleContent, change: RuleChange): RuleContent {
@@ -282,7 +277,7 @@ export async function writeImport(
   const entry = { workspaceId, action: "rules.imported", target: workspaceId, detail } as const;
   const [written] = await db.batch([
     auditEntry(db, by, entry, asRead).returning({ id: auditLog.id }),
-    keepVersions(db, and(ofWorkspace, isChanged, asRead)),
+    storeVersions(db, and(ofWorkspace, isChanged, asRead)),
     ...inStatements(changes).map((some) =>
       db
         .update(mappingRules)

@@ -108,6 +108,8 @@ describe("health of a workspace", () => {
     expect(alarms({ failingDestinations: two })[0]?.says).toContain('"CRM" (dst_1), as 1 more, has not');
     const gone = missed(HOUR, { reason: "gone", sinceMs: NOW });
     expect(alarms(gone)[0]?.says).toContain("wants nothing any more (410)");
+    const both = [...gone.failingDestinations, ...off(HOUR).failingDestinations];
+    expect(alarms({ failingDestinations: both })[0]?.says).toContain("nothing has reached it for days");
     expect(unreachable("no answer within 5000 ms").says).toContain("do not answer: no answer within 5000 ms.");
   });
 
