@@ -19,7 +19,7 @@ import {
   mistakes,
   send,
 } from "./demo/senders.ts";
-import { startReceiver, reportCrossings, report } from "./demo/report.ts";
+import { startReceiver, report } from "./demo/report.ts";
 import { provision } from "./demo-workspace.ts";
 import { untilProcessed, OperatorClient } from "./operator-client.ts";
 import { applyMigrations, runCommand, startService, untilInterrupted, type Service } from "./local-service.ts";
@@ -82,6 +82,5 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   const sent = await send(origin, [...senders, last]);
   console.log(`\n${bold("Waiting until all are processed …")}`);
   await untilProcessed(operator, home);
-  const good = await report(operator, home, { ...sent, signalLimit: kept - BEYOND_LIMIT, startedMs });
-  return (await reportCrossings(operator, home, receiver)) && good;
+  return report(operator, home, { ...sent, signalLimit: kept - BEYOND_LIMIT, startedMs }, receiver);
 }
