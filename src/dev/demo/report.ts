@@ -121,7 +121,7 @@ interface DemoOutcome extends DemoSent {
   startedMs: number;
 }
 
-/** Prints the state of the workspace, and what is wrong with it. @returns whether all is as expected. */
+/** Prints the state of the workspace. @returns whether all is as expected. */
 export async function report(
   operator: OperatorClient,
   home: string,

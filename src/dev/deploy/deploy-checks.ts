@@ -76,7 +76,7 @@ export function missingInConfig(all: readonly Section[], environment: string | u
     ...checkBindings(config, top.config),
     ...checkQueues(config),
     ...checkJurisdiction(config),
-    ...all.flatMap((other) => (other === checked ? [] : [...checkShared(checked, other)])),
+    ...all.flatMap((section) => (section === checked ? [] : [...checkShared(checked, section)])),
     ...checkDatabases(config),
     ...checkSignIn(config),
     ...checkOtherSettings(checked),
@@ -141,7 +141,7 @@ function* checkQueues({ queues: { producers = [], consumers = [] } }: DeployConf
     ),
   ];
   for (const [queue, kind] of queues) {
-    const consumer = consumers.find((one) => one.queue === queue);
+    const consumer = consumers.find((known) => known.queue === queue);
     if (consumer === undefined) yield [`Nobody consumes the queue ${queue}.`, `a consumer with queue = "${queue}"`];
     else if (kind === "signals" && consumer.dead_letter_queue === undefined)
       yield [
@@ -348,8 +348,8 @@ async function checkDatabase(database: Database, config: DeployConfig, wrangler:
   const { database_id: id, database_name: name } = database;
   const databases = await list<{ uuid: string; name: string }>(wrangler, ["d1", "list", "--json"]);
   if (databases.some(({ uuid }) => uuid === id)) return [];
-  const other = databases.find((known) => known.name === name);
-  const how = other === undefined ? createDatabase(database, config) : `database_id = "${other.uuid}" in wrangler.toml`;
+  const named = databases.find((known) => known.name === name);
+  const how = named === undefined ? createDatabase(database, config) : `database_id = "${named.uuid}" in wrangler.toml`;
   return [{ what: `There is no database ${id}.`, how }];
 }
 
@@ -408,12 +408,12 @@ async function missingAtHost(host: string, behindAccess: boolean, fetchUrl: Fetc
   const paths = `the paths ${host}/w and ${host}/sign-in`;
   // The Worker refuses GET at a webhook path, so its answer differs from Access's sign-in page.
   if ((await whoAnswers(`https://${host}/api/signal-staging/webhook/sk_none`, fetchUrl)) === "access") {
-    const what = `Access stands in front of the webhooks at ${host}: senders get a sign-in page.`;
-    return [{ what, how: `the Access application with ${paths} only` }];
+    const problem = `Access stands in front of the webhooks at ${host}: senders get a sign-in page.`;
+    return [{ what: problem, how: `the Access application with ${paths} only` }];
   }
   if (behindAccess && (await whoAnswers(`https://${host}/w/none`, fetchUrl)) === "worker") {
-    const what = `Access does not stand in front of the pages at ${host}: nobody gets to them.`;
-    return [{ what, how: `an Access application with ${paths}` }];
+    const problem = `Access does not stand in front of the pages at ${host}: nobody gets to them.`;
+    return [{ what: problem, how: `an Access application with ${paths}` }];
   }
   return [];
 }

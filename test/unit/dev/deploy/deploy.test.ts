@@ -257,14 +257,23 @@ describe("an environment", () => {
     expect(findings(file)).toEqual([]);
   });
 
+  const SAME_NAMES = { '-staging"': '"' };
+
   test("may reuse names of another account, but none of a top level that is not deployed yet", () => {
     const inAccount = (top: string, account: string) =>
       findings(
-        `account_id = "a"\n${top}${environmentLike("staging", { '-staging"': '"', "[env.staging]\n": `[env.staging]\n${account}` })}`,
+        `account_id = "a"\n${top}${environmentLike("staging", { ...SAME_NAMES, "[env.staging]\n": `[env.staging]\n${account}` })}`,
         "staging",
       );
     expect(inAccount(TOP, 'account_id = "b"\n')).toEqual([]);
     expect(inAccount(TOP, "")).not.toEqual([]);
+    // Without an account_id, the top level may be deployed to any account.
+    expect(
+      findings(
+        `${TOP}${environmentLike("staging", { "[env.staging]\n": '[env.staging]\naccount_id = "b"\n', ...SAME_NAMES })}`,
+        "staging",
+      ),
+    ).not.toEqual([]);
     const notDeployed = TOP.replace(ID, "00000000-0000-0000-0000-000000000000");
     expect(inAccount(notDeployed, "")).toEqual(inAccount(TOP, ""));
   });
@@ -304,7 +313,7 @@ const NO_WORKER = requestFailed(
 const NO_TABLE = requestFailed(`d1/database/${ID}/query`, "no such table: workspaces: SQLITE_ERROR [code: 7500]");
 const NO_LOGIN = failed("In a non-interactive environment, it's necessary to set a CLOUDFLARE_API_TOKEN\n\nLogs: x\n");
 
-/** What wrangler answers, by the first words of a command; any other command succeeds. */
+/** Answers of wrangler, by the first words of the command. Any other command succeeds. */
 type Answers = Record<string, string | { code: number; out: string }>;
 
 const EVERYTHING = {
