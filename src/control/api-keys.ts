@@ -39,27 +39,19 @@ export function isKey(workspaceId: string, keyId: string) {
   return and(eq(apiKeys.workspaceId, workspaceId), eq(apiKeys.id, keyId));
 }
 
-/** Active, expired and deactivated keys, newest first (spec §2.1). */
-export function listKeys(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<ApiKey>> {
-  return pageOfKeys(db, workspaceId, page);
-}
-
-/** Active keys, newest first. */
-export function listActiveKeys(
+/** Keys, newest first (spec §2.1). @param activeAtMs lists only the keys that are active at this time; undefined: all. */
+export async function listKeys(
   db: ControlDatabase,
   workspaceId: string,
-  nowMs: number,
   page: Page,
+  activeAtMs?: number,
 ): Promise<PageOf<ApiKey>> {
-  return pageOfKeys(db, workspaceId, page, isActive(nowMs));
-}
-
-async function pageOfKeys(db: ControlDatabase, workspaceId: string, page: Page, condition?: SQL) {
   const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
+  const shown = activeAtMs === undefined ? undefined : isActive(activeAtMs);
   const rows = await db
     .select()
     .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), behind, condition))
+    .where(and(eq(apiKeys.workspaceId, workspaceId), behind, shown))
     .orderBy(desc(apiKeys.id))
     .limit(page.limit + 1);
   return pageOf(rows.map(toApiKey), page, (key) => key.id);

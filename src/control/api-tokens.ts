@@ -4,7 +4,16 @@
  */
 import { and, desc, eq, gt, gte, inArray, isNull, lt, lte, not, or, sql, type SQL } from "drizzle-orm";
 import { auditEntry, auditEntryForEach } from "./audit.ts";
-import { apiTokens, members, hasRow, iso, OPERATOR, type ControlContext, type ControlDatabase } from "./database.ts";
+import {
+  apiTokens,
+  members,
+  hasRow,
+  insertIf,
+  iso,
+  OPERATOR,
+  type ControlContext,
+  type ControlDatabase,
+} from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { composeToken, keyEnds, maskedKey } from "../domain/keys/api-key.ts";
 import { tokenStatus } from "../domain/keys/api-token.ts";
@@ -78,14 +87,7 @@ export async function createToken(
   const entry = { workspaceId, action: "token.created", target: row.id, detail } as const;
   const [[decided], inserted] = await db.batch([
     db.select({ refusal }).from(sql`(select 1)`),
-    db
-      .insert(apiTokens)
-      // INSERT … SELECT takes the columns in the order of the table.
-      .select(
-        sql`select ${row.id}, ${workspaceId}, ${name}, ${row.tokenHash}, ${first8}, ${last4}, ${JSON.stringify(scopes)},
-          ${row.createdAt}, ${row.createdBy}, ${expiresAt}, null, null, null, ${row.formToken}
-          where ${refusal} is null`,
-      )
+    insertIf(db, apiTokens, row, sql`${refusal} is null`)
       .onConflictDoNothing({ target: [apiTokens.workspaceId, apiTokens.formToken] })
       .returning({ id: apiTokens.id }),
     auditEntry(db, by, entry, hasRow(apiTokens, eq(apiTokens.id, row.id))),

@@ -1,6 +1,6 @@
 /** The audit log. Each entry is written in the same batch as its change. */
 import { and, desc, eq, getTableColumns, gte, lt, notLike, sql, type SQL } from "drizzle-orm";
-import { auditLog, controlDatabase, iso, isOneOf, type Change, type ControlDatabase } from "./database.ts";
+import { auditLog, controlDatabase, insertIf, iso, isOneOf, type Change, type ControlDatabase } from "./database.ts";
 import { cut } from "../domain/text.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
@@ -74,12 +74,9 @@ export function newAuditId(by: Change): string {
  * the batch, so that a repeated call leaves no entry.
  */
 export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, onlyIf: SQL = sql`true`) {
-  const { id = newAuditId(by), workspaceId, action, target, detail = {} } = entry;
-  // INSERT … SELECT takes the columns in the order of the table.
-  return db.insert(auditLog).select(sql`
-    select ${id}, ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action}, ${target},
-      ${boundedJson(detail)}
-    where ${onlyIf}`);
+  const { id = newAuditId(by), detail = {}, ...rest } = entry;
+  const row = { id, ...rest, at: iso(by.nowMs), actor: by.actor, detail: withinLimit(detail) };
+  return insertIf(db, auditLog, row, onlyIf);
 }
 
 /** Random bytes at the end of an id that a statement generates. */
@@ -100,13 +97,13 @@ export function auditEntryForEach(
 }
 
 /**
- * The detail as JSON of at most AUDIT_DETAIL_MAX_BYTES. Halves the maximum length of the values until the JSON fits. The
- * field names come from the code and are few, so the JSON always fits in the end.
+ * The detail, with its values cut until its JSON has at most AUDIT_DETAIL_MAX_BYTES. The field names come from the code and
+ * are few, so the JSON always fits in the end.
  */
-function boundedJson(detail: JsonObject): string {
+function withinLimit(detail: JsonObject): JsonObject {
   for (let characters = AUDIT_VALUE_MAX_CHARACTERS; ; characters = Math.floor(characters / 2)) {
-    const json = JSON.stringify(withShortValues(detail, characters));
-    if (characters === 0 || Buffer.byteLength(json) <= AUDIT_DETAIL_MAX_BYTES) return json;
+    const short = withShortValues(detail, characters);
+    if (characters === 0 || Buffer.byteLength(JSON.stringify(short)) <= AUDIT_DETAIL_MAX_BYTES) return short;
   }
 }
 
@@ -121,7 +118,7 @@ function withShortValues(detail: JsonObject, characters: number): JsonObject {
 }
 
 /** Whether the actor has reached ACTOR_MAX_CHANGES_A_DAY audit entries in the workspace. */
-export async function hasMostChangesOfADay(
+export async function hasReachedDailyChanges(
   db: ControlDatabase,
   workspaceId: string,
   { actor, nowMs }: Change,

@@ -3,7 +3,7 @@
  * full key and no secret is ever stored here. `npm run migrations` generates migrations/d1 from this file. Times are ISO 8601
  * UTC text.
  */
-import { sql, type SQL } from "drizzle-orm";
+import { getTableColumns, sql, type SQL } from "drizzle-orm";
 import { drizzle, type DrizzleD1Database } from "drizzle-orm/d1";
 import {
   type SQLiteColumn,
@@ -274,7 +274,7 @@ export const mappingRules = sqliteTable(
   (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.id)],
 );
 
-/** Earlier versions of mapping rules (see stored-rules.ts for how many). */
+/** Earlier versions of mapping rules (rule-changes.ts limits them). */
 export const ruleVersions = sqliteTable(
   "rule_versions",
   {
@@ -355,6 +355,14 @@ export function iso(ms: number): string {
 /** Whether the table has a row that meets the condition. */
 export function hasRow(table: SQLiteTable, condition: SQL | undefined): SQL<number> {
   return sql`EXISTS (SELECT 1 FROM ${table} WHERE ${condition})`;
+}
+
+/** The statement that inserts the row if the condition holds at this point of its batch. */
+export function insertIf<T extends SQLiteTable>(db: ControlDatabase, table: T, row: T["$inferSelect"], condition: SQL) {
+  const values: Readonly<Record<string, unknown>> = row;
+  const columns = Object.entries(getTableColumns(table));
+  const encoded = columns.map(([name, column]) => sql.param(values[name], column));
+  return db.insert(table).select(sql`select ${sql.join(encoded, sql`, `)} where ${condition}`);
 }
 
 /** Whether the column has one of these values. Passes them as one parameter, because a D1 statement takes at most 100. */

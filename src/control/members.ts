@@ -7,7 +7,7 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 import { revokeTokensOf } from "./api-tokens.ts";
 import { auditEntry } from "./audit.ts";
-import { hasRow, iso, type ControlContext, type ControlDatabase, members, sessions } from "./database.ts";
+import { hasRow, insertIf, iso, type ControlContext, type ControlDatabase, members, sessions } from "./database.ts";
 import { WORKSPACE_MAX_MEMBERS } from "../limits.ts";
 import { and, asc, eq, exists, getTableColumns, gt, ne, not, or, sql, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
@@ -32,8 +32,7 @@ export async function addMember(
   const [[decided]] = await db.batch([
     db.select({ refusal }).from(sql`(select 1)`),
     auditEntry(db, by, { workspaceId, action: "member.added", target: email, detail: { role } }, isAllowed),
-    // INSERT … SELECT takes the columns in the order of the table.
-    db.insert(members).select(sql`select ${workspaceId}, ${email}, ${role}, ${created.createdAt} where ${isAllowed}`),
+    insertIf(db, members, { workspaceId, ...created }, isAllowed),
   ]);
   return decided?.refusal ? refuse(decided.refusal) : ok(created);
 }

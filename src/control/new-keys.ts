@@ -11,6 +11,7 @@ import {
   KEY_ENDS_AT,
   apiKeys,
   hasRow,
+  insertIf,
   iso,
   type Change,
   type ControlContext,
@@ -112,10 +113,10 @@ export async function rotateKey(
   ]);
 }
 
+type KeyRow = typeof apiKeys.$inferSelect;
+
 interface Draft {
-  row: typeof apiKeys.$inferSelect;
-  /** The payload template as it is stored: JSON. */
-  template: string | null;
+  row: KeyRow;
   created: CreatedKey;
 }
 
@@ -130,20 +131,12 @@ async function insertKey(
   nowMs: number,
   more: BatchItem<"sqlite">[],
 ): Promise<Result<CreatedKey, KeyRefusal>> {
-  const { row, template } = draft;
-  const limit = limitReached(db, draft, nowMs);
+  const { row } = draft;
+  const limit = limitReached(db, row, nowMs);
   const [, [reached], inserted] = await db.batch([
     dropOldTemplates(db, row.workspaceId, nowMs),
     db.select({ limit }).from(sql`(select 1)`),
-    db
-      .insert(apiKeys)
-      // INSERT … SELECT takes the columns in the order of the table.
-      .select(
-        sql`select ${row.id}, ${row.workspaceId}, ${row.name}, ${row.endpointType}, ${row.keyHash}, ${row.keyFirst8},
-          ${row.keyLast4}, ${row.secretHash}, ${template}, ${row.createdAt}, ${row.createdBy}, ${row.expiresAt},
-          ${row.overlapEndsAt}, ${row.deactivatedAt}, ${row.successorOf}, ${row.silentAfterDays}, ${row.formToken}
-          where ${limit} is null`,
-      )
+    insertIf(db, apiKeys, row, sql`${limit} is null`)
       .onConflictDoNothing({ target: [apiKeys.workspaceId, apiKeys.formToken] })
       .returning({ id: apiKeys.id }),
     ...more,
@@ -176,7 +169,7 @@ async function composeRow(
   const value = composeKey(randomBytes);
   const secret = key.secret ? composeSecret(() => Buffer.from(randomBytes(SECRET_BYTES)).toString("base64url")) : null;
   const { first8, last4 } = keyEnds(value);
-  const row: Draft["row"] = {
+  const row: KeyRow = {
     id: newId("key", by.nowMs),
     workspaceId,
     name: key.name,
@@ -195,8 +188,7 @@ async function composeRow(
     silentAfterDays: key.silentAfterDays ?? null,
     formToken: formToken === null ? null : await digestHex(formToken),
   };
-  const template = key.payloadTemplate === null ? null : JSON.stringify(key.payloadTemplate);
-  return { row, template, created: { record: toApiKey(row), value, secret } };
+  return { row, created: { record: toApiKey(row), value, secret } };
 }
 
 function randomBytes(n: number): Uint8Array {
@@ -208,8 +200,8 @@ function randomBytes(n: number): Uint8Array {
  * of active keys, so that a leaked key can always be replaced. It may not if the old key has an active successor already:
  * otherwise repeated rotations of the same key would have no limit.
  */
-function limitReached(db: ControlDatabase, { row, template }: Draft, nowMs: number): SQL<KeyLimit | null> {
-  const { workspaceId, successorOf } = row;
+function limitReached(db: ControlDatabase, row: KeyRow, nowMs: number): SQL<KeyLimit | null> {
+  const { workspaceId, successorOf, payloadTemplate } = row;
   const ofWorkspace = eq(apiKeys.workspaceId, workspaceId);
   const active = and(ofWorkspace, isNull(apiKeys.deactivatedAt), gt(KEY_ENDS_AT, iso(nowMs)));
   const isExempt =
@@ -220,7 +212,7 @@ function limitReached(db: ControlDatabase, { row, template }: Draft, nowMs: numb
     .select({ bytes: sql`coalesce(sum(octet_length(${apiKeys.payloadTemplate})), 0)` })
     .from(apiKeys)
     .where(and(ofWorkspace, isNotNull(apiKeys.payloadTemplate)));
-  const bytes = template === null ? 0 : Buffer.byteLength(template);
+  const bytes = payloadTemplate === null ? 0 : Buffer.byteLength(JSON.stringify(payloadTemplate));
   return sql<KeyLimit | null>`case
     when ${db.$count(apiKeys, ofLastDay)} >= ${WORKSPACE_MAX_KEYS_A_DAY} then ${"too_many_keys_a_day" satisfies KeyLimit}
     when not ${isExempt} and ${db.$count(apiKeys, active)} >= ${WORKSPACE_MAX_ACTIVE_KEYS}

@@ -1,19 +1,9 @@
 /** Restores of workspaces (workspace/restore-workspace.ts). */
-import { and, desc, eq, isNull, lt, sql } from "drizzle-orm";
+import { and, desc, eq, isNull, lt } from "drizzle-orm";
 import { auditEntry } from "./audit.ts";
-import {
-  mappingRules,
-  restores,
-  workspaces,
-  hasRow,
-  isOneOf,
-  iso,
-  type ControlContext,
-  type ControlDatabase,
-} from "./database.ts";
+import { restores, workspaces, hasRow, isOneOf, iso, type ControlContext, type ControlDatabase } from "./database.ts";
 import type { OpenRestore } from "../domain/health/alarm.ts";
 import type { BeforeRestore } from "../domain/restore.ts";
-import type { RuleVersions } from "../domain/rules/rule-content.ts";
 import { newId } from "../platform/ids.ts";
 
 /** Times are ISO 8601 UTC. */
@@ -135,31 +125,4 @@ export async function acknowledgeRestore({ db, workspaceId, by }: ControlContext
       .where(isChange),
   ]);
   return findRestore(db, workspaceId, id);
-}
-
-/**
- * Version numbers that a restore skips: more changes than anybody makes between backup and restore. Isolates cache rules
- * by the workspace's version, and the lost versions had other rules.
- */
-const PASSED_OVER = 1_000;
-
-/**
- * Raises the rules versions of a workspace above all known ones. Signals are then processed again, and a rule applied
- * to the past is the latest version. Returns whether that was necessary.
- */
-export async function passOverVersions(db: ControlDatabase, workspaceId: string, seen: RuleVersions): Promise<boolean> {
-  const seenVersion = sql`(SELECT value ->> 1 FROM json_each(${JSON.stringify(seen.rules)}) WHERE value ->> 0 = ${mappingRules.id})`;
-  const [passed, rules] = await db.batch([
-    db
-      .update(workspaces)
-      .set({ rulesVersion: seen.workspace + PASSED_OVER })
-      .where(and(eq(workspaces.id, workspaceId), lt(workspaces.rulesVersion, seen.workspace)))
-      .returning({ id: workspaces.id }),
-    db
-      .update(mappingRules)
-      .set({ version: sql`1 + ${seenVersion}` })
-      .where(and(eq(mappingRules.workspaceId, workspaceId), lt(mappingRules.version, seenVersion)))
-      .returning({ id: mappingRules.id }),
-  ]);
-  return passed.length + rules.length > 0;
 }

@@ -3,11 +3,12 @@
  * so that the consumer compiles the rules again, and the rule's own version, which scoring signals carry. The writing
  * statement itself checks the limit on the total size, so that concurrent changes cannot exceed it.
  */
-import { and, desc, eq, ne, sql, type SQL } from "drizzle-orm";
+import { and, eq, lt, ne, sql, type SQL } from "drizzle-orm";
 import { auditEntry, type AuditAction } from "./audit.ts";
 import {
   auditLog,
   mappingRules,
+  ruleVersions,
   workspaces,
   hasRow,
   isOneOf,
@@ -15,19 +16,16 @@ import {
   type ControlContext,
   type ControlDatabase,
 } from "./database.ts";
-import {
-  RULE_COLUMNS,
-  dropOldVersions,
-  dropVersionsOf,
-  findRule,
-  findRuleVersion,
-  isRule,
-  keepVersions,
-  type StoredRule,
-} from "./stored-rules.ts";
+import { RULE_COLUMNS, findRule, findRuleVersion, isOfRule, isRule, type StoredRule } from "./stored-rules.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { contentOf, type RuleContent, ruleDifferences, ruleSize } from "../domain/rules/rule-content.ts";
-import { WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
+import {
+  contentOf,
+  type RuleContent,
+  ruleDifferences,
+  ruleSize,
+  type RuleVersions,
+} from "../domain/rules/rule-content.ts";
+import { RULE_VERSIONS_KEPT, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 
 type RuleChange = { [Field in keyof RuleContent]?: RuleContent[Field] | undefined };
@@ -45,20 +43,24 @@ export async function createRule(
   const created: StoredRule = { id, ...rule, version: 1, createdAt: at, updatedAt: at, updatedBy: by.actor };
   const wasMade = wasCreated(workspaceId, id);
   const count = db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId));
-  const isAllowed = sql`not ${wasMade} and ${hasRoom(db, workspaceId, id, ruleSize(rule))} and ${count} < ${WORKSPACE_MAX_RULES}`;
+  const refusal = sql<"made_before" | "too_many_rules" | "rules_too_large" | null>`case
+    when ${wasMade} then 'made_before'
+    when ${count} >= ${WORKSPACE_MAX_RULES} then 'too_many_rules'
+    when not ${hasRoom(db, workspaceId, id, ruleSize(rule))} then 'rules_too_large'
+    end`;
   const isNew = sql`not ${wasMade} and ${hasRow(mappingRules, isRule(workspaceId, id))}`;
-  const [inserted] = await db.batch([
-    insertRules({ db, workspaceId, by }, JSON.stringify([rowOf(id, rule)]), isAllowed).returning({
-      id: mappingRules.id,
-    }),
+  const [[decided]] = await db.batch([
+    db.select({ refusal }).from(sql`(select 1)`),
+    insertRules({ db, workspaceId, by }, JSON.stringify([rowOf(id, rule)]), sql`${refusal} is null`),
     raiseRulesVersion(db, workspaceId, isNew),
     auditEntry(db, by, { workspaceId, action: "rule.created", target: id, detail: { ...rule } }, isNew),
   ]);
-  if (inserted.length > 0) return ok(created);
-  const [made] = await db.select({ before: sql<number>`${wasMade}` }).from(sql`(select 1)`);
-  if (made?.before === 1) return ok(created);
-  return refuse((await count) >= WORKSPACE_MAX_RULES ? "too_many_rules" : "rules_too_large");
+  const refused = decided?.refusal ?? null;
+  return refused === null || refused === "made_before" ? ok(created) : refuse(refused);
 }
+
+/** Attempts at a change without a version while other people change the same rule. */
+const UPDATE_ATTEMPTS = 5;
 
 interface ChangedOn {
   /** The version that the person saw; undefined: any. */
@@ -96,7 +98,7 @@ export async function updateRule(
     const [, , , updated] = await db.batch([
       auditEntry(db, by, { workspaceId, action: "rule.updated", target: ruleId, detail }, isChange),
       raiseRulesVersion(db, workspaceId, isChange),
-      keepVersions(db, isAllowed),
+      storeVersions(db, isAllowed),
       db
         .update(mappingRules)
         .set({ ...after, ...newest, size: ruleSize(after) })
@@ -110,9 +112,6 @@ export async function updateRule(
   }
   return refuse("rule_changed");
 }
-
-/** Attempts at a change without a version while other people change the same rule. */
-const UPDATE_ATTEMPTS = 5;
 
 /**
  * Creates a new version with the content of an earlier one.
@@ -147,9 +146,70 @@ export async function deleteRule(
     auditEntry(db, by, { workspaceId, action: "rule.deleted", target: ruleId, detail }, isThere),
     raiseRulesVersion(db, workspaceId, isThere),
     db.delete(mappingRules).where(isRule(workspaceId, ruleId)).returning({ id: mappingRules.id }),
-    dropVersionsOf(db, workspaceId, ruleId),
+    db.delete(ruleVersions).where(isOfRule(workspaceId, ruleId)),
   ]);
   return deleted.length > 0;
+}
+
+/**
+ * Version numbers that a restore skips: more changes than anybody makes between backup and restore. Isolates cache rules
+ * by the workspace's version, and the lost versions had other rules.
+ */
+const SKIPPED_VERSIONS = 1_000;
+
+/**
+ * Raises the rules versions of a workspace above all known ones. Signals are then processed again, and a rule applied
+ * to the past is the latest version. Returns whether that was necessary.
+ */
+export async function raiseVersionsAbove(
+  db: ControlDatabase,
+  workspaceId: string,
+  seen: RuleVersions,
+): Promise<boolean> {
+  const seenVersion = sql`(SELECT value ->> 1 FROM json_each(${JSON.stringify(seen.rules)}) WHERE value ->> 0 = ${mappingRules.id})`;
+  const [passed, rules] = await db.batch([
+    db
+      .update(workspaces)
+      .set({ rulesVersion: seen.workspace + SKIPPED_VERSIONS })
+      .where(and(eq(workspaces.id, workspaceId), lt(workspaces.rulesVersion, seen.workspace)))
+      .returning({ id: workspaces.id }),
+    db
+      .update(mappingRules)
+      .set({ version: sql`1 + ${seenVersion}` })
+      .where(and(eq(mappingRules.workspaceId, workspaceId), lt(mappingRules.version, seenVersion)))
+      .returning({ id: mappingRules.id }),
+  ]);
+  return passed.length + rules.length > 0;
+}
+
+// Earlier versions
+
+/** Characters of the earlier versions of all of a workspace's rules: about as much as the rules themselves may be. */
+export const WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS = 2_000_000;
+
+/** The statement that stores the present versions of rules, for a batch that then changes them. */
+function storeVersions(db: ControlDatabase, rules: SQL | undefined) {
+  const { name, event, match, conditions, scoringSignal, points, frequency, pointsLastDays, enabled } = mappingRules;
+  // INSERT … SELECT takes the columns in the order of the table.
+  return db.insert(ruleVersions).select(sql`
+    select ${mappingRules.workspaceId}, ${mappingRules.id}, ${mappingRules.version},
+      length(${name}) + length(${event}) + length(${scoringSignal}) + length(${conditions}) + ${ROW_CHARACTERS},
+      ${mappingRules.updatedAt}, ${mappingRules.updatedBy}, ${name}, ${event}, ${match}, ${scoringSignal}, ${points},
+      ${frequency}, ${enabled}, ${conditions}, ${pointsLastDays}
+    from ${mappingRules} where ${rules}`);
+}
+
+/** Characters of a row in addition to its texts. */
+const ROW_CHARACTERS = 250;
+
+/** The statement that deletes the oldest versions of a workspace, where there are too many. */
+function dropOldVersions(db: ControlDatabase, workspaceId: string) {
+  return db.delete(ruleVersions).where(sql`rowid IN (
+    SELECT row FROM (
+      SELECT rowid AS row, row_number() OVER (PARTITION BY rule_id ORDER BY version DESC) AS nth,
+        sum(size) OVER (ORDER BY at DESC, rule_id, version DESC) AS characters
+      FROM rule_versions WHERE workspace_id = ${workspaceId})
+    WHERE nth > ${RULE_VERSIONS_KEPT} OR characters > ${WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS})`);
 }
 
 function applyChange(before: RuleContent, change: RuleChange): RuleContent {
@@ -182,22 +242,6 @@ function hasRoom(db: ControlDatabase, workspaceId: string, ruleId: string, size:
 
 /** Characters of the rules per statement: a D1 parameter holds 2 MB, and a character takes up to 4 bytes. */
 export const RULES_STATEMENT_MAX_CHARACTERS = 400_000;
-
-/** All rules of a workspace, newest first, with its rules version; read as one snapshot. */
-export async function readAllRules(
-  db: ControlDatabase,
-  workspaceId: string,
-): Promise<{ rules: StoredRule[]; rulesVersion: number }> {
-  const [rules, [workspace]] = await db.batch([
-    db
-      .select(RULE_COLUMNS)
-      .from(mappingRules)
-      .where(eq(mappingRules.workspaceId, workspaceId))
-      .orderBy(desc(mappingRules.id)),
-    db.select({ rulesVersion: workspaces.rulesVersion }).from(workspaces).where(eq(workspaces.id, workspaceId)),
-  ]);
-  return { rules, rulesVersion: workspace?.rulesVersion ?? 0 };
-}
 
 interface RulesToWrite {
   added: readonly RuleContent[];
@@ -233,7 +277,7 @@ export async function writeImport(
   const entry = { workspaceId, action: "rules.imported", target: workspaceId, detail } as const;
   const [written] = await db.batch([
     auditEntry(db, by, entry, asRead).returning({ id: auditLog.id }),
-    keepVersions(db, and(ofWorkspace, isChanged, asRead)),
+    storeVersions(db, and(ofWorkspace, isChanged, asRead)),
     ...inStatements(changes).map((some) =>
       db
         .update(mappingRules)

@@ -5,7 +5,17 @@
 import type { Role } from "../domain/keys/role.ts";
 import { and, asc, eq, gt, inArray, lte, sql } from "drizzle-orm";
 import { SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../limits.ts";
-import { iso, type ControlDatabase, members, plans, sessions, signInAttempts, workspaces } from "./database.ts";
+import {
+  hasRow,
+  insertIf,
+  iso,
+  type ControlDatabase,
+  members,
+  plans,
+  sessions,
+  signInAttempts,
+  workspaces,
+} from "./database.ts";
 import { WORKSPACE_COLUMNS, type Workspace } from "./workspaces.ts";
 
 /** Maximum number of expired sessions or attempts that one sign-in deletes. */
@@ -27,20 +37,20 @@ interface SignedIn {
 /** Finds the signed-in person and the requested workspace in one round trip. Returns null without a valid session. */
 export async function findSignedIn(
   db: ControlDatabase,
-  claim: SignInProof,
+  proof: SignInProof,
   slug: string | null,
   nowMs: number,
 ): Promise<SignedIn | null> {
   const who =
-    "email" in claim
-      ? sql<string | null>`${claim.email}`
+    "email" in proof
+      ? sql<string | null>`${proof.email}`
       : sql<string | null>`(${db
           .select({ email: sessions.email })
           .from(sessions)
           .where(
             and(
-              eq(sessions.tokenHash, claim.tokenHash),
-              eq(sessions.driver, claim.driver),
+              eq(sessions.tokenHash, proof.tokenHash),
+              eq(sessions.driver, proof.driver),
               gt(sessions.expiresAt, iso(nowMs)),
             ),
           )})`;
@@ -73,24 +83,23 @@ export async function openSession(
   session: { tokenHash: string; email: string; driver: string },
   nowMs: number,
 ): Promise<boolean> {
-  const { tokenHash, email, driver } = session;
-  const expired = db
-    .select({ tokenHash: sessions.tokenHash })
-    .from(sessions)
-    .where(lte(sessions.expiresAt, iso(nowMs)))
-    .limit(EXPIRED_SESSIONS_CLEARED);
+  const row = { ...session, createdAt: iso(nowMs), expiresAt: iso(nowMs + SESSION_MS) };
+  const isMember = hasRow(members, eq(members.email, session.email));
   const [opened] = await db.batch([
-    // INSERT … SELECT takes the columns in the order of the table.
-    db
-      .insert(sessions)
-      .select(
-        sql`select ${tokenHash}, ${email}, ${driver}, ${iso(nowMs)}, ${iso(nowMs + SESSION_MS)}
-          where exists (select 1 from ${members} where ${eq(members.email, email)})`,
-      )
-      .returning({ email: sessions.email }),
-    db.delete(sessions).where(inArray(sessions.tokenHash, expired)),
+    insertIf(db, sessions, row, isMember).returning({ email: sessions.email }),
+    deleteExpired(db, sessions, nowMs),
   ]);
   return opened.length > 0;
+}
+
+function deleteExpired(db: ControlDatabase, table: typeof sessions | typeof signInAttempts, nowMs: number) {
+  const isExpired = lte(table.expiresAt, iso(nowMs));
+  const expired = db
+    .select({ tokenHash: table.tokenHash })
+    .from(table)
+    .where(isExpired)
+    .limit(EXPIRED_SESSIONS_CLEARED);
+  return db.delete(table).where(inArray(table.tokenHash, expired));
 }
 
 export async function closeSession(db: ControlDatabase, tokenHash: string): Promise<void> {
@@ -105,20 +114,15 @@ export interface SignInAttempt {
   target: string;
 }
 
-export async function keepAttempt(
+export async function storeAttempt(
   db: ControlDatabase,
   tokenHash: string,
   attempt: SignInAttempt,
   nowMs: number,
 ): Promise<void> {
-  const expired = db
-    .select({ tokenHash: signInAttempts.tokenHash })
-    .from(signInAttempts)
-    .where(lte(signInAttempts.expiresAt, iso(nowMs)))
-    .limit(EXPIRED_SESSIONS_CLEARED);
   await db.batch([
     db.insert(signInAttempts).values({ tokenHash, ...attempt, expiresAt: iso(nowMs + SIGN_IN_ATTEMPT_MS) }),
-    db.delete(signInAttempts).where(inArray(signInAttempts.tokenHash, expired)),
+    deleteExpired(db, signInAttempts, nowMs),
   ]);
 }
 

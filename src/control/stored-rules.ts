@@ -1,9 +1,8 @@
-/** Mapping rules (design §8.5) as they are read; rule-changes.ts writes them. */
-import { and, desc, eq, getTableColumns, lt, sql, type SQL } from "drizzle-orm";
+/** Reads mapping rules (design §8.5) and their versions, and caches compiled rules. rule-changes.ts writes them. */
+import { and, desc, eq, getTableColumns, lt, sql } from "drizzle-orm";
 import { mappingRules, ruleVersions, workspaces, isOneOf, type ControlDatabase, controlDatabase } from "./database.ts";
 import { type MappingRule, compileRules, type CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { contentOf, ruleSize } from "../domain/rules/rule-content.ts";
-import { RULE_VERSIONS_KEPT } from "../limits.ts";
 import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
 import { recordingTerms, type RecordingTerms } from "./workspaces.ts";
 import { Lru } from "../platform/lru.ts";
@@ -62,26 +61,31 @@ export async function rulesVersion(db: ControlDatabase, workspaceId: string): Pr
   return (await select.where(eq(workspaces.id, workspaceId)).get())?.version ?? 0;
 }
 
+/** All rules of a workspace, newest first, with its rules version; read as one snapshot. */
+export async function readAllRules(
+  db: ControlDatabase,
+  workspaceId: string,
+): Promise<{ rules: StoredRule[]; rulesVersion: number }> {
+  const [rules, [workspace]] = await db.batch([
+    db
+      .select(RULE_COLUMNS)
+      .from(mappingRules)
+      .where(eq(mappingRules.workspaceId, workspaceId))
+      .orderBy(desc(mappingRules.id)),
+    db.select({ rulesVersion: workspaces.rulesVersion }).from(workspaces).where(eq(workspaces.id, workspaceId)),
+  ]);
+  return { rules, rulesVersion: workspace?.rulesVersion ?? 0 };
+}
+
 /** The enabled rules of each of these workspaces, for the consumer to compile. */
 export async function loadRules(
   db: ControlDatabase,
   workspaceIds: readonly string[],
 ): Promise<Map<string, MappingRule[]>> {
-  const {
-    workspaceId: ofWorkspace,
-    id,
-    version,
-    event,
-    match,
-    conditions,
-    scoringSignal,
-    points,
-    frequency,
-    pointsLastDays,
-  } = mappingRules;
+  const { id, version, event, match, conditions, scoringSignal, points, frequency, pointsLastDays } = RULE_COLUMNS;
   const rule = { id, version, event, match, conditions, scoringSignal, points, frequency, pointsLastDays };
   const rows = await db
-    .select({ workspaceId: ofWorkspace, ...rule })
+    .select({ workspaceId: mappingRules.workspaceId, ...rule })
     .from(mappingRules)
     .where(and(isOneOf(mappingRules.workspaceId, workspaceIds), eq(mappingRules.enabled, true)));
   const rules = new Map<string, MappingRule[]>(workspaceIds.map((workspaceId) => [workspaceId, []]));
@@ -111,9 +115,6 @@ export async function ruleNames(
     .where(and(eq(mappingRules.workspaceId, workspaceId), isOneOf(mappingRules.id, ruleIds)));
   return new Map(rows.map(({ id: ruleId, ...rule }) => [ruleId, rule] as const));
 }
-
-/** Characters of the earlier versions of all of a workspace's rules: about as much as the rules themselves may be. */
-export const WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS = 2_000_000;
 
 /** Content of a rule's version, with its start and author. */
 export type RuleVersion = Omit<typeof ruleVersions.$inferSelect, "workspaceId" | "ruleId" | "size">;
@@ -158,37 +159,7 @@ function presentVersion(rule: StoredRule): RuleVersion {
   return { ...contentOf(rule), version: rule.version, at: rule.updatedAt, by: rule.updatedBy };
 }
 
-/** The statement that keeps rules as they are, for a `batch` before they are changed. */
-export function keepVersions(db: ControlDatabase, rules: SQL | undefined) {
-  const { name, event, match, conditions, scoringSignal, points, frequency, pointsLastDays, enabled } = mappingRules;
-  // INSERT … SELECT takes the columns in the order of the table.
-  return db.insert(ruleVersions).select(sql`
-    select ${mappingRules.workspaceId}, ${mappingRules.id}, ${mappingRules.version},
-      length(${name}) + length(${event}) + length(${scoringSignal}) + length(${conditions}) + ${ROW_CHARACTERS},
-      ${mappingRules.updatedAt}, ${mappingRules.updatedBy}, ${name}, ${event}, ${match}, ${scoringSignal}, ${points},
-      ${frequency}, ${enabled}, ${conditions}, ${pointsLastDays}
-    from ${mappingRules} where ${rules}`);
-}
-
-/** Characters of a row in addition to its texts. */
-const ROW_CHARACTERS = 250;
-
-/** The statement that deletes the oldest versions of a workspace, where there are too many. */
-export function dropOldVersions(db: ControlDatabase, workspaceId: string) {
-  return db.delete(ruleVersions).where(sql`rowid IN (
-    SELECT row FROM (
-      SELECT rowid AS row, row_number() OVER (PARTITION BY rule_id ORDER BY version DESC) AS nth,
-        sum(size) OVER (ORDER BY at DESC, rule_id, version DESC) AS characters
-      FROM rule_versions WHERE workspace_id = ${workspaceId})
-    WHERE nth > ${RULE_VERSIONS_KEPT} OR characters > ${WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS})`);
-}
-
-/** The statement that deletes all versions of a rule, for a `batch` that deletes the rule. */
-export function dropVersionsOf(db: ControlDatabase, workspaceId: string, ruleId: string) {
-  return db.delete(ruleVersions).where(isOfRule(workspaceId, ruleId));
-}
-
-function isOfRule(workspaceId: string, ruleId: string) {
+export function isOfRule(workspaceId: string, ruleId: string) {
   return and(eq(ruleVersions.workspaceId, workspaceId), eq(ruleVersions.ruleId, ruleId));
 }
 

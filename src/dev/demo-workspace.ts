@@ -71,16 +71,19 @@ export async function seedDemoWorkspace(operator: OperatorClient, stateDir: stri
     found ??
     (await operator.post<WorkspaceAnswer>("workspaces", { slug: DEMO_SLUG, name: "Demo workspace", plan: "growth" }));
   const home = `workspaces/${workspace.id}`;
-  if (kept?.workspace_id !== workspace.id) {
-    const members = new Set((await operator.list<Member>(`${home}/members`)).map(({ email }) => email));
-    for (const member of DEMO_MEMBERS) if (!members.has(member.email)) await operator.post(`${home}/members`, member);
-    const rules = new Set((await operator.list<Rule>(`${home}/rules`)).map(({ name }) => name));
-    for (const rule of DEMO_RULES) if (!rules.has(rule.name)) await operator.post(`${home}/rules`, rule);
-  }
+  if (kept?.workspace_id !== workspace.id) await addMembersAndRules(operator, home, DEMO_RULES);
   const key = await operator.post<CreatedKeyAnswer>(`${home}/keys`, { name: "Demo key" });
   const made = { workspace_id: workspace.id, key_id: key.id, key: key.key };
   await writeFile(demoWorkspaceFile(stateDir), `${JSON.stringify(made, null, 2)}\n`, { mode: 0o600 });
   return made;
+}
+
+/** Adds the members and rules that the workspace does not have. @param home the workspace's path below `/operator/`. */
+async function addMembersAndRules(operator: OperatorClient, home: string, wanted: Rule[]): Promise<void> {
+  const members = new Set((await operator.list<Member>(`${home}/members`)).map(({ email }) => email));
+  for (const member of DEMO_MEMBERS) if (!members.has(member.email)) await operator.post(`${home}/members`, member);
+  const rules = new Set((await operator.list<Rule>(`${home}/rules`)).map(({ name }) => name));
+  for (const rule of wanted) if (!rules.has(rule.name)) await operator.post(`${home}/rules`, rule);
 }
 
 async function isActive(operator: OperatorClient, { workspace_id, key_id }: DemoWorkspace): Promise<boolean> {
@@ -128,9 +131,7 @@ export async function provision(
   await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: 1_000, paid: true });
   const workspace = await operator.post<WorkspaceAnswer>("workspaces", { slug: "demo", name: "Demo", plan: "demo" });
   const home = `workspaces/${workspace.id}`;
-  for (const member of DEMO_MEMBERS) await operator.post(`${home}/members`, member);
-  for (const rule of RULES) await operator.post(`${home}/rules`, rule);
-
+  await addMembersAndRules(operator, home, RULES);
   return { workspace, rules: RULES.length, keys: await createKeys(operator, home) };
 }
 

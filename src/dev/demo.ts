@@ -19,11 +19,11 @@ import {
   mistakes,
   send,
 } from "./demo/senders.ts";
-import { startReceiver, reportCrossings, report } from "./demo/report.ts";
+import { startReceiver, report } from "./demo/report.ts";
 import { provision } from "./demo-workspace.ts";
 import { untilProcessed, OperatorClient } from "./operator-client.ts";
-import { applyMigrations, runCommand, startService, untilEnd, type Service } from "./local-service.ts";
-import { bold, dim, red } from "./terminal.ts";
+import { applyMigrations, runCommand, startService, untilInterrupted, type Service } from "./local-service.ts";
+import { bold, dim } from "./terminal.ts";
 
 await runCommand(run);
 // Calls may still be waiting for answers, which are no longer needed.
@@ -44,12 +44,12 @@ async function run(signal: AbortSignal): Promise<number> {
     const args = ["--inspector-port", "0", "--env-file", vars, "--var", "SIGN_IN:local"];
     service = await startService({ stateDir, port: "0", args, signal });
     console.log(`It runs at ${service.origin}.`);
-    const interrupted = new Promise<false>((resolve) => signal.addEventListener("abort", () => resolve(false)));
-    good = await Promise.race([demonstrate(service.origin, token), untilEnd(service), interrupted]);
+    const ended = untilInterrupted(service, signal).then(() => false);
+    good = await Promise.race([demonstrate(service.origin, token), ended]);
     signal.throwIfAborted();
     if (keep) {
       console.log(`\nThe pages: ${service.origin}/w/demo (choose a member, no password). Ctrl-C ends it.`);
-      await Promise.race([untilEnd(service), interrupted]);
+      await ended;
     }
     return good ? 0 : 1;
   } finally {
@@ -81,8 +81,6 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   await using receiver = await startReceiver(operator, home);
   const sent = await send(origin, [...senders, last]);
   console.log(`\n${bold("Waiting until all are processed …")}`);
-  const isSettled = await untilProcessed(operator, home);
-  if (!isSettled) console.log(red("  Not all are processed after a minute."));
-  const good = await report(operator, home, { ...sent, isSettled, signalLimit: kept - BEYOND_LIMIT, startedMs });
-  return (await reportCrossings(operator, home, receiver)) && good;
+  await untilProcessed(operator, home);
+  return report(operator, home, { ...sent, signalLimit: kept - BEYOND_LIMIT, startedMs }, receiver);
 }

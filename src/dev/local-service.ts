@@ -103,10 +103,11 @@ export async function startService({ stateDir, port, args, signal, entry }: Star
   }
 }
 
-/** @throws CommandError when the service ends. */
-export async function untilEnd(service: Service): Promise<never> {
-  const exitCode = await service.ended;
-  throw new CommandError(`The service has ended with code ${exitCode}.`, exitCode);
+/** Resolves when `signal` aborts. @throws CommandError if the service ends before. */
+export async function untilInterrupted(service: Service, signal: AbortSignal): Promise<void> {
+  const interrupted = new Promise<null>((resolve) => signal.addEventListener("abort", () => resolve(null)));
+  const exitCode = await Promise.race([service.ended, interrupted]);
+  if (exitCode !== null) throw new CommandError(`The service has ended with code ${exitCode}.`, exitCode);
 }
 
 interface Wrangler extends Omit<Service, "origin"> {

@@ -79,10 +79,11 @@ export interface UsageAnswer {
   rejected: number;
 }
 
-/** Waits until no signal is in flight. @returns false after a time limit. */
-export async function untilProcessed(operator: OperatorClient, home: string): Promise<boolean> {
-  for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
-    if ((await operator.get<BooksAnswer>(`${home}/books`)).in_flight === 0) return true;
+/** Waits until no signal is in flight. @throws after a minute. @param home the workspace's path below `/operator/`. */
+export async function untilProcessed(operator: OperatorClient, home: string): Promise<void> {
+  for (const untilMs = Date.now() + SETTLE_MS; ; await sleep(POLL_MS)) {
+    const books = await operator.get<BooksAnswer>(`${home}/books`);
+    if (books.in_flight === 0) return;
+    if (Date.now() > untilMs) throw new Error(`Signals are still in flight: ${JSON.stringify(books)}`);
   }
-  return false;
 }

@@ -7,7 +7,7 @@ import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { demoWorkspaceFile, seedDemoWorkspace } from "./demo-workspace.ts";
-import { applyMigrations, PROJECT_DIR, runCommand, startService, untilEnd } from "./local-service.ts";
+import { applyMigrations, PROJECT_DIR, runCommand, startService, untilInterrupted } from "./local-service.ts";
 import { claimState, operatorToken, requireFreePort, welcome } from "./local-setup.ts";
 import { OperatorClient } from "./operator-client.ts";
 import { fillSample } from "./sample.ts";
@@ -43,8 +43,7 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
     signal.throwIfAborted();
     console.log(welcome({ origin: service.origin, token, demo, stateDir, keyFile: demoWorkspaceFile(stateDir) }));
     service.follow((line) => console.log(line));
-    const interrupted = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
-    await Promise.race([untilEnd(service), interrupted]);
+    await untilInterrupted(service, signal);
     console.log("\nStopping …");
     return 0;
   } finally {

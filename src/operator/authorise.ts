@@ -5,7 +5,7 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { findActiveToken, isUseDue, storeTokenUse, type ApiToken } from "../control/api-tokens.ts";
-import { hasMostChangesOfADay } from "../control/audit.ts";
+import { hasReachedDailyChanges } from "../control/audit.ts";
 import { controlDatabase, OPERATOR } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
 import { isWellFormedToken } from "../domain/keys/api-key.ts";
@@ -176,7 +176,7 @@ export function requireScope({ method, scope }: Operation) {
     }
     // An export leaves an audit entry too.
     const isChange = method !== "GET" || scope === "export";
-    if (isChange && (await hasMostChangesOfADay(db, token.workspaceId, by))) {
+    if (isChange && (await hasReachedDailyChanges(db, token.workspaceId, by))) {
       const detail = `An API token may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours. Send again after Retry-After seconds.`;
       return tooMany(c, CHANGES_WAIT_MS, detail);
     }

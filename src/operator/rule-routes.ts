@@ -22,7 +22,7 @@ import {
   ruleFile,
 } from "../workspace/import-rules.ts";
 import { newRule, ruleChange, ruleFields } from "../workspace/rule-schema.ts";
-import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
+import { applyRule, removeRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
 import {
   askedPage,
   count,
@@ -198,7 +198,7 @@ export const ruleRoutes = [
     },
     schema: ruleJob,
     async handle(c, { query }) {
-      const ended = await endRule(contextOf(c), { ruleId: c.req.param("rule_id"), ...query });
+      const ended = await removeRule(contextOf(c), { ruleId: c.req.param("rule_id"), ...query });
       if (ended === "not_found") return null;
       return ended === "deleted" ? c.body(null, 204) : ended;
     },

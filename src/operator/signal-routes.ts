@@ -13,7 +13,7 @@ import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_S
 import type { Page } from "../platform/list-page.ts";
 import type { ListedPeople } from "../store/protocol/people-and-accounts.ts";
 import type { Admission } from "../wire/admission.ts";
-import { followSignal, releaseForWorkspace, replay } from "../workspace/signal-operations.ts";
+import { followSignal, releaseHeldSignals, replayDeadLetters } from "../workspace/signal-operations.ts";
 import {
   askedPage,
   count,
@@ -265,7 +265,7 @@ export const signalRoutes = [
     bodyExample: {},
     answers: { 200: "The number of replayed dead letters." },
     schema: replayed,
-    handle: async (c, { body: { ids = null } }) => withoutFalse(await replay(contextOf(c), ids)),
+    handle: async (c, { body: { ids = null } }) => withoutFalse(await replayDeadLetters(contextOf(c), ids)),
   }),
   operation("POST", "/workspaces/:workspace_id/held/release", {
     summary: "Release held signals",
@@ -273,7 +273,7 @@ export const signalRoutes = [
       "For a workspace that has upgraded or enabled overages: accepts as many held signals as now fit, oldest first, and sends them through the queue again. Each is counted once. Held signals are never released automatically.",
     answers: { 200: "The numbers of released and still held signals." },
     schema: released,
-    handle: async (c) => withoutFalse(await releaseForWorkspace(contextOf(c))),
+    handle: async (c) => withoutFalse(await releaseHeldSignals(contextOf(c))),
   }),
 ];
 

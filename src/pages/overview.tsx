@@ -14,7 +14,7 @@ import { usageLevel } from "../domain/quota/usage-news.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import type { CounterOverview, Usage } from "../quota/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
-import { counterOverviewOf } from "../workspace/configure-workspace.ts";
+import { overviewOf } from "../workspace/configure-workspace.ts";
 import { destinationsOf } from "../workspace/objects.ts";
 import type { Tone } from "./copy.ts";
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
@@ -53,7 +53,7 @@ export const overviewPages = pages.createApp().get("/", async (c) => {
   const { id } = c.get("workspace");
   const [db, role, base, one] = [c.get("db"), c.get("role"), workspacePath(c), { cursor: null, limit: 1 }];
   const [counter, store, failing, keys, anyKey, anyRule] = await Promise.all([
-    counterOverviewOf(c.env, db, c.get("workspace")),
+    overviewOf(c.env, db, c.get("workspace")),
     storeOf(c).overview(dayOf(nowMs) - PEOPLE_SEEN_DAYS + 1, PEOPLE_SHOWN),
     canManage(role) ? destinationsOf(c.env, id).failing() : [],
     canManageKeys(role) ? keysToWatch(db, id, nowMs) : [],

@@ -37,44 +37,37 @@ export async function configureCounter(env: Env, db: ControlDatabase, workspaceI
 /** The workspace as read from D1. */
 type WorkspaceVersion = Pick<Workspace, "id" | "configVersion">;
 
-/**
- * A workspace's usage. Configures the counter first if its configuration is missing or older than that of D1, so that
- * no page shows an outdated plan. @throws if the counter still has no usage.
- */
-export async function usageOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<Usage> {
+/** A workspace's usage, by the configuration of D1. @throws if the counter has none. */
+export function usageOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<Usage> {
   const read = () => quotaCounter(env, workspace.id).usage();
-  return (await readCurrent(env, db, workspace, read, (usage) => usage)) ?? notConfigured();
+  return readCurrent(env, db, workspace, read, (usage) => usage);
 }
 
 /** As `usageOf`, with the days of the current and the previous billing period. */
-export async function usageByDayOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<UsageByDay> {
+export function usageByDayOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<UsageByDay> {
   const read = () => quotaCounter(env, workspace.id).usageByDay();
-  return (await readCurrent(env, db, workspace, read, ({ usage }) => usage)) ?? notConfigured();
+  return readCurrent(env, db, workspace, read, ({ usage }) => usage);
 }
 
 /** As `usageByDayOf`, with the refusals and the last use of each key. */
-export async function counterOverviewOf(
-  env: Env,
-  db: ControlDatabase,
-  workspace: WorkspaceVersion,
-): Promise<CounterOverview> {
+export function overviewOf(env: Env, db: ControlDatabase, workspace: WorkspaceVersion): Promise<CounterOverview> {
   const read = () => quotaCounter(env, workspace.id).overview();
-  return (await readCurrent(env, db, workspace, read, ({ usage }) => usage)) ?? notConfigured();
+  return readCurrent(env, db, workspace, read, ({ usage }) => usage);
 }
 
+/** Configures the counter if its configuration is missing or older than that of D1, so that no page shows an old plan. */
 async function readCurrent<T>(
   env: Env,
   db: ControlDatabase,
   { id, configVersion }: WorkspaceVersion,
   read: () => Promise<T | null>,
   usageIn: (found: T) => Usage,
-): Promise<T | null> {
-  const found = await read();
-  if (found !== null && usageIn(found).configVersion >= configVersion) return found;
-  await configureCounter(env, db, id);
-  return read();
-}
-
-function notConfigured(): never {
-  throw new Error("The Quota Counter has no usage although it is configured.");
+): Promise<T> {
+  let found = await read();
+  if (found === null || usageIn(found).configVersion < configVersion) {
+    await configureCounter(env, db, id);
+    found = await read();
+  }
+  if (found === null) throw new Error("The Quota Counter has no usage although it is configured.");
+  return found;
 }

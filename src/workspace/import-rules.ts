@@ -1,8 +1,8 @@
 /** Imports mapping rules, all or none: first decides each step, then writes all of them. */
 import * as z from "zod";
 import type { ControlContext, ControlDatabase } from "../control/database.ts";
-import { readAllRules, writeImport } from "../control/rule-changes.ts";
-import type { StoredRule } from "../control/stored-rules.ts";
+import { writeImport } from "../control/rule-changes.ts";
+import { readAllRules, type StoredRule } from "../control/stored-rules.ts";
 import { grouped } from "../domain/text.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { describePlace } from "../domain/json/json-error.ts";
@@ -19,7 +19,7 @@ import { newRule, ruleProblem } from "./rule-schema.ts";
 
 /** Why a rule prevents the import. */
 export const IMPORT_REFUSAL = {
-  name_ambiguous: "several rules here have this name: rename all but one of them, or say the id of one",
+  name_ambiguous: "several rules here have this name: rename all but one of them, or give an id",
   twice: "an earlier rule of this import changes the same rule",
 } as const satisfies Record<ImportRefusal, string>;
 

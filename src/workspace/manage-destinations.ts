@@ -53,7 +53,7 @@ export async function createDestination(
   if (created.ok && created.value.isNew) {
     const { type, events, headers } = wanted;
     const detail = { type, events, ...(headers.length > 0 && { headers: headers.map(({ name }) => name) }) };
-    await note(context, "destination.created", created.value.destination, detail);
+    await writeAudit(context, "destination.created", created.value.destination, detail);
   }
   return created;
 }
@@ -81,28 +81,28 @@ export async function updateDestination(
     ...(change.headers && { headers: change.headers.map(({ name }) => name) }),
     target_changed: target !== undefined,
   };
-  if (updated.ok) await note(context, "destination.updated", updated.value, detail);
+  if (updated.ok) await writeAudit(context, "destination.updated", updated.value, detail);
   return updated;
 }
 
 /** Pauses a destination: new notifications skip it, waiting deliveries leave when it is resumed. */
-export async function pauseDestination(
-  context: DestinationsContext,
-  id: string,
-): Promise<Result<Destination, DestinationProblem>> {
-  const paused = await objectOf(context).pause(id);
-  if (paused.ok) await note(context, "destination.paused", paused.value);
-  return paused;
+export function pauseDestination(context: DestinationsContext, id: string): ReturnType<typeof audited> {
+  return audited(context, "destination.paused", objectOf(context).pause(id));
 }
 
 /** Resumes a destination that was paused or that the service switched off. */
-export async function resumeDestination(
+export function resumeDestination(context: DestinationsContext, id: string): ReturnType<typeof audited> {
+  return audited(context, "destination.resumed", objectOf(context).resume(id));
+}
+
+async function audited(
   context: DestinationsContext,
-  id: string,
+  action: AuditAction,
+  change: Promise<Result<Destination, DestinationRefusal>>,
 ): Promise<Result<Destination, DestinationProblem>> {
-  const resumed = await objectOf(context).resume(id);
-  if (resumed.ok) await note(context, "destination.resumed", resumed.value);
-  return resumed;
+  const changed = await change;
+  if (changed.ok) await writeAudit(context, action, changed.value);
+  return changed;
 }
 
 /**
@@ -112,7 +112,7 @@ export async function resumeDestination(
 export async function deleteDestination(context: DestinationsContext, id: string): Promise<boolean> {
   const destination = await objectOf(context).find(id);
   if (destination === null) return false;
-  await note(context, "destination.deleted", destination);
+  await writeAudit(context, "destination.deleted", destination);
   return (await objectOf(context).remove(id)) !== null;
 }
 
@@ -123,7 +123,7 @@ export async function rotateSecret(
   overlap: Overlap,
 ): Promise<Result<CreatedDestination, DestinationProblem>> {
   const rotated = await objectOf(context).rotateSecret(id, OVERLAP_MS[overlap]);
-  if (rotated.ok) await note(context, "destination.secret_rotated", rotated.value.destination, { overlap });
+  if (rotated.ok) await writeAudit(context, "destination.secret_rotated", rotated.value.destination, { overlap });
   return rotated;
 }
 
@@ -135,7 +135,7 @@ export async function sendTest(
   const destination = await objectOf(context).find(id);
   if (destination === null) return refuse("not_found");
   const sent = await objectOf(context).sendTest(id, `A test of the destination “${destination.name}”: it works.`);
-  if (sent.ok) await note(context, "destination.tested", destination, { delivery: sent.value.id });
+  if (sent.ok) await writeAudit(context, "destination.tested", destination, { delivery: sent.value.id });
   return sent;
 }
 
@@ -160,7 +160,7 @@ export async function deliverAgain(
 ): Promise<Result<Delivery, DestinationProblem>> {
   const again = await objectOf(context).deliverAgain(destinationId, id);
   const destination = again.ok ? await objectOf(context).find(destinationId) : null;
-  if (destination !== null) await note(context, "delivery.repeated", destination, { delivery: id });
+  if (destination !== null) await writeAudit(context, "delivery.repeated", destination, { delivery: id });
   return again;
 }
 
@@ -174,7 +174,7 @@ export async function redeliver(
   if (!repeated.ok || repeated.value.requeued === 0) return repeated;
   const destination = await objectOf(context).find(destinationId);
   const detail = { since: new Date(sinceMs).toISOString(), deliveries: repeated.value.requeued };
-  if (destination !== null) await note(context, "delivery.repeated", destination, detail);
+  if (destination !== null) await writeAudit(context, "delivery.repeated", destination, detail);
   return repeated;
 }
 
@@ -222,7 +222,7 @@ function checkTarget(context: DestinationsContext, type: DestinationType, text: 
   return checkDestinationUrl(text, { local: isLocal(context.env), ownHosts: [new URL(context.origin).host] });
 }
 
-async function note(
+async function writeAudit(
   { db, workspaceId, by }: WorkspaceContext,
   action: AuditAction,
   { id, name }: Destination,

@@ -10,7 +10,6 @@ import {
   createRestore,
   endRestore,
   findRestore,
-  passOverVersions,
   refuseRestore,
   unfinishedRestore,
   updateBefore,
@@ -18,6 +17,7 @@ import {
   type RestoreTarget,
 } from "../control/restores.ts";
 import { deletionsSince } from "../control/deletions.ts";
+import { raiseVersionsAbove } from "../control/rule-changes.ts";
 import { raiseConfigVersion } from "../control/workspaces.ts";
 import { RESTORED_OBJECTS, type BeforeRestore, type RestoredObject } from "../domain/restore.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
@@ -195,7 +195,7 @@ export async function recoverWorkspace({ env, db, workspaceId, by }: WorkspaceCo
   if (restore === null) await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
   await configureCounter(env, db, workspaceId);
   const finished = restore === null ? null : await finish(env, db, restore);
-  const rulesPassedOver = await passOverVersions(db, workspaceId, await signalStore(env, workspaceId).ruleVersions());
+  const rulesPassedOver = await raiseVersionsAbove(db, workspaceId, await signalStore(env, workspaceId).ruleVersions());
   // The wanted notification types may have changed since the restored moment.
   await destinationsOf(env, workspaceId).tellSources();
   const detail = {

@@ -122,7 +122,7 @@ export async function applyRule(
  * Deletes a rule. With `remove`, returns the job that deletes its scoring signals as well; this also works after the
  * rule was deleted.
  */
-export async function endRule(
+export async function removeRule(
   context: WorkspaceContext,
   { ruleId, scoringSignals }: { ruleId: string; scoringSignals: "keep" | "remove" },
 ): Promise<"not_found" | "deleted" | RuleJob> {

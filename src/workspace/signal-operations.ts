@@ -9,7 +9,7 @@ import { quotaCounter, signalStore, type WorkspaceContext } from "./objects.ts";
  * Releases held signals up to the current limit, oldest first, each metered once. A release is never automatic
  * (design §6). `isUnderWay`: the release continues in the background.
  */
-export async function releaseForWorkspace({ env, db, workspaceId, by }: WorkspaceContext) {
+export async function releaseHeldSignals({ env, db, workspaceId, by }: WorkspaceContext) {
   // A recent change of the plan may not have reached the counter.
   await configureCounter(env, db, workspaceId);
   const usage = await quotaCounter(env, workspaceId).usage();
@@ -23,7 +23,7 @@ export async function releaseForWorkspace({ env, db, workspaceId, by }: Workspac
 }
 
 /** Sends the dead letters with these ids through the queue again; null: all. */
-export async function replay({ env, db, workspaceId, by }: WorkspaceContext, ids: string[] | null) {
+export async function replayDeadLetters({ env, db, workspaceId, by }: WorkspaceContext, ids: string[] | null) {
   const [only] = ids ?? [];
   const target = ids?.length === 1 && only !== undefined ? only : workspaceId;
   const id = newAuditId(by);

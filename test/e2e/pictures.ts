@@ -7,9 +7,9 @@ import path from "node:path";
 import type { Page } from "playwright-core";
 import { provision } from "../../src/dev/demo-workspace.ts";
 import type { DemoKeys } from "../../src/dev/demo/senders.ts";
-import { sendThreeWeeks, waitUntilProcessed, beginOf } from "../../src/dev/sample.ts";
+import { sendThreeWeeks, beginOf } from "../../src/dev/sample.ts";
 import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/local-service.ts";
-import { OperatorClient } from "../../src/dev/operator-client.ts";
+import { OperatorClient, untilProcessed } from "../../src/dev/operator-client.ts";
 import { SERVICE_CONFIG, build } from "../bench/build.ts";
 import { startEmpty } from "../bench/start.ts";
 import { launch } from "./support/chromium.ts";
@@ -53,7 +53,7 @@ async function takeAll(operator: OperatorClient, home: string, keys: DemoKeys): 
   await page.locator("#live-state", { hasText: /^Live$/ }).waitFor();
   await sendNow(keys);
   await page.getByText("sam@example.com").first().waitFor();
-  await waitUntilProcessed(operator, home);
+  await untilProcessed(operator, home);
   await take(page, "live");
 
   const { items } = await operator.get<{ items: { id: string }[] }>(

@@ -42,16 +42,16 @@ function importsOf(): Graph {
   return new Map(files.map((file) => [file, new Set(importedBy(file))] as const));
 }
 
-/** The files and folders in a folder, each with its imports from the others. */
-function sideBySide(imports: Graph, folder: string): Graph {
-  const standingAs = (file: string): string => path.join(folder, file.slice(folder.length + 1).split("/")[0] ?? "");
+/** The children of a folder, each with the other children that it imports. */
+function importsWithin(imports: Graph, folder: string): Graph {
+  const childOf = (file: string): string => path.join(folder, file.slice(folder.length + 1).split("/")[0] ?? "");
   const graph: Graph = new Map();
   for (const [file, imported] of imports) {
     if (!file.startsWith(`${folder}/`)) continue;
-    const needs = graph.get(standingAs(file)) ?? new Set();
-    graph.set(standingAs(file), needs);
+    const needs = graph.get(childOf(file)) ?? new Set();
+    graph.set(childOf(file), needs);
     for (const target of imported) {
-      if (target.startsWith(`${folder}/`) && standingAs(target) !== standingAs(file)) needs.add(standingAs(target));
+      if (target.startsWith(`${folder}/`) && childOf(target) !== childOf(file)) needs.add(childOf(target));
     }
   }
   return graph;
@@ -93,7 +93,7 @@ test("reads every import of src/, which names an existing file", () => {
 });
 
 test.each(folders)("finds no import cycle in %s", (folder) => {
-  const circle = circleIn(sideBySide(imports, folder));
+  const circle = circleIn(importsWithin(imports, folder));
   expect(circle?.join(" → ") ?? "no circle").toBe("no circle");
 });
 
@@ -105,7 +105,7 @@ test("finds a cycle of folders although none of their files is on one", () => {
     ["src/c/four.ts", new Set(["src/a/five.ts"])],
     ["src/a/five.ts", new Set()],
   ]);
-  expect(circleIn(sideBySide(graph, "src"))).toEqual(["src/a", "src/b", "src/c", "src/a"]);
+  expect(circleIn(importsWithin(graph, "src"))).toEqual(["src/a", "src/b", "src/c", "src/a"]);
   graph.delete("src/c/four.ts");
-  expect(circleIn(sideBySide(graph, "src"))).toBeNull();
+  expect(circleIn(importsWithin(graph, "src"))).toBeNull();
 });

@@ -13,10 +13,9 @@ import {
   missingInConfig,
   missingText,
   ofEnvironment,
-  readAccount,
   readSections,
   type Section,
-} from "./deploy-steps.ts";
+} from "./deploy-checks.ts";
 
 process.exitCode = (await run()) ? 0 : 1;
 
@@ -27,7 +26,7 @@ async function run(): Promise<boolean> {
     asked = argumentsOf(process.argv.slice(2));
   } catch (error) {
     console.log(`${messageOf(error)}\n`);
-    console.log("Only --env NAME is taken here. Whatever else is to be different belongs into wrangler.toml.");
+    console.log("Only --env NAME is taken here. Write every other setting in wrangler.toml.");
     return false;
   }
   const { environment, onlyCheck } = asked;
@@ -51,10 +50,7 @@ async function check(environment: string | undefined): Promise<boolean> {
   }
   const missing = missingInConfig(all, environment);
   const checked = all.find((section) => section.environment === environment);
-  if (checked !== undefined) {
-    const account = await readAccount(checked, quietWrangler, fetch);
-    missing.push(...missingInAccount(checked, account));
-  }
+  if (checked !== undefined) missing.push(...(await missingInAccount(checked, quietWrangler, fetch)));
   console.log(missingText(missing));
   return missing.length === 0 && (await dryRun(environment));
 }

@@ -3,6 +3,7 @@
  * values before and after. The platform would refuse a larger row, and the store would lose what it is recording.
  */
 import { ROW_MAX_BYTES } from "../../limits.ts";
+import { counted } from "../text.ts";
 
 /** Room in a change's row for everything except its two values. */
 const CHANGE_OTHER_BYTES = 10_000;
@@ -31,7 +32,7 @@ export function updateRefusal(
 ): string | null {
   for (const [target, { bytes }] of sent) {
     if (bytes > VALUE_MAX_BYTES) {
-      return `The value of \`${target}\` would take ${inBytes(bytes)}, and one value may take ${inBytes(VALUE_MAX_BYTES)}. Send a smaller one.`;
+      return `The value of \`${target}\` would take ${counted(bytes, "byte")}, and one value may take ${counted(VALUE_MAX_BYTES, "byte")}. Send a smaller one.`;
     }
   }
   let after = accountBytes;
@@ -40,14 +41,10 @@ export function updateRefusal(
   const largest = [...new Map([...stored, ...taken])]
     .sort(([, a], [, b]) => b.bytes - a.bytes)
     .slice(0, VALUES_NAMED)
-    .map(([target, { bytes }]) => `\`${target}\` (${inBytes(bytes)})`);
+    .map(([target, { bytes }]) => `\`${target}\` (${counted(bytes, "byte")})`);
   return (
-    `The account would take ${inBytes(after)} with this update, and one account may take ${inBytes(ROW_MAX_BYTES)}. ` +
+    `The account would take ${counted(after, "byte")} with this update, and one account may take ${counted(ROW_MAX_BYTES, "byte")}. ` +
     `Its largest values would be ${largest.join(", ")}. ` +
     "It stays as it was. Send smaller values for these, then replay this update."
   );
-}
-
-function inBytes(bytes: number): string {
-  return `${bytes.toLocaleString("en-US")} bytes`;
 }

@@ -103,8 +103,9 @@ export function mapAccount(
     stepsLeft -= reading.steps;
     request.stepsLeft -= reading.steps;
     if (stepsLeft < 0) {
-      const most = maxSteps < TEMPLATE_MAX_STEPS ? "all updates of one request: send fewer in a request" : "one update";
-      const detail = `\`${pathText}\` (for \`${target}\`) lies behind more elements than are looked through for ${most}.`;
+      const reader =
+        maxSteps < TEMPLATE_MAX_STEPS ? "all updates of a request may read: send fewer" : "an update may read";
+      const detail = `\`${pathText}\` (for \`${target}\`) is behind more array elements than ${reader}.`;
       return refuse([...errors, { target, path: pathText, code: "out_of_reach", detail }]);
     }
     if (isAbsent(sent)) {

@@ -197,7 +197,7 @@ export function wrongJurisdiction(says: string): HealthAlarm {
 
 /** The alarm of a workspace that there was no time to ask. */
 export function notAsked(): HealthAlarm {
-  return alarm("not_asked", "There was no time to ask it, since others took long to answer. Ask again.");
+  return alarm("not_asked", "Other workspaces took too long to answer, so this one was not asked. Ask again.");
 }
 
 function alarm(name: AlarmName, says: string): HealthAlarm {

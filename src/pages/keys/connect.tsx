@@ -3,7 +3,7 @@
  * fills the full key in. Other pages show a placeholder until the user types the key into the test call. Members see the
  * steps, and no keys (§5.6).
  */
-import { findKey, listActiveKeys, type ApiKey } from "../../control/api-keys.ts";
+import { findKey, listKeys, type ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { Rejection } from "../../domain/keys/refusal.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
@@ -100,7 +100,7 @@ async function chosenKey(c: Ctx): Promise<ChosenKey | Response> {
   const keyId = c.req.query("key");
   const [{ items }, asked] = await Promise.all([
     // Older versions allowed more active keys than the limit.
-    listActiveKeys(db, id, nowMs, { cursor: null, limit: WORKSPACE_MAX_ACTIVE_KEYS }),
+    listKeys(db, id, { cursor: null, limit: WORKSPACE_MAX_ACTIVE_KEYS }, nowMs),
     keyId === undefined ? null : findKey(db, id, keyId),
   ]);
   if (keyId !== undefined && asked === null) return notFoundPage(c, "key");

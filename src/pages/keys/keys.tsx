@@ -1,5 +1,5 @@
 /** API keys (spec §2.1, §3.1, §5.6; design §5): the list, for owners and admins. It shows masked keys only. */
-import { listActiveKeys, listKeys, rotatedWith, type ApiKey } from "../../control/api-keys.ts";
+import { listKeys, rotatedWith, type ApiKey } from "../../control/api-keys.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import { deactivateApiKey } from "../../workspace/manage-keys.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
@@ -27,7 +27,7 @@ export const keyPages = pages
     const shown = list.option("show", SHOWN, "all");
     const slice = list.slice(PAGE_ROWS);
     const [keys, lastUsed] = await Promise.all([
-      shown === "all" ? listKeys(db, id, slice) : listActiveKeys(db, id, Date.now(), slice),
+      listKeys(db, id, slice, shown === "active" ? Date.now() : undefined),
       counterOf(c).lastUsed(),
     ]);
     const related = await rotatedWith(db, id, keys.items);

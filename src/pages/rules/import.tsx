@@ -1,6 +1,6 @@
 /** Mapping rules as a file: the export, and the import, which shows its changes first and is done as a whole. */
 import type { Child } from "hono/jsx";
-import { readAllRules } from "../../control/rule-changes.ts";
+import { readAllRules } from "../../control/stored-rules.ts";
 import { cut } from "../../domain/text.ts";
 import { digestHex } from "../../platform/hashes.ts";
 import {

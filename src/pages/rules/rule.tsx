@@ -16,7 +16,7 @@ import { DAYS_COUNTED, GROUP_SAMPLES, PREVIEW_MAX_DAYS, RULE_VERSIONS_KEPT } fro
 import { newId } from "../../platform/ids.ts";
 import type { RuleFacts, RuleJob } from "../../store/protocol/store-operations.ts";
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { applyRule, endRule, previewRule, proposeFrom } from "../../workspace/rules-on-history.ts";
+import { applyRule, removeRule, previewRule, proposeFrom } from "../../workspace/rules-on-history.ts";
 import { Check, Confirm, FormErrors, Menu, PostButton } from "../kit/forms.tsx";
 import { Sparkline } from "../kit/charts.tsx";
 import { authorName, counted, grouped } from "../kit/format.ts";
@@ -95,7 +95,7 @@ export const oneRulePages = pages
   .post("/:rule_id/delete", requireManager, readForm(), async (c) => {
     const ruleId = c.req.param("rule_id");
     const scoringSignals = c.get("form").has("remove") ? "remove" : "keep";
-    const ended = await endRule(contextOf(c), { ruleId, scoringSignals });
+    const ended = await removeRule(contextOf(c), { ruleId, scoringSignals });
     if (ended === "not_found") return notFoundPage(c, "rule");
     if (ended === "deleted") return done(c, "rules", "rule_deleted");
     return c.redirect(`${workspacePath(c)}/rules/${ruleId}`, 303);

@@ -3,7 +3,7 @@
  * explain a refused form or a failed sign-in.
  */
 import { csrf } from "hono/csrf";
-import { hasMostChangesOfADay } from "../../control/audit.ts";
+import { hasReachedDailyChanges } from "../../control/audit.ts";
 import { clientNetwork, isWithin } from "../../http/auth-failures.ts";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
 import { messagePage } from "../page.tsx";
@@ -59,7 +59,7 @@ export const limitForms = pages.createMiddleware(async (c, next) => {
 });
 
 function hasMostChanges(c: Ctx): Promise<boolean> {
-  return hasMostChangesOfADay(c.get("db"), c.get("workspace").id, byMember(c));
+  return hasReachedDailyChanges(c.get("db"), c.get("workspace").id, byMember(c));
 }
 
 interface Problem {

@@ -4,7 +4,7 @@
  */
 import * as oauth from "oauth4webapi";
 import { controlDatabase } from "../../control/database.ts";
-import { keepAttempt, type SignInAttempt, takeAttempt } from "../../control/sessions.ts";
+import { storeAttempt, type SignInAttempt, takeAttempt } from "../../control/sessions.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { memberEmail } from "../../domain/signal/identity.ts";
 import type { AppEnv } from "../../env.ts";
@@ -33,7 +33,7 @@ export const oidcDriver: SignInDriver = {
       const begun = await beginSignIn(c.env, callbackUrl(c), safeTarget(c.req.query("to"))).catch(providerFault(c));
       if (begun === null) return problemPage(c, "provider_failed");
       const token = newToken();
-      await keepAttempt(controlDatabase(c.env.DB), token.hash, begun.attempt, Date.now());
+      await storeAttempt(controlDatabase(c.env.DB), token.hash, begun.attempt, Date.now());
       giveToken(c, "sign-in", token.value, SIGN_IN_ATTEMPT_MS);
       return c.redirect(begun.url, 303);
     })

@@ -5,7 +5,7 @@ import type { Child } from "hono/jsx";
 import type { SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS, PAGE_ROWS } from "../../limits.ts";
 import type { FoundSignals, SignalSummary, StoreTotals } from "../../store/protocol/stored-signals.ts";
-import { replay } from "../../workspace/signal-operations.ts";
+import { replayDeadLetters } from "../../workspace/signal-operations.ts";
 import { optionsOf, STATUS_COPY } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
 import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
@@ -102,7 +102,7 @@ export const listPages = pages
   .post("/dead-letters/replay", requireManager, readForm(), async (c) => {
     const id = c.get("form").get("id");
     const ids = typeof id === "string" ? [id] : null;
-    const { replayed, isUnderWay } = await replay(contextOf(c), ids);
+    const { replayed, isUnderWay } = await replayDeadLetters(contextOf(c), ids);
     if (isUnderWay) return done(c, "signals/dead-letters", "replay_under_way");
     const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");

@@ -7,7 +7,7 @@ import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { configureWorkspace, usageOf } from "../../workspace/configure-workspace.ts";
 import { readBooks } from "../../workspace/read-health.ts";
-import { releaseForWorkspace } from "../../workspace/signal-operations.ts";
+import { releaseHeldSignals } from "../../workspace/signal-operations.ts";
 import type { Done } from "../copy.ts";
 import { Confirm } from "../kit/forms.tsx";
 import { counted, grouped, money } from "../kit/format.ts";
@@ -35,7 +35,7 @@ export const planPages = pages
     return change(c, { overages: overages === "on" }, `overages_${overages}`);
   })
   .post("/release", requireManager, async (c) => {
-    const { released, isUnderWay } = await releaseForWorkspace(contextOf(c));
+    const { released, isUnderWay } = await releaseHeldSignals(contextOf(c));
     if (isUnderWay) return done(c, "usage/plan", "release_under_way");
     return done(c, "usage/plan", released > 0 ? "released" : "none_released");
   });

@@ -10,8 +10,8 @@ import {
   mistakes,
 } from "../../../src/dev/demo/senders.ts";
 import { provision } from "../../../src/dev/demo-workspace.ts";
-import { waitUntilProcessed } from "../../../src/dev/sample.ts";
-import { OperatorClient } from "../../../src/dev/operator-client.ts";
+
+import { OperatorClient, untilProcessed } from "../../../src/dev/operator-client.ts";
 import type { RunningWorker } from "../../bench/start.ts";
 
 export interface Demo {
@@ -46,7 +46,7 @@ export async function fillDemo(running: RunningWorker, token: string): Promise<D
   for (const { calls } of senders.flatMap((sender) => sender.deliveries)) for (const call of calls) await send(call);
   await makeDeadLetter(running, operator, home);
   for (const { calls } of last.deliveries) for (const call of calls) await send(call);
-  await waitUntilProcessed(operator, home);
+  await untilProcessed(operator, home);
 
   await makeTokens(operator, home);
   const [rules, allKeys, signals] = await Promise.all([

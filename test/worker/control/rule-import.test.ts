@@ -4,11 +4,14 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { readAllRules, writeImport, RULES_STATEMENT_MAX_CHARACTERS } from "../../../src/control/rule-changes.ts";
-import { rulesVersion } from "../../../src/control/stored-rules.ts";
+import {
+  RULES_STATEMENT_MAX_CHARACTERS,
+  WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS,
+  writeImport,
+} from "../../../src/control/rule-changes.ts";
+import { readAllRules, rulesVersion } from "../../../src/control/stored-rules.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RULE_MAX_SIZE, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../../../src/limits.ts";
-import { WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS } from "../../../src/control/stored-rules.ts";
 import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operation.ts";
 import { deliver } from "../../support/deliver.ts";
 import { conditionsOf, RULE, storedRules } from "../../support/rules.ts";
@@ -201,7 +204,8 @@ describe("the limits on a workspace's rules in imports", () => {
       { ...RULE, name: "Small" },
       { ...RULE, conditions: conditionsOf(RULE_MAX_SIZE + 1) },
     ]);
-    expect(answer).toMatchObject({ status: 422, body: { errors: [{ path: "items.1.conditions" }] } });
+    const message = expect.stringContaining("at most 500 paths and values");
+    expect(answer).toMatchObject({ status: 422, body: { errors: [{ path: "items.1.conditions", message }] } });
     expect(await storedRules(workspace)).toMatchObject({ count: 0 });
   });
 

@@ -271,7 +271,7 @@ describe("GET /operator/health", () => {
         status: "late",
         workspaces: { asked: 100, notAsked: 100, ok: 100, late: 0, stuck: 0 },
       });
-      expect(answer.says).toContain("no time to ask it");
+      expect(answer.says).toContain("this one was not asked");
       expect(named(answer, "not_asked")).toEqual([...slugs(0, 50), ...slugs(150, 200)]);
     });
   });

@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { listActiveKeys, listKeys, rotatedWith } from "../../../src/control/api-keys.ts";
+import { listKeys, rotatedWith } from "../../../src/control/api-keys.ts";
 import { rotateKey } from "../../../src/control/new-keys.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { recordD1 } from "../../support/statements.ts";
@@ -170,7 +170,7 @@ test("the lists' queries read their workspace's keys by an index", async () => {
   const by = { actor: "jane@example.com", nowMs: Date.now() };
   const { items } = await listKeys(db, workspace.id, { cursor: null, limit: 25 });
   expect(items).toHaveLength(1);
-  await listActiveKeys(db, workspace.id, by.nowMs, { cursor: "key_x", limit: 25 });
+  await listKeys(db, workspace.id, { cursor: "key_x", limit: 25 }, by.nowMs);
   await rotatedWith(db, workspace.id, items);
   await rotateKey(workspace.context({ db, by }), { keyId: workspace.key.id, overlapMs: 0, formToken: "form" });
   const read = (await plans()).filter(({ detail }) => detail.includes("api_keys"));

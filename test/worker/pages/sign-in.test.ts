@@ -3,10 +3,16 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { EXPIRED_SESSIONS_CLEARED, findSignedIn, keepAttempt, openSession } from "../../../src/control/sessions.ts";
+import {
+  EXPIRED_SESSIONS_CLEARED,
+  findSignedIn,
+  openSession,
+  storeAttempt,
+  takeAttempt,
+} from "../../../src/control/sessions.ts";
 import { AUTH_FAILURES_PER_MINUTE } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
-import { PAGE_FORM_MAX_BYTES, ACTOR_MAX_CHANGES_A_DAY, SESSION_MS } from "../../../src/limits.ts";
+import { PAGE_FORM_MAX_BYTES, ACTOR_MAX_CHANGES_A_DAY, SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../../../src/limits.ts";
 import { pageRoutes } from "../../../src/pages/page-routes.tsx";
 import { newId } from "../../../src/platform/ids.ts";
 import { Answer, Browser, type Members, newMembers, OFFICE } from "../../support/members.ts";
@@ -157,7 +163,7 @@ describe("the duration of access", () => {
     const attempts = async () => (await env.DB.prepare("SELECT 1 FROM sign_in_attempts").all()).results;
     const begin = async (name: string, atMs: number) => {
       await openSession(db, { tokenHash: `${team.slug}-${name}`, email, driver: "oidc" }, atMs);
-      await keepAttempt(db, `${team.slug}-${name}`, attempt, atMs);
+      await storeAttempt(db, `${team.slug}-${name}`, attempt, atMs);
     };
     for (let n = 0; n <= EXPIRED_SESSIONS_CLEARED; n++) await begin(String(n), Date.UTC(2026, 0, 1));
     expect(await sessionsOf(email)).toHaveLength(EXPIRED_SESSIONS_CLEARED + 1);
@@ -165,6 +171,20 @@ describe("the duration of access", () => {
     await begin("new", Date.now());
     expect(await sessionsOf(email)).toHaveLength(2);
     expect(await attempts()).toHaveLength(2);
+  });
+
+  test("a sign-in attempt can be taken once, within ten minutes", async () => {
+    const db = controlDatabase(env.DB);
+    const attempt = { state: "s", nonce: "n", codeVerifier: "v", target: "/w/" };
+    const atMs = Date.UTC(2031, 0, 1);
+    const takeAfter = async (ms: number) => {
+      await storeAttempt(db, `${team.slug}-once`, attempt, atMs);
+      const taken = await takeAttempt(db, `${team.slug}-once`, atMs + ms);
+      expect(await takeAttempt(db, `${team.slug}-once`, atMs)).toBeNull();
+      return taken;
+    };
+    expect(await takeAfter(SIGN_IN_ATTEMPT_MS - 1)).toMatchObject(attempt);
+    expect(await takeAfter(SIGN_IN_ATTEMPT_MS)).toBeNull();
   });
 
   test("the database holds no token, and no statement of a request scans a table", async () => {

@@ -93,6 +93,19 @@ test("a restored workspace has its earlier data and current keys, and reports it
   expect(entries.map(({ action }) => action).sort()).toEqual(actions);
 });
 
+test("an undo repeats the deletions of people that were requested after the restore", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  await sent(workspace, "a");
+  const at = await moment(workspace);
+  await sent(workspace, "b", "c");
+  const restored = await workspace.operator<{ id: string }>("POST", "/restore", { at });
+  later(5_000);
+  await workspace.operator("DELETE", "/people/a@example.com");
+  const undone = await workspace.operator("POST", "/restore", { undo: restored.id });
+  expect(undone).toMatchObject({ deletions_repeated: 1 });
+  expect(await people(workspace)).toEqual(["b", "c"]);
+});
+
 describe("a refused restore changes nothing", () => {
   test("if accepted signals wait to be recorded: the answer counts them, and `force` continues", async () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });

@@ -15,7 +15,7 @@ import { stepResends } from "../../../src/store/resend-jobs.ts";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { deletePerson } from "../../../src/workspace/delete-person.ts";
-import { releaseForWorkspace, replay } from "../../../src/workspace/signal-operations.ts";
+import { releaseHeldSignals, replayDeadLetters } from "../../../src/workspace/signal-operations.ts";
 import { TestCounter, type SendBatch } from "../../support/counter.ts";
 import { DAY, consumeMessages } from "../../support/deliver.ts";
 import { textOfTables } from "../../support/everything.ts";
@@ -118,7 +118,7 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       await workspace.operator("PATCH", "", { overages: true });
       const interruption = new Interruption(calls, harm);
       await interruption.run(workspace.id, (bindings) =>
-        releaseForWorkspace(workspace.context({ env: bindings, db: controlDatabase(bindings.DB) })),
+        releaseHeldSignals(workspace.context({ env: bindings, db: controlDatabase(bindings.DB) })),
       );
       isReached = interruption.hasHappened;
       await finishes(workspace, "held.released", { released: SIGNALS, still_held: 0 }, () =>
@@ -142,7 +142,7 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       await sendToDeadLetters(workspace, SIGNALS);
       const interruption = new Interruption(calls, harm);
       await interruption.run(workspace.id, (bindings) =>
-        replay(workspace.context({ env: bindings, db: controlDatabase(bindings.DB) }), null),
+        replayDeadLetters(workspace.context({ env: bindings, db: controlDatabase(bindings.DB) }), null),
       );
       isReached = interruption.hasHappened;
       await finishes(workspace, "dead_letters.replayed", { replayed: SIGNALS }, () =>

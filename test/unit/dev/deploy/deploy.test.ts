@@ -1,4 +1,4 @@
-/** The findings of `npm run deploy:check` in the configuration and in wrangler's output. A deployment with findings is refused. */
+/** The findings of `npm run deploy:check` in wrangler.toml, in the account and at the hosts. With findings, nothing is deployed. */
 import { execFile, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
@@ -10,84 +10,84 @@ import {
   missingInAccount,
   missingInConfig,
   missingText,
-  readAccount,
   readSections,
-} from "../../../../src/dev/deploy/deploy-steps.ts";
-import type { DeployConfig, Section, Wrangler } from "../../../../src/dev/deploy/deploy-steps.ts";
+} from "../../../../src/dev/deploy/deploy-checks.ts";
+import type { DeployConfig, Section, Wrangler } from "../../../../src/dev/deploy/deploy-checks.ts";
 import { WRANGLER } from "../../../../src/dev/local-service.ts";
 import { isLongRun } from "../../../support/amount.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../../..");
 const FILE = path.join(ROOT, "wrangler.toml");
 const TOML = readFileSync(FILE, "utf8");
-const [{ config: BASE }] = readSections(FILE) as [Section];
 const ID = "0b6a1f6e-1111-4222-8333-444455556666";
-const QUEUES = ["signals", "deliveries", "signals-dlq"];
 
-const configured = (vars: Record<string, string> = {}): DeployConfig => ({
-  ...BASE,
-  vars: { ...BASE.vars, ACCESS_AUD: "a1b2", ...vars },
-  d1_databases: BASE.d1_databases.map((database) => ({ ...database, database_id: ID })),
-});
-const section = (config: DeployConfig, environment?: string, hosts: string[] = []): Section => ({
-  environment,
-  config,
-  hosts,
-});
-/** Findings in this section of the file. For an environment, the file also has a top level in another account. */
-const inConfig = (config: DeployConfig, environment?: string) =>
-  missingInConfig(
-    environment === undefined
-      ? [section(config)]
-      : [section({ ...BASE, account_id: "a" }), section({ ...config, account_id: "b" }, environment)],
-    environment,
-  ).map(({ what, how }) => `${what} → ${how}`);
+type Edits = Readonly<Record<string, string>>;
 
-/** Findings in a section of a file with this text. */
-function inFile(toml: string, environment?: string): string[] {
+/** The text with each key of `edits` replaced by its value. */
+function edited(text: string, edits: Edits): string {
+  for (const [from, to] of Object.entries(edits)) {
+    expect(text).toContain(from);
+    text = text.replaceAll(from, to);
+  }
+  return text;
+}
+
+function sectionsOf(toml: string): Section[] {
   const folder = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-toml-"));
-  const file = path.join(folder, "wrangler.toml");
   try {
-    writeFileSync(file, toml);
-    return missingInConfig(readSections(file), environment).map(({ what }) => what);
+    writeFileSync(path.join(folder, "wrangler.toml"), toml);
+    return readSections(path.join(folder, "wrangler.toml"));
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-/** The file without its environments. */
-const TOP_LEVEL = TOML.slice(0, TOML.indexOf("\n# Staging:"));
-const PRODUCTION = TOP_LEVEL.replace(/database_id = ".*"/, `database_id = "${ID}"`)
-  .replace('ACCESS_AUD = ""', 'ACCESS_AUD = "a1b2"')
-  .replace("[vars]", '[[routes]]\npattern = "signals.example.com"\ncustom_domain = true\n\n[vars]');
+/** Findings in a section of a file with this text. */
+function findings(toml: string, environment?: string): string[] {
+  return missingInConfig(sectionsOf(toml), environment).map(({ what, how }) => `${what} → ${how}`);
+}
+
+const containing = (...texts: string[]): unknown[] => texts.map((text) => expect.stringContaining(text));
+
+const ROUTE = '[[routes]]\npattern = "signals.example.com"\ncustom_domain = true\n';
+/** The top level of the repository's file with everything that a deployer adds. */
+const TOP = edited(TOML.slice(0, TOML.indexOf("\n# Staging:")), {
+  "00000000-0000-0000-0000-000000000000": ID,
+  'ACCESS_AUD = ""': 'ACCESS_AUD = "a1b2"',
+  "[vars]": `${ROUTE}\n[vars]`,
+});
+const EVERY_NAME = /^(queue|dead_letter_queue|bucket_name|database_name) = "(.*)"/gm;
 
 /** A complete section of an environment: it repeats every binding and renames those that must differ. */
-function environmentLike(name: string, change: (lines: string) => string = (lines) => lines): string {
-  const bindings = /\[vars\][\s\S]*?(?=\[\[migrations\]\])/.exec(PRODUCTION)?.[0] ?? "";
-  const queuesAndLimits =
-    /\[\[queues\.producers\]\][\s\S]*?(?=# The signal store's migrations)/.exec(PRODUCTION)?.[0] ?? "";
+function environmentLike(name: string, edits: Edits = {}): string {
+  const bindings = /\[vars\][\s\S]*?(?=\[\[migrations\]\])/.exec(TOP)?.[0] ?? "";
+  const queuesAndLimits = /\[\[queues\.producers\]\][\s\S]*?(?=# The signal store's migrations)/.exec(TOP)?.[0] ?? "";
   const renamed = `${bindings}${queuesAndLimits}`
     .replaceAll(/^(\[+)(?=[a-z])/gm, `$1env.${name}.`)
-    .replaceAll(/^(queue|dead_letter_queue|bucket_name|database_name) = "(.*)"/gm, `$1 = "$2-${name}"`)
+    .replaceAll(EVERY_NAME, `$1 = "$2-${name}"`)
     .replace(ID, ID.replace("0b6a", name.length.toString().padStart(4, "0")))
     .replaceAll(/namespace_id = "(.*)"/g, `namespace_id = "${name.length}$1"`);
   const routes = `[[env.${name}.routes]]\npattern = "${name}.example.com"\ncustom_domain = true\n`;
-  return `\n[env.${name}]\n${change(`${routes}${renamed}`)}`;
+  return edited(`\n[env.${name}]\n${routes}${renamed}`, edits);
 }
+
+const EU = { 'JURISDICTION = ""': 'JURISDICTION = "eu"' };
+const MAIL_FROM = { 'EMAIL_FROM = ""': 'EMAIL_FROM = "a@example.com"' };
+const MAIL_BINDING = '# [[send_email]]\n# name = "EMAIL"';
 
 describe("the configuration", () => {
   test("of the repository lacks a database and an audience, and nothing else", () => {
-    expect(missingInConfig([section(BASE)], undefined)).toEqual([
-      {
-        what: "DB has no database yet.",
-        how: "npx wrangler d1 create signal-ingestion, and its id as database_id into wrangler.toml",
-      },
-      { what: "ACCESS_AUD is empty: nobody gets to the pages.", how: expect.stringContaining("AUD") },
-    ]);
-    expect(inConfig(configured())).toEqual([]);
-    const unset = ["DB has no database yet.", "ACCESS_AUD is empty: nobody gets to the pages."];
-    for (const { environment } of readSections(FILE)) expect(inFile(TOML, environment)).toEqual(unset);
+    for (const [environment, name, place] of [
+      [undefined, "signal-ingestion", "wrangler.toml"],
+      ["staging", "signal-ingestion-staging", "[env.staging] of wrangler.toml"],
+    ] as const) {
+      expect(findings(TOML, environment)).toEqual([
+        `DB has no database yet. → npx wrangler d1 create ${name}, and its id as database_id in ${place}`,
+        expect.stringMatching(/^ACCESS_AUD is empty: nobody gets to the pages\. → .*AUD/),
+      ]);
+    }
     expect(readSections(FILE).map(({ environment }) => environment)).toEqual([undefined, "staging"]);
+    expect(findings(TOP)).toEqual([]);
   });
 
   test("of an environment is that of the top level but for the names", () => {
@@ -101,302 +101,280 @@ describe("the configuration", () => {
     for (const environment of environments) expect(environment).toEqual(top);
   });
 
-  test.each<[what: string, config: Partial<DeployConfig>, found: string]>([
-    ["local sign-in", configured({ SIGN_IN: "local" }), "SIGN_IN is local, which asks nobody for a proof."],
-    ["no sign-in", configured({ SIGN_IN: "" }), 'SIGN_IN is "".'],
+  test.each<[what: string, edits: Edits, found: string]>([
     [
-      "an email's sender without the binding",
-      configured({ EMAIL_FROM: "a@example.com" }),
-      "EMAIL_FROM and the binding",
+      "local sign-in",
+      { 'SIGN_IN = "access"': 'SIGN_IN = "local"' },
+      "SIGN_IN is local, which asks nobody for a proof.",
     ],
-    ["a binding for email without a sender", { send_email: [{ name: "EMAIL" }] }, "EMAIL_FROM and the binding"],
+    ["no sign-in", { 'SIGN_IN = "access"': 'SIGN_IN = ""' }, 'SIGN_IN is "". → SIGN_IN = "access" or "oidc" in'],
+    ["an email's sender without the binding", MAIL_FROM, "EMAIL_FROM and the binding"],
+    ["a binding for email alone", { [MAIL_BINDING]: '[[send_email]]\nname = "EMAIL"' }, "EMAIL_FROM and the binding"],
     [
       "a binding for email that the service does not read",
-      { ...configured({ EMAIL_FROM: "a@example.com" }), send_email: [{ name: "MAIL" }] },
+      { ...MAIL_FROM, [MAIL_BINDING]: '[[send_email]]\nname = "MAIL"' },
       "EMAIL_FROM and the binding",
     ],
+    ["no dead-letter queue", { 'dead_letter_queue = "signals-dlq"': "" }, "The queue signals has no dead-letter queue"],
     [
-      "a queue whose dead letters go nowhere",
-      { queues: { ...BASE.queues, consumers: QUEUES.map((queue) => ({ queue })) } },
-      "The queue signals has no queue for its dead letters",
+      "a queue without a batch size",
+      { "max_batch_size = 10\n": "" },
+      "The consumer of the queue signals-dlq has no max",
     ],
-    [
-      "two rate limits with one budget",
-      { ratelimits: BASE.ratelimits.map((limiter) => ({ ...limiter, namespace_id: "7" })) },
-      "AUTH_FAILURES and SIGN_IN_ATTEMPTS and PAGE_FORMS and TOKEN_CALLS would share their budget",
-    ],
-    ["logs of URLs", { observability: { logs: {} } }, "The platform would log URLs"],
+    ["two rate limits with one budget", { 1382118109: "830680844" }, "AUTH_FAILURES and SIGN_IN_ATTEMPTS would share"],
+    ["logs of URLs", { "invocation_logs = false": "" }, "The platform would log URLs"],
     [
       "traces",
-      { observability: { logs: { invocation_logs: false }, traces: { enabled: true } } },
-      "The platform would",
+      { "[observability.traces]\nenabled = false": "[observability.traces]\nenabled = true" },
+      "The platform would log URLs",
     ],
-    ["logpush", { logpush: true }, "The platform would log URLs"],
-    ["no name", { name: undefined }, "The Worker has no name."],
-    ["no address", { workers_dev: false }, "The Worker has no address."],
-    [
-      "an unknown jurisdiction",
-      configured({ JURISDICTION: "EU" }),
-      'JURISDICTION is "EU", which is none of "eu", "us" and "".',
-    ],
+    ["logpush", { "minify = true": "logpush = true" }, "The platform would log URLs"],
+    ["no name", { 'name = "signal-ingestion"\nmain': "main" }, "The Worker has no name."],
+    ["no address", { [ROUTE]: "", "minify = true": "workers_dev = false" }, "The Worker has no address."],
+    ["an unknown jurisdiction", { 'JURISDICTION = ""': 'JURISDICTION = "EU"' }, 'JURISDICTION is "EU", which is none'],
     [
       "a bucket outside the jurisdiction",
-      configured({ JURISDICTION: "eu" }),
+      EU,
       'The bucket of COLD is not in the jurisdiction "eu" of the objects. → jurisdiction = "eu" of the bucket',
     ],
-  ])("with %s is not deployed", (_, config, found) => {
-    expect(inConfig({ ...configured(), ...config })).toEqual([expect.stringContaining(found)]);
+  ])("with %s is not deployed", (_, edits, found) => {
+    expect(findings(edited(TOP, edits))).toEqual(containing(found));
   });
 
   test("with OpenID Connect needs issuer and client, and no audience", () => {
-    expect(inConfig(configured({ SIGN_IN: "oidc", ACCESS_AUD: "" }))).toEqual([
-      expect.stringContaining("OIDC_ISSUER is empty"),
-      expect.stringContaining("OIDC_CLIENT_ID is empty"),
-    ]);
-    const oidc = { SIGN_IN: "oidc", OIDC_ISSUER: "https://id.example", OIDC_CLIENT_ID: "client" };
-    expect(inConfig(configured(oidc))).toEqual([]);
-  });
-
-  test("needs every binding and variable in each environment, because none is inherited", () => {
-    const bare = { ...configured(), r2_buckets: [], vars: { SIGN_IN: "access", ACCESS_AUD: "a1b2" } };
-    expect(inConfig(bare, "staging")).toEqual([
-      "COLD is missing. → its lines, as at the top level, under a name of its own, in [env.staging] of wrangler.toml",
-      ...[
-        "REQUEST_RATE_PER_SECOND",
-        "REQUEST_BURST",
-        "LOG_REQUESTS",
-        "OIDC_ISSUER",
-        "OIDC_CLIENT_ID",
-        "JURISDICTION",
-        "EMAIL_FROM",
-      ].map((name) => expect.stringContaining(`${name} is missing.`)),
-    ]);
+    const oidc = edited(TOP, { 'SIGN_IN = "access"': 'SIGN_IN = "oidc"', 'ACCESS_AUD = "a1b2"': 'ACCESS_AUD = ""' });
+    expect(findings(oidc)).toEqual(containing("OIDC_ISSUER is empty", "OIDC_CLIENT_ID is empty"));
+    const client = { 'OIDC_ISSUER = ""': 'OIDC_ISSUER = "https://id"', 'OIDC_CLIENT_ID = ""': 'OIDC_CLIENT_ID = "c"' };
+    expect(findings(edited(oidc, client))).toEqual([]);
   });
 });
 
 describe("an environment", () => {
-  /** Queues as an environment has them: what SIGNALS and DELIVERIES go to, and which queues are consumed. */
-  const withQueues = (signals: string, deliveries: string, dead: string, consumed = [signals, dead, deliveries]) => ({
-    ...configured(),
-    queues: {
-      producers: [
-        { binding: "SIGNALS", queue: signals },
-        { binding: "DELIVERIES", queue: deliveries },
-      ],
-      consumers: consumed.map((queue) => ({
-        queue,
-        ...(queue === signals ? { dead_letter_queue: dead } : {}),
-        max_batch_size: 5,
-        max_batch_timeout: 0,
-        max_retries: 0,
-      })),
-    },
-  });
-
   test("is refused if it is not in the file, because it would use the top level's database", () => {
-    expect(inFile(PRODUCTION + environmentLike("staging"), "stagign")).toEqual(["There is no environment stagign."]);
+    expect(findings(TOP + environmentLike("staging"), "stagign")).toEqual(
+      containing("There is no environment stagign. → [env.stagign] in wrangler.toml with bindings of its own"),
+    );
   });
 
   test("is complete if it repeats every binding under a new name", () => {
-    const file = PRODUCTION + environmentLike("staging") + environmentLike("testing2");
-    for (const environment of [undefined, "staging", "testing2"]) expect(inFile(file, environment)).toEqual([]);
+    const file = TOP + environmentLike("staging") + environmentLike("testing2");
+    for (const environment of [undefined, "staging", "testing2"]) expect(findings(file, environment)).toEqual([]);
   });
 
-  const without = (line: RegExp) => (lines: string) => lines.replace(line, "");
-  test.each<[what: string, change: (lines: string) => string, found: string]>([
-    ["without migrations", without(/migrations_dir.*/), "DB would get no tables: its migrations_dir is not"],
+  test.each<[what: string, edits: Edits, found: string]>([
+    ["without migrations", { 'migrations_dir = "migrations/d1"': "" }, "migrations_dir of DB differs from the top"],
     [
       "with other migrations",
-      (lines) => lines.replace("migrations/d1", "migrations"),
-      "DB would get no tables: its migrations_dir is not",
+      { "migrations/d1": "migrations" },
+      "migrations_dir of DB differs from the top level's. → mi",
     ],
+    ["without retries", { "max_retries = 8": "" }, "The consumer of the queue signals-staging has no max_retries."],
     [
-      "without a dead-letter queue",
-      without(/dead_letter_queue.*/),
-      "The queue signals-staging has no queue for its dead",
+      "without a consumer",
+      { 'consumers]]\nqueue = "deliveries-staging"': "other]]" },
+      "Nobody consumes the queue deliveries-staging.",
     ],
-    ["without retries", without(/max_retries = 8/), "The consumer of the queue signals-staging has no max_retries."],
     [
       "without a rate limiter",
-      without(/\[\[env.staging.ratelimits\]\]\s+name = "PAGE_FORMS"[^[]*/),
-      "PAGE_FORMS is missing.",
+      { 'name = "PAGE_FORMS"': 'name = "OTHER"' },
+      "PAGE_FORMS is missing. → its lines, as at the",
     ],
-    ["without a variable", without(/REQUEST_BURST.*/), "REQUEST_BURST is missing."],
-    ["without the bucket", without(/\[\[env.staging.r2_buckets\]\]\s+binding.*\s+bucket_name.*/), "COLD is missing."],
+    ["without a variable", { 'REQUEST_BURST = "1000"': "" }, "REQUEST_BURST is missing."],
+    ["without the bucket", { 'binding = "COLD"': 'binding = "OTHER"' }, "COLD is missing."],
     [
       "with another class",
-      (lines) => lines.replace('"SignalStore"', '"Destinations"'),
-      "SIGNAL_STORE is bound to another",
+      { '"SignalStore"': '"Destinations"' },
+      "class_name of SIGNAL_STORE differs from the top level",
     ],
     [
       "with the objects of another Worker",
-      (lines) => lines.replace('"SignalStore"', '"SignalStore"\nscript_name = "signal-ingestion"'),
-      "SIGNAL_STORE is bound to another Worker's objects.",
+      { '"SignalStore"': '"SignalStore"\nscript_name = "signal-ingestion"' },
+      "script_name of SIGNAL_STORE differs from the top level's. → no script_name",
     ],
     [
       "without routes of its own",
-      without(/\[\[env.staging.routes\]\]\s.*\s.*/),
-      "The host signals.example.com is also that",
+      { '[[env.staging.routes]]\npattern = "staging.example.com"\ncustom_domain = true\n': "" },
+      "The host signals.example.com is also that of the top level. → one of its own",
     ],
     [
-      "with compatibility flags of its own",
-      (lines) => `compatibility_flags = []\n${lines}`,
-      "compatibility_flags differs from the top level's.",
+      "with other flags",
+      { "[env.staging]\n": "[env.staging]\ncompatibility_flags = []\n" },
+      "compatibility_flags differs",
+    ],
+    [
+      "with a cron",
+      { "[env.staging]\n": "[env.staging]\ntriggers = { crons = [] }\n" },
+      "triggers differs from the top",
+    ],
+    [
+      "with another program",
+      { "[env.staging]\n": '[env.staging]\nmain = "src/x.ts"\n' },
+      "main differs from the top level",
     ],
     [
       "with migrations of its own",
-      (lines) => `migrations = [{ tag = "v1", new_sqlite_classes = ["SignalStore"] }]\n${lines}`,
-      "migrations differs from the top level's.",
+      { "[env.staging]\n": '[env.staging]\nmigrations = [{ tag = "v1", new_sqlite_classes = ["SignalStore"] }]\n' },
+      "migrations differs from the top level's. → no lines of migrations, because they are inherited",
     ],
     [
-      "with a cron of its own",
-      (lines) => `triggers = { crons = ["* * * * *"] }\n${lines}`,
-      "triggers differs from the top level's.",
-    ],
-    ["with another program", (lines) => `main = "src/other.ts"\n${lines}`, "main differs from the top level's."],
-    [
-      "with the name of the top level's database",
-      (lines) => lines.replace('"signal-ingestion-staging"', '"signal-ingestion"'),
-      "The database name signal-ingestion is also that of the top level.",
+      "with the top level's Worker",
+      { "[env.staging]\n": '[env.staging]\nname = "signal-ingestion"\n' },
+      "The Worker's name",
     ],
     [
-      "with the name of the top level",
-      (lines) => `name = "signal-ingestion"\n${lines}`,
-      "The Worker's name signal-ing",
+      "with the database's name",
+      { '"signal-ingestion-staging"': '"signal-ingestion"' },
+      "The database name signal-inge",
     ],
-    [
-      "with the top level's database",
-      (lines) => lines.replace(/database_id = .*/, `database_id = "${ID}"`),
-      `The database ${ID}`,
-    ],
-    [
-      "with the top level's bucket",
-      (lines) => lines.replace("-cold-staging", "-cold"),
-      "The bucket signals-cold is also",
-    ],
-    [
-      "with the top level's queue",
-      (lines) => lines.replaceAll("deliveries-staging", "deliveries"),
-      "The queue deliveries is",
-    ],
-    [
-      "with the top level's rate limits",
-      (lines) => lines.replace(/namespace_id = "7/, 'namespace_id = "'),
-      `The rate limits' namespace_id ${BASE.ratelimits?.[0]?.namespace_id} is also that of the top level.`,
-    ],
-  ])("%s is not deployed", (_, change, found) => {
-    expect(inFile(PRODUCTION + environmentLike("staging", change), "staging")).toEqual([
-      expect.stringContaining(found),
-    ]);
+    ["with the top level's database", { [ID.replace("0b6a", "0007")]: ID }, `The database ${ID} is also that of the`],
+    ["with the top level's bucket", { "-cold-staging": "-cold" }, "The bucket signals-cold is also"],
+    ["with the top level's queue", { "deliveries-staging": "deliveries" }, "The queue deliveries is also"],
+    ["with the top level's rate limit", { 7830680844: "830680844" }, "The rate limits' namespace_id 830680844 is also"],
+  ])("%s is not deployed", (_, edits, found) => {
+    expect(findings(TOP + environmentLike("staging", edits), "staging")).toEqual(containing(found));
   });
 
   test("may not share a route for many hosts, or a service binding, and has each of the top level's", () => {
-    const wild = PRODUCTION.replace("signals.example.com", "*.example.com/*").replace(
-      "custom_domain = true",
-      'zone_name = "example.com"',
-    );
+    const many = (host: string) => ({ [host]: "*.example.com/*", "custom_domain = true": 'zone_name = "example.com"' });
+    const wild = edited(TOP, many("signals.example.com"));
     const service = '\n[[services]]\nbinding = "CRM"\nservice = "crm"\n';
     const ofStaging = service.replace("services", "env.staging.services");
-    const shared = (lines: string) =>
-      lines
-        .replace("staging.example.com", "*.example.com/*")
-        .replace("custom_domain = true", 'zone_name = "example.com"');
-    expect(inFile(`${wild}${service}${environmentLike("staging", shared)}${ofStaging}`, "staging")).toEqual([
-      "The host *.example.com is also that of the top level.",
-      "The Worker crm of a service binding is also that of the top level.",
-    ]);
-    expect(inFile(`${PRODUCTION}${service}${environmentLike("staging")}`, "staging")).toEqual(["CRM is missing."]);
+    const shared = environmentLike("staging", many("staging.example.com"));
+    expect(findings(`${wild}${service}${shared}${ofStaging}`, "staging")).toEqual(
+      containing(
+        "The host *.example.com is also that of the top level.",
+        "The Worker crm of a service binding is also that of the top level.",
+      ),
+    );
+    expect(findings(`${TOP}${service}${environmentLike("staging")}`, "staging")).toEqual(containing("CRM is missing."));
   });
 
   test("may not share a rate limit with another environment", () => {
-    const file = PRODUCTION + environmentLike("staging") + environmentLike("testing");
-    expect(inFile(file, "testing")).toEqual(
-      expect.arrayContaining([
-        expect.stringMatching(/^The rate limits' namespace_id .* is also that of \[env.staging\]\.$/),
-      ]),
+    const file = TOP + environmentLike("staging") + environmentLike("testing");
+    expect(findings(file, "testing")).toContainEqual(
+      expect.stringMatching(/^The rate limits' namespace_id .* is also that of \[env.staging\]\./),
     );
-    expect(inFile(file, undefined)).toEqual([]);
+    expect(findings(file)).toEqual([]);
   });
+
+  const SAME_NAMES = { '-staging"': '"' };
 
   test("may reuse names of another account, but none of a top level that is not deployed yet", () => {
-    const same = (lines: string) => lines.replaceAll('-staging"', '"');
-    const inAccounts = (accountLine: string) =>
-      inFile(
-        `account_id = "a"\n${PRODUCTION}${environmentLike("staging", (lines) => `${accountLine}${same(lines)}`)}`,
+    const inAccount = (top: string, account: string) =>
+      findings(
+        `account_id = "a"\n${top}${environmentLike("staging", { ...SAME_NAMES, "[env.staging]\n": `[env.staging]\n${account}` })}`,
         "staging",
       );
-    expect(inAccounts('account_id = "b"\n')).toEqual([]);
-    expect(inAccounts("")).not.toEqual([]);
-    const notDeployed = PRODUCTION.replace(ID, "00000000-0000-0000-0000-000000000000");
-    expect(inFile(notDeployed + environmentLike("staging", same), "staging")).toEqual(inAccounts(""));
+    expect(inAccount(TOP, 'account_id = "b"\n')).toEqual([]);
+    expect(inAccount(TOP, "")).not.toEqual([]);
+    // Without an account_id, the top level may be deployed to any account.
+    expect(
+      findings(
+        `${TOP}${environmentLike("staging", { "[env.staging]\n": '[env.staging]\naccount_id = "b"\n', ...SAME_NAMES })}`,
+        "staging",
+      ),
+    ).not.toEqual([]);
+    const notDeployed = TOP.replace(ID, "00000000-0000-0000-0000-000000000000");
+    expect(inAccount(notDeployed, "")).toEqual(inAccount(TOP, ""));
   });
 
-  test("may choose its queue names if they show the kind of message and a consumer exists", () => {
-    const found = (...names: Parameters<typeof withQueues>) => inConfig(withQueues(...names), "staging");
-    expect(found("signals-staging", "deliveries-staging", "signals-staging-dlq")).toEqual([]);
-    expect(found("staging-signals", "staging-deliveries", "signals-dlq-staging")).toEqual([]);
-    expect(found("in", "out", "given-up")).toEqual([
-      expect.stringContaining("The queue out would be taken for one of signals. → a name with deliveries as a word"),
-      expect.stringContaining("The queue given-up would be taken for one of signals. → a name with dlq as a word"),
-    ]);
-    expect(found("deliveries-in", "deliveries-out", "dlq")).toEqual([
-      expect.stringContaining("The queue deliveries-in would be taken for one of deliveries. → a name with neither"),
-    ]);
-    expect(found("signals-staging", "deliveries-staging", "dlq", ["signals", "dlq", "deliveries-staging"])).toEqual([
-      expect.stringContaining("Nobody consumes the queue signals-staging."),
-    ]);
+  test.each<[edits: Edits, found: string[]]>([
+    [{ "signals-dlq-staging": "signals-staging-dlq" }, []],
+    [{ "deliveries-staging": "staging-deliveries" }, []],
+    [
+      { "deliveries-staging": "out" },
+      ["The queue out would be taken for one of signals. → a name with deliveries as a"],
+    ],
+    [
+      { "signals-dlq-staging": "given-up" },
+      ["given-up would be taken for one of signals. → a name with dlq as a word"],
+    ],
+    [{ "signals-staging": "deliveries-in" }, ["would be taken for one of deliveries. → a name with neither"]],
+    [
+      { 'producers]]\nbinding = "SIGNALS"\nqueue = "signals': 'producers]]\nbinding = "SIGNALS"\nqueue = "in' },
+      ["Nobody consumes the queue in-staging."],
+    ],
+  ])("may choose queue names that show the kind of message: %j", (edits, found) => {
+    expect(findings(TOP + environmentLike("staging", edits), "staging")).toEqual(containing(...found));
   });
 });
 
 /** As wrangler 4.135 writes it. */
 const ERROR = "\u001B[31m✘ \u001B[41;31m[\u001B[41;97mERROR\u001B[41;31m]\u001B[0m \u001B[1m";
-const NO_QUEUE = `${ERROR}Queue "signals" does not exist. To create it, run: wrangler queues create signals\u001B[0m\n`;
-const NO_BUCKET = `${ERROR}A request to the Cloudflare API (/accounts/a/r2/buckets/signals-cold) failed.\u001B[0m\n\n  The specified bucket does not exist. [code: 10006]\n`;
-const NO_WORKER = `${ERROR}A request to the Cloudflare API (/accounts/a/workers/scripts/signal-ingestion/secrets) failed.\u001B[0m\n\n  This Worker does not exist on your account. [code: 10007]\n`;
-const NO_LOGIN = `${ERROR}In a non-interactive environment, it's necessary to set a CLOUDFLARE_API_TOKEN\u001B[0m\n\nLogs were written to "x"\n`;
+const failed = (message: string) => ({ code: 1, out: `${ERROR}${message}` });
+const requestFailed = (about: string, message: string) =>
+  failed(`A request to the Cloudflare API (/accounts/a/${about}) failed.\u001B[0m\n\n  ${message}\n`);
+const NO_QUEUE = failed('Queue "signals" does not exist. To create it, run: wrangler queues create signals\u001B[0m\n');
+const NO_BUCKET = requestFailed("r2/buckets/signals-cold", "The specified bucket does not exist. [code: 10006]");
+const NO_WORKER = requestFailed(
+  "workers/scripts/x/secrets",
+  "This Worker does not exist on your account. [code: 10007]",
+);
+const NO_TABLE = requestFailed(`d1/database/${ID}/query`, "no such table: workspaces: SQLITE_ERROR [code: 7500]");
+const NO_LOGIN = failed("In a non-interactive environment, it's necessary to set a CLOUDFLARE_API_TOKEN\n\nLogs: x\n");
 
-const wranglerSaying =
-  (says: Record<string, string | { code: number; out: string }>): Wrangler =>
-  async (args) => {
-    const answer = says[args.slice(0, args[0] === "r2" ? 3 : 2).join(" ")] ?? "";
-    return typeof answer === "string" ? { code: 0, out: answer } : answer;
-  };
+/** Answers of wrangler, by the first words of the command. Any other command succeeds. */
+type Answers = Record<string, string | { code: number; out: string }>;
 
 const EVERYTHING = {
   "d1 list": `\n ⛅️ wrangler 4.135.0 (update available 4.164.0)\n──────\n${JSON.stringify([{ uuid: ID, name: "signal-ingestion" }])}\n`,
   "d1 execute": JSON.stringify([{ results: [], success: true, meta: {} }]),
   "secret list": JSON.stringify([{ name: "OPERATOR_TOKEN", type: "secret_text" }]),
 };
-const NO_TABLE = `${ERROR}A request to the Cloudflare API (/accounts/a/d1/database/${ID}/query) failed.\u001B[0m\n\n  no such table: workspaces: SQLITE_ERROR [code: 7500]\n`;
 
+const answering =
+  (answers: Answers, asked: string[] = []): Wrangler =>
+  async (args) => {
+    asked.push(args.join(" "));
+    const answer = answers[args.slice(0, args[0] === "r2" ? 3 : 2).join(" ")] ?? "";
+    return typeof answer === "string" ? { code: 0, out: answer } : answer;
+  };
+
+const CONFIG = sectionsOf(TOP)[0]?.config as DeployConfig;
+const IN_EU = sectionsOf(edited(TOP, { ...EU, "[[r2_buckets]]": '[[r2_buckets]]\njurisdiction = "eu"' }))[0]
+  ?.config as DeployConfig;
+
+const QUEUES = ["signals", "deliveries", "signals-dlq"];
 const unreachable = () => Promise.reject(new Error("no such host"));
-const missing = async (says: Parameters<typeof wranglerSaying>[0], config = configured(), environment?: string) => {
-  const checked = section(config, environment);
-  return missingInAccount(checked, await readAccount(checked, wranglerSaying(says), unreachable));
-};
 
-type Answer = () => Response;
+const missing = (answers: Answers, config = CONFIG, environment?: string, asked?: string[]) =>
+  missingInAccount({ config, environment, hosts: [] }, answering(answers, asked), unreachable);
 
 describe("the account", () => {
   test("is complete if everything exists", async () => {
     expect(await missing(EVERYTHING)).toEqual([]);
+    expect(await missing(EVERYTHING, IN_EU)).toEqual([]);
     expect(missingText([])).toBe("Nothing is missing.");
   });
 
+  const EMPTY = {
+    "d1 list": "[]",
+    "d1 execute": NO_TABLE,
+    "secret list": NO_WORKER,
+    "queues info": NO_QUEUE,
+    "r2 bucket info": NO_BUCKET,
+  };
+
   test("lacks everything if it is empty, each with the command that creates it", async () => {
-    const empty = {
-      "d1 list": "[]",
-      "d1 execute": { code: 1, out: NO_TABLE },
-      "secret list": { code: 1, out: NO_WORKER },
-      "queues info": { code: 1, out: NO_QUEUE },
-      "r2 bucket info": { code: 1, out: NO_BUCKET },
-    };
-    expect((await missing(empty, configured(), "staging")).map(({ how }) => how)).toEqual([
+    expect((await missing(EMPTY, CONFIG, "staging")).map(({ how }) => how)).toEqual([
       "npx wrangler d1 create signal-ingestion",
       ...QUEUES.map((queue) => `npx wrangler queues create ${queue}`),
       "npx wrangler r2 bucket create signals-cold",
       "openssl rand -base64 32 | npx wrangler secret put OPERATOR_TOKEN --env staging",
     ]);
+  });
+
+  test("is read and filled in the jurisdiction", async () => {
+    const asked: string[] = [];
+    expect((await missing(EMPTY, IN_EU, undefined, asked)).map(({ how }) => how)).toEqual([
+      "npx wrangler d1 create signal-ingestion --jurisdiction eu",
+      ...QUEUES.map((queue) => `a queue ${queue} in the jurisdiction "eu": docs/deploy.md has the command`),
+      "npx wrangler r2 bucket create signals-cold --jurisdiction eu",
+      "openssl rand -base64 32 | npx wrangler secret put OPERATOR_TOKEN",
+    ]);
+    expect(asked).toContain("r2 bucket info signals-cold --jurisdiction eu");
+    const noId = edited(TOP, { ...EU, [ID]: "" });
+    expect(findings(noId)).toContainEqual(expect.stringContaining("d1 create signal-ingestion --jurisdiction eu, and"));
   });
 
   test("gets a hint if the database exists under another id", async () => {
@@ -408,70 +386,79 @@ describe("the account", () => {
   });
 
   test("is not treated as empty if wrangler cannot read it, and the cause is printed once", async () => {
-    const closed = { code: 1, out: NO_LOGIN };
-    const found = await missing({
-      "d1 list": closed,
-      "d1 execute": closed,
-      "secret list": closed,
-      "queues info": closed,
-      "r2 bucket info": closed,
-    });
+    const closed = Object.fromEntries(Object.keys(EMPTY).map((command) => [command, NO_LOGIN]));
+    const found = await missing(closed);
     expect(found).toHaveLength(1);
     expect(missingText(found)).toMatch(
       /^One thing is missing:\n\n {2}Wrangler could not be asked for database .*: In a non-inter/,
     );
+    for (const command of Object.keys(closed)) {
+      // oxlint-disable-next-line no-await-in-loop
+      const [first, ...others] = await missing({ ...EVERYTHING, [command]: NO_LOGIN });
+      expect([first?.what, others]).toEqual([expect.stringContaining("Wrangler could not be asked for"), []]);
+    }
     expect((await missing({ ...EVERYTHING, "d1 list": "<html>" }))[0]?.what).toContain("no JSON: <html>");
   });
 
-  test("gets a hint if Access protects the webhooks or not the pages; a host without an answer yet is fine", async () => {
-    const at = async (webhooks: Answer | null, pages: Answer | null) => {
-      const answer = async (url: string) => {
-        const response = url.includes("/api/") ? webhooks : pages;
-        if (response === null) throw new Error("no such host");
-        return response();
-      };
-      const checked = section(configured(), undefined, ["signals.example"]);
-      const account = await readAccount(checked, wranglerSaying(EVERYTHING), answer);
-      return missingInAccount(checked, account).map(({ what }) => what);
-    };
-    const location = "https://acme.cloudflareaccess.com/cdn-cgi/x";
-    const signIn: Answer = () => new Response(null, { status: 302, headers: { location } });
-    const worker: Answer = () => new Response("{}", { status: 405 });
-    expect(await at(worker, signIn)).toEqual([]);
-    expect(await at(null, null)).toEqual([]);
-    expect(await at(signIn, signIn)).toEqual([expect.stringContaining("Access stands in front of the webhooks")]);
-    expect(await at(worker, worker)).toEqual([expect.stringContaining("Access does not stand in front of the pages")]);
+  test("must have its data in the configured jurisdiction", async () => {
+    const withData = (workspace: object) => ({
+      ...EVERYTHING,
+      "d1 execute": JSON.stringify([{ results: [workspace], success: true, meta: {} }]),
+    });
+    expect(await missing(withData({ id: "ws_1", jurisdiction: "eu" }), IN_EU)).toEqual([]);
+    expect(await missing(withData({ id: "ws_1", jurisdiction: "us" }), IN_EU)).toEqual([
+      { what: expect.stringContaining('this deployment\'s data is in "us"'), how: 'JURISDICTION = "us"' },
+    ]);
+    // A workspace of a version without jurisdictions.
+    expect(await missing(withData({ id: "ws_1" }))).toEqual([]);
+    expect(await missing(withData({ id: "ws_1" }), IN_EU)).toEqual([
+      { what: expect.stringContaining("data is in no jurisdiction"), how: 'JURISDICTION = ""' },
+    ]);
   });
 
   test("is read for the deployed environment", async () => {
     const asked: string[] = [];
-    const wrangler: Wrangler = async (args) => {
-      asked.push(args.join(" "));
-      return { code: 0, out: "[]" };
-    };
-    const account = await readAccount(section(configured(), "staging"), wrangler, unreachable);
-    expect(account.queues).toEqual(Object.fromEntries(QUEUES.map((queue) => [queue, true])));
+    await missing({}, CONFIG, "staging", asked);
     expect(asked.toSorted()).toEqual([
       "d1 execute DB --remote --json --command SELECT * FROM workspaces LIMIT 1 --env staging",
       "d1 list --json",
-      "queues info deliveries",
-      "queues info signals",
-      "queues info signals-dlq",
+      ...QUEUES.toSorted().map((queue) => `queues info ${queue}`),
       "r2 bucket info signals-cold",
       "secret list --format json --env staging",
     ]);
   });
 });
 
+test("a host gets a hint if Access protects its webhooks or not its pages; a host without an answer is fine", async () => {
+  const location = "https://acme.cloudflareaccess.com/cdn-cgi/x";
+  const signIn = () => new Response(null, { status: 302, headers: { location } });
+  const worker = () => new Response("{}", { status: 405 });
+  const at = async (webhooks: () => Response, pages: () => Response, config = CONFIG, host = "signals.example") => {
+    const answer = async (url: string) => (url.includes("/api/") ? webhooks() : pages());
+    const checked = { config, environment: undefined, hosts: [host] };
+    return (await missingInAccount(checked, answering(EVERYTHING), answer)).map(({ what }) => what);
+  };
+  const nobody = () => {
+    throw new Error("no such host");
+  };
+  expect(await at(worker, signIn)).toEqual([]);
+  expect(await at(nobody, nobody)).toEqual([]);
+  expect(await at(signIn, signIn)).toEqual(containing("Access stands in front of the webhooks at signals.example"));
+  expect(await at(worker, worker)).toEqual(containing("Access does not stand in front of the pages"));
+  expect(await at(worker, worker, { ...CONFIG, vars: { ...CONFIG.vars, SIGN_IN: "oidc" } })).toEqual([]);
+  expect(await at(signIn, signIn, CONFIG, "*.example")).toEqual([]);
+});
+
 describe("the command line", () => {
   test("names an environment, or else CLOUDFLARE_ENV does, as in wrangler", () => {
-    expect([[], ["--env", "staging"], ["-e", "staging"]].map((args) => argumentsOf(args, "").environment)).toEqual([
-      undefined,
-      "staging",
-      "staging",
-    ]);
+    for (const args of [
+      ["--env", "staging"],
+      ["-e", "staging"],
+    ]) {
+      expect(argumentsOf(args, "testing")).toEqual({ environment: "staging", onlyCheck: false });
+    }
+    expect(argumentsOf([], "")).toEqual({ environment: undefined, onlyCheck: false });
     expect(argumentsOf(["--check"], "testing")).toEqual({ environment: "testing", onlyCheck: true });
-    expect(argumentsOf(["--env", "staging"], "testing")).toEqual({ environment: "staging", onlyCheck: false });
   });
 
   test.each([["--var", "SIGN_IN:local"], ["--var=SIGN_IN:local"], ["--config", "x.toml"], ["--name", "x"], ["x"]])(
@@ -480,69 +467,10 @@ describe("the command line", () => {
   );
 
   test("of a deployment is refused with the allowed arguments", () => {
-    const { status, stdout } = spawnSync(process.execPath, ["src/dev/deploy/deploy.ts", "--var", "SIGN_IN:local"], {
-      cwd: ROOT,
-      encoding: "utf8",
-    });
-    expect([status, stdout.split("\n").at(-2)]).toEqual([
-      1,
-      "Only --env NAME is taken here. Whatever else is to be different belongs into wrangler.toml.",
-    ]);
-  });
-});
-
-test("a bucket with a jurisdiction is checked and created in that jurisdiction", async () => {
-  const asked: string[] = [];
-  const wrangler: Wrangler = async (args) => {
-    asked.push(args.join(" "));
-    return args[0] === "r2" ? { code: 1, out: NO_BUCKET } : { code: 0, out: EVERYTHING["d1 list"] };
-  };
-  const config = {
-    ...configured(),
-    r2_buckets: [{ binding: "COLD", bucket_name: "signals-cold", jurisdiction: "eu" }],
-  };
-  const account = await readAccount(section(config), wrangler, unreachable);
-  expect(asked).toContain("r2 bucket info signals-cold --jurisdiction eu");
-  expect(missingInAccount(section(config), account).map(({ how }) => how)).toContain(
-    "npx wrangler r2 bucket create signals-cold --jurisdiction eu",
-  );
-});
-
-describe("the jurisdiction", () => {
-  const inEu = { ...configured({ JURISDICTION: "eu" }), r2_buckets: [] };
-  const withData = (workspace: object) => ({
-    ...EVERYTHING,
-    "d1 execute": JSON.stringify([{ results: [workspace], success: true, meta: {} }]),
-  });
-
-  test("must be the one in which the data is", async () => {
-    expect(await missing(withData({ id: "ws_1", jurisdiction: "eu" }), inEu)).toEqual([]);
-    expect(await missing(EVERYTHING, inEu)).toEqual([]);
-    expect(await missing(withData({ id: "ws_1", jurisdiction: "us" }), inEu)).toEqual([
-      { what: expect.stringContaining('this deployment\'s data is in "us"'), how: 'JURISDICTION = "us"' },
-    ]);
-    // A workspace of a version without jurisdictions.
-    expect(await missing(withData({ id: "ws_1" }), configured())).toEqual([]);
-    expect(await missing(withData({ id: "ws_1" }), inEu)).toEqual([
-      { what: expect.stringContaining("data is in no jurisdiction"), how: 'JURISDICTION = ""' },
-    ]);
-  });
-
-  test("is part of the commands that create what is missing", async () => {
-    const none = {
-      "d1 list": "[]",
-      "d1 execute": { code: 1, out: NO_TABLE },
-      "queues info": { code: 1, out: NO_QUEUE },
-    };
-    const found = await missing({ ...EVERYTHING, ...none }, inEu);
-    expect(found.map(({ how }) => how)).toEqual([
-      "npx wrangler d1 create signal-ingestion --jurisdiction eu",
-      ...QUEUES.map((queue) => `a queue ${queue} in the jurisdiction "eu": docs/deploy.md has the command`),
-    ]);
-    const noId = { ...inEu, d1_databases: BASE.d1_databases };
-    expect(inConfig(noId)).toEqual([
-      expect.stringContaining("d1 create signal-ingestion --jurisdiction eu, and its id"),
-    ]);
+    const args = ["src/dev/deploy/deploy.ts", "--var", "SIGN_IN:local"];
+    const { status, stdout } = spawnSync(process.execPath, args, { cwd: ROOT, encoding: "utf8" });
+    expect(status).toBe(1);
+    expect(stdout).toContain("\nOnly --env NAME is taken here. Write every other setting in wrangler.toml.\n");
   });
 });
 
@@ -569,11 +497,8 @@ test.runIf(isLongRun)("npm run deploy changes nothing and fails while something 
   // The test must not use a developer's login.
   const { CLOUDFLARE_API_TOKEN: _token, ...env } = process.env as NodeJS.ProcessEnv & { CLOUDFLARE_API_TOKEN?: string };
   Object.assign(env, { HOME: path.join(ROOT, "node_modules"), XDG_CONFIG_HOME: "", WRANGLER_SEND_METRICS: "false" });
-  const { status, stdout } = spawnSync(process.execPath, ["src/dev/deploy/deploy.ts"], {
-    cwd: ROOT,
-    env,
-    encoding: "utf8",
-  });
+  const options = { cwd: ROOT, env, encoding: "utf8" } as const;
+  const { status, stdout } = spawnSync(process.execPath, ["src/dev/deploy/deploy.ts"], options);
   expect(status).toBe(1);
   expect(stdout).toContain("DB has no database yet.");
   expect(stdout).toContain("Wrangler could not be asked for");

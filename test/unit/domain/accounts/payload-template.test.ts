@@ -282,7 +282,7 @@ describe("the step budget of a payload", () => {
     const errors = errorsOf([ID, ...paths, attribute("last", { path: "last", type: "json" })], payloadOf(1_100));
     expect(errors).toMatchObject([{ code: "out_of_reach", path: "list[].x90" }]);
     expect(errors[0]?.detail).toBe(
-      "`list[].x90` (for `attributes.x90`) lies behind more elements than are looked through for one update.",
+      "`list[].x90` (for `attributes.x90`) is behind more array elements than an update may read.",
     );
   });
 
@@ -293,7 +293,7 @@ describe("the step budget of a payload", () => {
     expect(results[0]).toMatchObject({ ok: true });
     expect(results[1]).toMatchObject({ ok: false, refusal: [{ code: "out_of_reach", path: "list[].x" }] });
     const [error] = results[1]?.ok === false ? results[1].refusal : [];
-    expect(error?.detail).toContain("looked through for all updates of one request: send fewer in a request.");
+    expect(error?.detail).toContain("than all updates of a request may read: send fewer.");
   });
 
   test("allows any list if its first element has the value", () => {

@@ -35,34 +35,67 @@ function lines(sample: JsonObject): string[] {
   return proposeTemplate(sample).map(({ target, path, type }) => `${target} ← ${path} ${type}`);
 }
 
-test("a proposal maps known names to fields and the rest to attributes", () => {
-  const sample = {
-    company: { id: 42, name: "Initech", region: "eu" },
-    subscription: { planName: "pro", MRR: "1200.50", is_trial: false },
-    seats: 12,
-    features: { beta: true },
-    tags: ["a", "b"],
-    empty: null,
-  };
-  expect(lines(sample)).toEqual([
-    "external_id ← company.id string",
-    "name ← company.name string",
-    "plan ← subscription.planName string",
-    "user_count ← seats number",
-    "recurring_revenue ← subscription.MRR number",
-    "trial_status ← subscription.is_trial boolean",
-    "feature_flags ← features json",
-    "attributes.region ← company.region string",
-    "attributes.tags ← tags json",
-  ]);
-});
+const ID = "external_id ← id string";
 
-test("a proposal prefers a specific name to a bare id", () => {
-  expect(lines({ id: "evt_1", account_id: "acc_1" })[0]).toBe("external_id ← account_id string");
-});
-
-test("a proposal for a sample without an id leaves the first path empty", () => {
-  expect(lines({ plan: "pro" })).toEqual(["external_id ←  string", "plan ← plan string"]);
+test.each<[what: string, sample: JsonObject, rows: string[]]>([
+  [
+    "maps known names to fields and the rest to attributes",
+    {
+      company: { id: 42, name: "Initech", region: "eu" },
+      subscription: { planName: "pro", MRR: "1200.50", is_trial: false },
+      seats: 12,
+      features: { beta: true },
+      tags: ["a", "b"],
+      empty: null,
+    },
+    [
+      "external_id ← company.id string",
+      "name ← company.name string",
+      "plan ← subscription.planName string",
+      "user_count ← seats number",
+      "recurring_revenue ← subscription.MRR number",
+      "trial_status ← subscription.is_trial boolean",
+      "feature_flags ← features json",
+      "attributes.region ← company.region string",
+      "attributes.tags ← tags json",
+    ],
+  ],
+  ["leaves the path empty without an id", { plan: "pro" }, ["external_id ←  string", "plan ← plan string"]],
+  ["is only the id for an empty sample", {}, ["external_id ←  string"]],
+  [
+    "prefers a specific name to a bare id",
+    { id: "evt_1", account_id: "acc_1" },
+    ["external_id ← account_id string", "attributes.id ← id string"],
+  ],
+  [
+    "maps single values to fields, and only a whole object to flags",
+    { id: 7, plan: { code: "pro" }, features: "all", trial: true },
+    [ID, "trial_status ← trial boolean", "attributes.code ← plan.code string", "attributes.features ← features string"],
+  ],
+  [
+    "maps each place once",
+    { id: "acme", name: "n", company: { name: "m" } },
+    [ID, "name ← company.name string", "attributes.name ← name string"],
+  ],
+  [
+    "maps the first of two equal names",
+    { id: "acme", one: { x: 1 }, two: { x: 2 } },
+    [ID, "attributes.x ← one.x number"],
+  ],
+  [
+    "skips names that no path can express, and empty values",
+    { id: "acme", "": 1, "a.b": 2, "c[0]": 3, "d[]": 4, e: "", f: null, "g[0]h": 5, i: 6 },
+    [ID, "attributes.g[0]h ← g[0]h number", "attributes.i ← i number"],
+  ],
+  ["reads four levels", { id: "acme", b: { c: { d: { e: { f: 1 } } } } }, [ID, "attributes.e ← b.c.d.e json"]],
+  [
+    "has at most fifteen rows",
+    { id: "acme", ...Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`x${n}`, n])) },
+    [ID, ...Array.from({ length: 14 }, (_, n) => `attributes.x${n} ← x${n} number`)],
+  ],
+])("a proposal %s", (_, sample, rows) => {
+  expect(lines(sample)).toEqual(rows);
+  expect(proposeTemplate(sample).map(({ required }) => required)).toEqual(rows.map((__, index) => index === 0));
 });
 
 test("a proposal with an id maps its sample, for any sample", () => {
@@ -85,16 +118,6 @@ test("a proposal with an id maps its sample, for any sample", () => {
   );
 });
 
-test("a proposal requires only the id, as a text", () => {
-  const rows = proposeTemplate({ id: 7, plan: "pro", extra: 1 });
-  expect(rows).toEqual([
-    { target: "external_id", path: "id", type: "string", required: true },
-    { target: "plan", path: "plan", type: "string", required: false },
-    { target: "attributes.extra", path: "extra", type: "number", required: false },
-  ]);
-  expect(proposeTemplate({})).toEqual([{ target: "external_id", path: "", type: "string", required: true }]);
-});
-
 test.each([
   ["12", "number"],
   [" -12.50 ", "number"],
@@ -111,78 +134,60 @@ test.each([
   if (typeof value === "string") expect([typeOf("plan"), typeOf("region")]).toEqual(["string", "string"]);
 });
 
-test("a proposal maps single values to fields, a whole object to flags, and each place once", () => {
-  expect(lines({ id: "acme", plan: { code: "pro" }, features: "all", trial: true })).toEqual([
-    "external_id ← id string",
-    "trial_status ← trial boolean",
-    "attributes.code ← plan.code string",
-    "attributes.features ← features string",
-  ]);
-  expect(lines({ id: "acme", name: "n", company: { name: "m" } })).toEqual([
-    "external_id ← id string",
-    "name ← company.name string",
-    "attributes.name ← name string",
-  ]);
-  expect(lines({ id: "acme", one: { x: 1 }, two: { x: 2 } })).toEqual([
-    "external_id ← id string",
-    "attributes.x ← one.x number",
-  ]);
-});
-
-test("a proposal skips names that no path can express, and empty values", () => {
-  const sample = { id: "acme", "": 1, "a.b": 2, "c[0]": 3, "d[]": 4, e: "", f: null, "g[0]h": 5, i: 6 };
-  expect(lines(sample)).toEqual([
-    "external_id ← id string",
-    "attributes.g[0]h ← g[0]h number",
-    "attributes.i ← i number",
-  ]);
-});
-
-test("a proposal reads four levels and has at most fifteen rows", () => {
-  expect(lines({ id: "acme", b: { c: { d: { e: { f: 1 } } } } })).toEqual([
-    "external_id ← id string",
-    "attributes.e ← b.c.d.e json",
-  ]);
-  const many = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`x${n}`, n]));
-  const rows = lines({ id: "acme", ...many });
-  expect(rows).toHaveLength(15);
-  expect(rows.at(-1)).toBe("attributes.x13 ← x13 number");
-});
-
 function row(target: string, path: string, type: PayloadMapping["type"] = "string"): PayloadMapping {
   return { target, path, type, required: false };
 }
 
-test("an example reads like a real payload", () => {
-  const template = [
-    row("external_id", "company.id"),
-    row("name", "company.name"),
-    row("user_count", "seats", "number"),
-    row("feature_flags", "flags", "json"),
-    row("trial_status", "trial", "boolean"),
-    row("attributes.sku", "items[].sku"),
-  ];
-  expect(exampleFor(template)).toEqual({
-    company: { id: "acme-42", name: "Acme Inc." },
-    seats: 25,
-    flags: { beta_reports: true },
-    trial: true,
-    items: [{ sku: "example" }],
-  });
-});
-
-test("an example writes conflicting paths as dotted names", () => {
-  const template = [
-    row("external_id", "company.id"),
-    row("name", "company"),
-    row("attributes.all", "company.address", "json"),
-  ];
-  expect(exampleFor(template)).toEqual({
-    company: "Acme Inc.",
-    "company.id": "acme-42",
-    "company.address": { example: true },
-  });
-});
+test.each<[what: string, template: PayloadMapping[], example: JsonObject]>([
+  [
+    "reads like a real payload",
+    [
+      row("external_id", "company.id"),
+      row("name", "company.name"),
+      row("user_count", "seats", "number"),
+      row("feature_flags", "flags", "json"),
+      row("trial_status", "trial", "boolean"),
+      row("attributes.sku", "items[].sku"),
+    ],
+    {
+      company: { id: "acme-42", name: "Acme Inc." },
+      seats: 25,
+      flags: { beta_reports: true },
+      trial: true,
+      items: [{ sku: "example" }],
+    },
+  ],
+  [
+    "writes conflicting paths as dotted names",
+    [row("external_id", "company.id"), row("name", "company"), row("attributes.all", "company.address", "json")],
+    { company: "Acme Inc.", "company.id": "acme-42", "company.address": { example: true } },
+  ],
+  [
+    "nests paths of up to eight steps",
+    [row("name", "a.b.c.d.e.f.g.h"), row("plan", "x.b.c.d.e.f.g.h.i")],
+    { a: { b: { c: { d: { e: { f: { g: { h: "Acme Inc." } } } } } } }, "x.b.c.d.e.f.g.h.i": "growth" },
+  ],
+  [
+    "nests the first four elements",
+    [row("name", "a[3]"), row("plan", "a[4]")],
+    { a: [null, null, null, "Acme Inc."], "a[4]": "growth" },
+  ],
+  [
+    "has the first element for any element",
+    [row("name", "a[1].x"), row("plan", "a[0].y"), row("external_id", "a[].x")],
+    { a: [{ x: "acme-42", y: "growth" }, { x: "Acme Inc." }] },
+  ],
+  [
+    "has the values of paths below a json mapping",
+    [row("attributes.all", "company", "json"), row("name", "company.name")],
+    { company: { name: "Acme Inc." } },
+  ],
+  [
+    "has one value for two json mappings",
+    [row("attributes.all", "company", "json"), row("attributes.x", "company", "json")],
+    { company: { example: true } },
+  ],
+])("an example %s", (_, mappings, example) => expect(exampleFor(mappings)).toEqual(example));
 
 const segment = fc
   .tuple(
@@ -254,26 +259,6 @@ test("an example value satisfies all mappings that read it, the id first", () =>
   expect(values(row("trial_status", "x", "boolean"), row("attributes.j", "x", "json"))).toBe(true);
   expect(values(row("attributes.n", "x"), row("external_id", "x"))).toBe("acme-42");
   expect(values(row("attributes.n", "x", "number"), row("external_id", "x"))).toBe(4_711);
-});
-
-test("an example nests short paths and writes long paths and distant elements as one name", () => {
-  const nested = (at: string) => exampleFor([row("name", at)]);
-  expect(nested("a.b.c.d.e.f.g.h")).toEqual({ a: { b: { c: { d: { e: { f: { g: { h: "Acme Inc." } } } } } } } });
-  expect(nested("a.b.c.d.e.f.g.h.i")).toEqual({ "a.b.c.d.e.f.g.h.i": "Acme Inc." });
-  expect(nested("a[3]")).toEqual({ a: [null, null, null, "Acme Inc."] });
-  expect(nested("a[4]")).toEqual({ "a[4]": "Acme Inc." });
-  expect(exampleFor([row("name", "a[1].x"), row("plan", "a[0].y"), row("external_id", "a[].x")])).toEqual({
-    a: [{ x: "acme-42", y: "growth" }, { x: "Acme Inc." }],
-  });
-});
-
-test("a json mapping in an example accepts the values of paths below it", () => {
-  expect(exampleFor([row("attributes.all", "company", "json"), row("name", "company.name")])).toEqual({
-    company: { name: "Acme Inc." },
-  });
-  expect(exampleFor([row("attributes.all", "company", "json"), row("attributes.x", "company", "json")])).toEqual({
-    company: { example: true },
-  });
 });
 
 test("an example has __proto__ as an ordinary own property", () => {

@@ -266,21 +266,15 @@ describe("§8.5 a match", () => {
     expect(next.map((match) => match.points)).toEqual([5, 5]);
   });
 
-  test("has the frequency of its rule, unless the rule scores each time", () => {
-    const matchOf = (more: Partial<MappingRule>) => matchesOf(compileRules([rule(more)]), signal({}));
+  test.each<[Partial<MappingRule>, Partial<RuleMatch>]>([
+    [{}, {}],
+    [{ frequency: "every_time", pointsLastDays: null }, {}],
+    [{ frequency: "once_per_day" }, { frequency: "once_per_day" }],
+    [{ frequency: "once_ever" }, { frequency: "once_ever" }],
+    ...POINTS_LAST_DAYS.map((days): [object, object] => [{ pointsLastDays: days }, { lastDays: days }]),
+  ])("of a rule with %j has %j, and no other field", (more, added) => {
     const match = { ruleId: "r1", ruleVersion: 1, scoringSignal: "Interest", points: 5 };
-    expect(matchOf({})).toEqual([match]);
-    expect(matchOf({ frequency: "every_time" })).toEqual([match]);
-    expect(matchOf({ frequency: "once_per_day" })).toEqual([{ ...match, frequency: "once_per_day" }]);
-  });
-
-  test("has the days that the rule's points count, unless they always count", () => {
-    const [always] = matchesOf(compileRules([rule({ pointsLastDays: null })]), signal({}));
-    expect(always).toEqual({ ruleId: "r1", ruleVersion: 1, scoringSignal: "Interest", points: 5 });
-    for (const pointsLastDays of POINTS_LAST_DAYS) {
-      const [match] = matchesOf(compileRules([rule({ pointsLastDays })]), signal({}));
-      expect(match).toEqual({ ...always, lastDays: pointsLastDays });
-    }
+    expect(matchesOf(compileRules([rule(more)]), signal({}))).toStrictEqual([{ ...match, ...added }]);
   });
 });
 

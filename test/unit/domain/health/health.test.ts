@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { ALARMS, alarmsOf, notAsked, unreachable, wordOf } from "../../../src/domain/health/alarm.ts";
-import type { FailingDestination, HealthFigures } from "../../../src/domain/health/alarm.ts";
+import { ALARMS, alarmsOf, notAsked, unreachable, wordOf } from "../../../../src/domain/health/alarm.ts";
+import type { FailingDestination, HealthFigures } from "../../../../src/domain/health/alarm.ts";
 
 const NOW = Date.UTC(2031, 2, 1);
 const MINUTE = 60_000;
@@ -108,11 +108,13 @@ describe("health of a workspace", () => {
     expect(alarms({ failingDestinations: two })[0]?.says).toContain('"CRM" (dst_1), as 1 more, has not');
     const gone = missed(HOUR, { reason: "gone", sinceMs: NOW });
     expect(alarms(gone)[0]?.says).toContain("wants nothing any more (410)");
+    const both = [...gone.failingDestinations, ...off(HOUR).failingDestinations];
+    expect(alarms({ failingDestinations: both })[0]?.says).toContain("nothing has reached it for days");
     expect(unreachable("no answer within 5000 ms").says).toContain("do not answer: no answer within 5000 ms.");
   });
 
   test("has a section in docs/operate.md for each alarm", () => {
-    const operate = readFileSync(path.resolve(import.meta.dirname, "../../../docs/operate.md"), "utf8");
+    const operate = readFileSync(path.resolve(import.meta.dirname, "../../../../docs/operate.md"), "utf8");
     const headings = [...operate.matchAll(/^### `(\w+)`$/gm)].map(([, name]) => name);
     expect(headings).toEqual([...ALARMS]);
   });
