@@ -1,24 +1,12 @@
 /** The main flows without JavaScript. */
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { launch, newContext, signIn } from "./support/browser.ts";
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { browserForFile } from "./support/browser.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
-let browser: Browser;
-let context: BrowserContext;
+const { open } = browserForFile();
 
-beforeAll(async () => {
-  browser = await launch();
-});
-
-afterEach(() => context?.close());
-afterAll(() => browser?.close());
-
-async function signInPlain(email: string, to: string): Promise<Page> {
-  context = await newContext(browser, { javaScriptEnabled: false });
-  return signIn(context, email, to);
-}
-
+const signInPlain = (email: string, to: string) => open(email, to, { javaScriptEnabled: false });
 const submit = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).click();
 
 test("a key with a payload template is created, used and deactivated", async () => {
