@@ -20,7 +20,7 @@ import { CopyText, Count, Empty, Panel, Stat, Stats, Table, Time } from "./kit/p
 import { mayManage, notFoundPage, page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { accountPath, personPath, type RuleNames, Score } from "./people/person.tsx";
+import { accountPath, NoScores, personPath, type RuleNames, Score } from "./people/person.tsx";
 import { SignalLink } from "./signals/signals.tsx";
 
 const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest: "Newest" } as const satisfies Record<
@@ -35,12 +35,12 @@ export const accountPages = pages
     const list = new ListAddress(`${base}/accounts`, c.req.query());
     const q = list.searchText("q", "External id begins with", "External id begins with");
     const sort = list.sort(SORTS, "score");
-    const accounts = await storeOf(c).findAccounts(q === "" ? { sort } : { prefix: q }, list.slice(PAGE_ROWS));
+    const accounts = await storeOf(c).findAccounts(q === undefined ? { sort } : { prefix: q }, list.slice(PAGE_ROWS));
     return page(
       c,
       { section: "accounts", title: "Accounts", intro: "Companies, with the sum of the scores of their people." },
       <Filters list={list} />,
-      <OrderNotes {...accounts} isSearch={q !== ""} />,
+      <OrderNotes {...accounts} isSearch={q !== undefined} />,
       <ListPanel
         list={list}
         found={accounts}
@@ -213,13 +213,15 @@ function PeoplePanel({ base, account: { externalId, topPeople } }: { base: strin
       id="people"
       actions={topPeople.length > 0 && <a href={all}>All people of this account</a>}
     >
-      {topPeople.length > 0 ? (
-        <PeopleTable base={base} people={topPeople} />
-      ) : (
-        <Empty title="No people yet" text={text}>
-          <GroupCall externalId={externalId} />
-        </Empty>
-      )}
+      <PeopleTable
+        base={base}
+        people={topPeople}
+        empty={
+          <Empty title="No people yet" text={text}>
+            <GroupCall externalId={externalId} />
+          </Empty>
+        }
+      />
     </Panel>
   );
 }
@@ -229,9 +231,7 @@ function LatestScores({ base, account, rules }: { base: string; account: Account
   return (
     <Panel title="Latest scores" list id="scores">
       {latestScores.length === 0 ? (
-        <Empty title="No scores yet" text="Mapping rules turn signals of people into points.">
-          <LinkButton href={`${base}/rules`} text="View mapping rules" />
-        </Empty>
+        <NoScores base={base} text="Mapping rules turn signals of people into points." />
       ) : (
         <>
           <p class="quiet small">Of the 20 people who were seen last.</p>

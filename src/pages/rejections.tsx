@@ -22,19 +22,19 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   const keyIds = [...new Set(kept.map((entry) => entry.keyId))];
   const names = await readKeyNames(c, keyIds);
   const list = new ListAddress(`${base}/rejections`, c.req.query());
-  const code = list.choice("code", "Reason", CODES, "");
+  const code = list.choice("code", "Reason", CODES);
   const keyId = c.req.query("key") ?? "";
   if (keyId !== "") list.use("API key", keyText(names.get(keyId), keyId), { key: keyId });
   const keys = keyIds.map((id) => [id, keyText(names.get(id), id)] as const);
   list.addSelect("key", "API key", [["", "Any"], ...keys], keyId);
-  const { sinceMs, untilMs } = list.days("Refused");
+  const { sinceMs, untilMs } = list.times("Refused");
   const shown = kept.filter(
     (entry) =>
-      (code === "" || entry.code === code) &&
+      (code === undefined || entry.code === code) &&
       (keyId === "" || entry.keyId === keyId) &&
       // An entry stands for all calls from its first to its last.
-      (untilMs === null || entry.firstAtMs < untilMs) &&
-      (sinceMs === null || entry.lastAtMs >= sinceMs),
+      (untilMs === undefined || entry.firstAtMs < untilMs) &&
+      (sinceMs === undefined || entry.lastAtMs >= sinceMs),
   );
   return page(
     c,
@@ -59,19 +59,16 @@ export interface RejectionGroup extends RejectionReason {
 
 /** Groups by key, code and cause, the most frequent first. */
 export function groupRejections(rejections: readonly Rejection[]): RejectionGroup[] {
-  const groups = Map.groupBy(rejections, ({ keyId, code, cause }) => `${code} ${cause} ${keyId}`);
-  return [...groups.values()]
-    .flatMap((entries) =>
-      entries.slice(0, 1).map(({ keyId, code, cause }) => ({
-        keyId,
-        code,
-        cause,
-        calls: entries.reduce((sum, { calls }) => sum + calls, 0),
-        signals: entries.reduce((sum, { signals }) => sum + signals, 0),
-        latestMs: Math.max(...entries.map(({ lastAtMs }) => lastAtMs)),
-      })),
-    )
-    .sort((a, b) => b.calls - a.calls || b.latestMs - a.latestMs);
+  const groups = new Map<string, RejectionGroup>();
+  for (const { keyId, code, cause, calls, signals, lastAtMs } of rejections) {
+    const name = `${code} ${cause} ${keyId}`;
+    const group = groups.get(name) ?? { keyId, code, cause, calls: 0, signals: 0, latestMs: 0 };
+    group.calls += calls;
+    group.signals += signals;
+    group.latestMs = Math.max(group.latestMs, lastAtMs);
+    groups.set(name, group);
+  }
+  return [...groups.values()].sort((a, b) => b.calls - a.calls || b.latestMs - a.latestMs);
 }
 
 /** A cursor whose entry is no longer kept begins at the first slice again. */
@@ -117,14 +114,13 @@ interface RowsProps {
 }
 
 function Reasons({ base, names, list, groups }: RowsProps & { groups: readonly RejectionGroup[] }) {
-  const { from = "", to = "" } = list.query;
-  const range = { ...(from === "" ? {} : { from }), ...(to === "" ? {} : { to }) };
+  const { cursor: _, back: __, ...filters } = list.query;
   return (
     <Panel title="By reason and key" list>
       <Table
         caption="Refused calls by reason and key"
         rows={groups}
-        href={({ code, keyId }) => withQuery(list.path, { ...range, code, key: keyId })}
+        href={({ code, keyId }) => withQuery(list.path, { ...filters, code, key: keyId })}
         columns={[
           {
             head: "Reason",

@@ -15,6 +15,7 @@ import type {
   TimelineEntry,
   TimelineSignal,
 } from "../../store/protocol/people-and-accounts.ts";
+import { NAMED_BY_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { TimeChart } from "../kit/charts.tsx";
 import { counted, day, exactTime, grouped, signed, withQuery } from "../kit/format.ts";
@@ -85,9 +86,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
         <Facts
           of={[
             ["Account", <AccountLink base={base} account={person.account} />],
-            ...TRAIT_NAMES.map(
-              (trait) => [traitLabel(trait), person[trait] ?? <span class="quiet">Unknown</span>] as const,
-            ),
+            ...TRAIT_NAMES.map((trait) => [traitLabel(trait), person[trait] ?? UNKNOWN] as const),
           ]}
         />
         <p class="quiet small">From traits and properties of signals. The latest value of each field wins.</p>
@@ -98,6 +97,8 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
     <IdentitiesPanel base={base} found={found} />,
   );
 });
+
+const UNKNOWN = <span class="quiet">Unknown</span>;
 
 /** The rules that still exist, by id. */
 export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
@@ -267,18 +268,12 @@ function titleOf({ kind, event }: Pick<TimelineSignal, "kind" | "event">): strin
   return kind === "identify" ? "Identify call" : (event ?? "Signal without an event");
 }
 
-const MATCHED_BY = {
-  email: "matched by email",
-  user_id: "matched by user id",
-  anonymous_id: "matched by anonymous id",
-} as const satisfies Record<NonNullable<TimelineSignal["namedBy"]>, string>;
-
 /** The reason why a signal belongs to this person. The email is omitted, because the page's title has it. */
 function reasonOf({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): Child {
   if (kind === "identify") return "links ids to the email";
   return (
     <>
-      {MATCHED_BY[namedBy ?? "email"]}
+      matched by {NAMED_BY_LABEL[namedBy ?? "email"]}
       {namedBy !== null && namedBy !== "email" && (
         <>
           {" "}
@@ -298,8 +293,13 @@ function NoEntries({ shown, base }: { shown: PersonTimeline; base: string }) {
   if (shown === "all") {
     return <Empty title="No signals kept" text="All signals of this person are older than your plan keeps them." />;
   }
+  return <NoScores base={base} text="Mapping rules turn signals into points." />;
+}
+
+/** The empty state of a list of scores. @param props.text says what turns signals into points. */
+export function NoScores({ base, text }: { base: string; text: string }) {
   return (
-    <Empty title="No scoring signals yet" text="Mapping rules turn signals into points.">
+    <Empty title="No scores yet" text={text}>
       <LinkButton href={`${base}/rules`} text="View mapping rules" />
     </Empty>
   );
@@ -312,26 +312,23 @@ const ID_LABEL = { anonymous_id: "Anonymous id", user_id: "User id" } as const s
 
 function IdentitiesPanel({ base, found }: { base: string; found: PersonPage }) {
   const { identities, moreIdentities, sharedIds, person } = found;
+  const none =
+    sharedIds.length === 0
+      ? "No id is linked: no identify call has named this email with an anonymous id or user id."
+      : "No id is linked any more: a later identify call gave each of them to another person.";
   return (
     <Panel title="Identities" list id="identities">
       <p class="quiet small">Signals without an email belong to this person if they carry one of these ids.</p>
-      {identities.length === 0 ? (
-        <p>
-          {sharedIds.length === 0
-            ? "No id is linked: no identify call has named this email with an anonymous id or user id."
-            : "No id is linked any more: a later identify call gave each of them to another person."}
-        </p>
-      ) : (
-        <Table
-          caption="Identities"
-          rows={identities}
-          columns={[
-            { head: "Id", cell: ({ value }) => <code>{value}</code> },
-            { head: "Kind", cell: ({ kind }) => ID_LABEL[kind] },
-            { head: "Linked", cell: ({ linkedAtMs }) => <Time ms={linkedAtMs} /> },
-          ]}
-        />
-      )}
+      <Table
+        caption="Identities"
+        rows={identities}
+        empty={<p>{none}</p>}
+        columns={[
+          { head: "Id", cell: ({ value }) => <code>{value}</code> },
+          { head: "Kind", cell: ({ kind }) => ID_LABEL[kind] },
+          { head: "Linked", cell: ({ linkedAtMs }) => <Time ms={linkedAtMs} /> },
+        ]}
+      />
       {moreIdentities && <p class="quiet small">More ids exist. An export of people contains all of them.</p>}
       {person.idsDropped > 0 && (
         <p class="small">

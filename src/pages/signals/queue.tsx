@@ -2,13 +2,7 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PAGE_ROWS, QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
-import type {
-  QueueFilter,
-  QueueGroup,
-  QueueSort,
-  SignalTrace,
-  StoreTotals,
-} from "../../store/protocol/stored-signals.ts";
+import type { QueueGroup, QueueSort, SignalTrace, StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { LinkButton } from "../kit/forms.tsx";
 import { Sparkline, TimeChart } from "../kit/charts.tsx";
 import { counted, withQuery } from "../kit/format.ts";
@@ -23,7 +17,7 @@ import {
   NoSignals,
   SIGNAL_PAGE,
   SignalLink,
-  SignalPanel,
+  SignalList,
   signalPath,
   SignalTabs,
 } from "./signals.tsx";
@@ -47,18 +41,12 @@ export const signalPages = pages
     const asked = c.req.query("q");
     if (isSignalId(asked)) return c.redirect(signalPath(base, asked.trim()), 303);
     const list = new ListAddress(`${base}/signals`, c.req.query());
-    const search = list.searchText("q", "Search", "Search event or signal id");
-    const source = list.text("source", "Source");
-    const only = list.choice("only", "Show", ONLY, "");
-    const sort = list.sort(SORTS, "last_seen");
-    const { sinceMs, untilMs } = list.days("Last seen");
-    const filter: QueueFilter = {
-      sort,
-      search: search || undefined,
-      source: source || undefined,
-      only: only || undefined,
-      sinceDay: sinceMs === null ? undefined : dayOf(sinceMs),
-      untilDay: untilMs === null ? undefined : dayOf(untilMs) - 1,
+    const filter = {
+      search: list.searchText("q", "Search", "Search event or signal id"),
+      source: list.text("source", "Source"),
+      only: list.choice("only", "Show", ONLY),
+      sort: list.sort(SORTS, "last_seen"),
+      ...list.days("Last seen"),
     };
     const found = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
       const { groups, ...rest } = await storeOf(c).queuePage(filter, slice);
@@ -177,7 +165,7 @@ async function groupPage(c: Ctx): Promise<Response> {
       <DaysPanel group={group} />
       {samples.length > 0 && <SamplesPanel base={base} samples={samples} />}
     </div>,
-    <SignalPanel
+    <SignalList
       base={base}
       list={list}
       signals={signals}

@@ -66,12 +66,6 @@ interface SignalProps {
 }
 
 function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
-  const facts = [
-    ["Source", trace?.source],
-    ["Email", trace?.email],
-    ["User id", trace?.userId],
-    ["Anonymous id", trace?.anonymousId],
-  ] as const;
   const key = apiKey !== null && (
     <a href={`${base}/settings/api-keys/${encodeURIComponent(apiKey.id)}`}>
       <KeyTitle {...apiKey} />
@@ -82,8 +76,11 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
       <Facts
         of={[
           ["Id", <CopyText id="signal-id" label="signal id" text={signal.id} />],
-          key && ["API key", key],
-          ...facts.map(([name, value]) => (value ? ([name, value] as const) : null)),
+          ["API key", key],
+          ["Source", trace?.source],
+          ["Email", trace?.email],
+          ["User id", trace?.userId],
+          ["Anonymous id", trace?.anonymousId],
         ]}
       />
       {[emailProblemOf(trace?.payload), timeProblemOf(trace?.payload)].map(
@@ -218,7 +215,7 @@ function processedSteps(base: string, trace: SignalTrace, rules: RuleNames): Tim
     tone: "good",
     text: [
       <a href={personPath(base, person.email)}>{person.email}</a>,
-      `, by ${NAMED_BY_LABEL[person.by]}`,
+      `, by its ${NAMED_BY_LABEL[person.by]}`,
       person.linkedAtMs !== null && ", linked when the visitor became known",
     ],
   };
