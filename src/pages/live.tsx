@@ -16,7 +16,8 @@ import { Filters, ListAddress } from "./kit/list.tsx";
 import { Clamped, Empty, Panel, StatusBadge, Table, Time } from "./kit/parts.tsx";
 import { fragment, page } from "./page.tsx";
 import { counterOf, type Ctx, pages, storeOf, workspacePath } from "./pages-env.ts";
-import { signalPath, titleOf } from "./signals/signals.tsx";
+import { signalPath } from "./paths.ts";
+import { titleOf } from "./signals/signals.tsx";
 
 /** Rows of the page at first, and of each answer to its script. */
 const LIVE_ROWS = 50;

@@ -7,9 +7,8 @@ import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import { canManage, canManageKeys } from "../domain/keys/role.ts";
 import { dayOf } from "../domain/quota/day-counts.ts";
-import { ordinalsTaken, roomToRelease } from "../domain/quota/quota.ts";
+import { roomToRelease } from "../domain/quota/quota.ts";
 import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
-import { usageLevel } from "../domain/quota/usage-news.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import type { CounterOverview, Usage } from "../quota/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
@@ -19,13 +18,15 @@ import type { Tone } from "./copy.ts";
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { DayBars } from "./kit/charts.tsx";
-import { ago, counted, day, grouped, withQuery } from "./kit/format.ts";
-import { Badge, Meter, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
+import { counted, day, grouped, withQuery } from "./kit/format.ts";
+import { Badge, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
+import { keyPath } from "./paths.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { NoScores } from "./people/person.tsx";
 import { groupRejections } from "./rejections.tsx";
+import { UsageMeter } from "./usage/usage.tsx";
 import { Dismiss, isDismissed, usageNotice } from "./usage-notices.tsx";
 
 const DAYS_SHOWN = 14;
@@ -131,16 +132,9 @@ function SignalsPanel({ base, counter, nowMs }: { base: string; counter: Counter
 }
 
 function UsagePanel({ base, usage, nowMs }: { base: string; usage: Usage; nowMs: number }) {
-  const used = ordinalsTaken(usage);
-  const share = used / usage.signalLimit;
-  const level = usageLevel(used, usage.signalLimit);
-  const text = `${grouped(used)} of ${counted(usage.signalLimit, "signal")} used`;
   return (
     <Panel title="Plan usage" actions={<a href={`${base}/usage`}>View usage</a>}>
-      <Meter share={share} label={text} {...(level === null ? {} : { tone: level === 80 ? "warn" : "bad" })} />
-      <p class="quiet">
-        {text}. The period ends on {day(usage.periodEndMs)}, {ago(usage.periodEndMs, nowMs)}.
-      </p>
+      <UsageMeter usage={usage} nowMs={nowMs} />
     </Panel>
   );
 }
@@ -247,7 +241,7 @@ function refusalItems({ base, counter, keyNames: names, nowMs }: Inputs): Attent
 function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Inputs): AttentionItem[] {
   return keys.flatMap((stored) => {
     const key = { ...stored, lastUsedMs: lastUsed[stored.id] ?? null };
-    const href = `${base}/settings/api-keys/${encodeURIComponent(key.id)}`;
+    const href = keyPath(base, key.id);
     const items: AttentionItem[] = [];
     if (expiringDays(key, nowMs) !== null && key.endsAtMs !== null) {
       const detail = [key.name, ", ", <Time ms={key.endsAtMs} />];

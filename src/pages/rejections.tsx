@@ -10,6 +10,7 @@ import { Filters, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
 import { Clamped, type Column, Count, Panel, ShortId, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { counterOf, pages, workspacePath } from "./pages-env.ts";
+import { keyPath } from "./paths.ts";
 
 /** Refusals because of a limit: the Usage page offers remedies. */
 const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
@@ -99,7 +100,7 @@ function keyColumn<Row extends { keyId: string }>(base: string, names: KeyNames)
       const key = names.get(keyId);
       if (key === undefined) return keyText(key, keyId);
       return (
-        <a href={`${base}/settings/api-keys/${encodeURIComponent(keyId)}`}>
+        <a href={keyPath(base, keyId)}>
           <KeyTitle {...key} />
         </a>
       );

@@ -10,9 +10,10 @@ import { grouped } from "../kit/format.ts";
 import { Badge, Facts, Notice, Panel, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
+import { personPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
-import { emailOf, personPath } from "./person.tsx";
+import { emailOf } from "./person.tsx";
 
 export const deletionPages = pages
   .createApp()

@@ -11,9 +11,10 @@ import { Filters, LapsingNote, ListAddress, ListPanel, scanOn } from "../kit/lis
 import { Count, Empty, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
+import { personPath } from "../paths.ts";
 import { requireManager } from "../session/sign-in.tsx";
 import { deletionPages } from "./deletion.tsx";
-import { personPages, personPath } from "./person.tsx";
+import { personPages } from "./person.tsx";
 
 const SORTS = {
   newest: "Newest",

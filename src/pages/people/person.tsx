@@ -18,21 +18,13 @@ import type {
 import { NAMED_BY_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { TimeChart } from "../kit/charts.tsx";
-import { counted, day, exactTime, grouped, signed, withQuery } from "../kit/format.ts";
+import { counted, day, exactTime, grouped, signed } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
 import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
-
-/** Path of a person's page. An email may contain slashes and percent signs. */
-export function personPath(base: string, email: string): string {
-  return `${base}/people/${encodeURIComponent(email)}`;
-}
-
-/** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
-export function accountPath(base: string, externalId: string): string {
-  return withQuery(`${base}/accounts/one`, { external_id: externalId });
-}
+import { accountPath, personPath, rulePath, signalPath } from "../paths.ts";
+import { titleOf } from "../signals/signals.tsx";
 
 /** The email of the path, as the store has it. */
 export function emailOf(c: Ctx): string {
@@ -149,7 +141,7 @@ function Breakdown({ base, curve, rules }: { base: string; curve: ScoreCurve; ru
       <Table
         caption="Score by rule"
         rows={curve.byRule}
-        href={({ ruleId }) => `${base}/rules/${encodeURIComponent(ruleId)}`}
+        href={({ ruleId }) => rulePath(base, ruleId)}
         columns={[
           { head: "Rule", cell: ({ ruleId }) => rules.get(ruleId)?.name ?? "Deleted rule" },
           { head: "Points", kind: "number", cell: ({ points }) => <Points points={points} /> },
@@ -216,7 +208,7 @@ function Entry({ entry: { signal, scores }, base, rules }: { entry: TimelineEntr
           <span class="quiet">Signal deleted after the retention time</span>
         ) : (
           <div class="row">
-            <a href={`${base}/signals/${encodeURIComponent(signal.id)}`}>{titleOf(signal)}</a>
+            <a href={signalPath(base, signal.id)}>{titleOf(signal)}</a>
             {signal.source !== null && <span class="tag">{signal.source}</span>}
             {signal.status !== "processed" && <StatusBadge status={signal.status} />}
             <span class="quiet small">{reasonOf(signal)}</span>
@@ -254,7 +246,7 @@ export function Score({ score, base, rules }: { score: ScoringSignal; base: stri
           "from a deleted rule"
         ) : (
           <>
-            from <a href={`${base}/rules/${encodeURIComponent(score.ruleId)}`}>{rule.name}</a>
+            from <a href={rulePath(base, score.ruleId)}>{rule.name}</a>
             {score.ruleVersion !== rule.version && `, version ${score.ruleVersion} (now ${rule.version})`}
           </>
         )}
@@ -262,10 +254,6 @@ export function Score({ score, base, rules }: { score: ScoringSignal; base: stri
       </span>
     </div>
   );
-}
-
-function titleOf({ kind, event }: Pick<TimelineSignal, "kind" | "event">): string {
-  return kind === "identify" ? "Identify call" : (event ?? "Signal without an event");
 }
 
 /** The reason why a signal belongs to this person. The email is omitted, because the page's title has it. */

@@ -23,6 +23,7 @@ import { authorName, counted, grouped } from "../kit/format.ts";
 import { Notice, Panel, Stat, Stats, Time, Timeline } from "../kit/parts.tsx";
 import { done, fragment, mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
+import { signalPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
 import { managersOnly, requireManager } from "../session/sign-in.tsx";
 import {
@@ -137,7 +138,7 @@ async function newRulePage(
       {from.map((signal, index) => (
         <>
           {index > 0 && ", "}
-          <a href={`${base}/signals/${encodeURIComponent(signal)}`}>signal …{signal.slice(-8)}</a>
+          <a href={signalPath(base, signal)}>signal …{signal.slice(-8)}</a>
         </>
       ))}
       . {prefilledWith(from.length, form.conditions.length)}

@@ -10,17 +10,8 @@ import { Filters, ListAddress, ListPanel, scanOn } from "../kit/list.tsx";
 import { Count, Empty, Json, Notice, Panel, Stat, Stats, StatusBadge, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
-import {
-  groupPath,
-  isSignalId,
-  listPages,
-  NoSignals,
-  SIGNAL_PAGE,
-  SignalLink,
-  SignalList,
-  signalPath,
-  SignalTabs,
-} from "./signals.tsx";
+import { groupPath, signalPath } from "../paths.ts";
+import { isSignalId, listPages, NoSignals, SIGNAL_PAGE, SignalLink, SignalList, SignalTabs } from "./signals.tsx";
 import { tracePages } from "./trace.tsx";
 
 const SPARKLINE_DAYS = 14;

@@ -9,12 +9,12 @@ import { replay } from "../../workspace/signal-operations.ts";
 import { optionsOf, STATUS_COPY } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
 import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
-import { counted, grouped, withQuery } from "../kit/format.ts";
+import { counted, grouped } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, type Scanned, scanOn } from "../kit/list.tsx";
 import { type Column, Empty, ShortId, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { personPath } from "../people/person.tsx";
+import { personPath, signalPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
 
@@ -94,15 +94,6 @@ export const listPages = pages
     const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
   });
-
-/** Address of a group; names may contain any characters. */
-export function groupPath(base: string, event: string, source: string): string {
-  return withQuery(`${base}/signals/group`, { event, source });
-}
-
-export function signalPath(base: string, id: string): string {
-  return `${base}/signals/${encodeURIComponent(id)}`;
-}
 
 /** The title has the signal's id. */
 export function SignalLink({ base, id }: { base: string; id: string }) {

@@ -14,8 +14,9 @@ import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
 import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type TimelineStep } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
-import { lapseText, personPath, type RuleNames } from "../people/person.tsx";
-import { groupPath, ReplayButton, signalPath, titleOf } from "./signals.tsx";
+import { groupPath, keyPath, personPath, rulePath, signalPath } from "../paths.ts";
+import { lapseText, type RuleNames } from "../people/person.tsx";
+import { ReplayButton, titleOf } from "./signals.tsx";
 
 /** Milliseconds between two refreshes of the page while the signal is in flight. */
 const REFRESH_MS = 2_000;
@@ -67,7 +68,7 @@ interface SignalProps {
 
 function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
   const key = apiKey !== null && (
-    <a href={`${base}/settings/api-keys/${encodeURIComponent(apiKey.id)}`}>
+    <a href={keyPath(base, apiKey.id)}>
       <KeyTitle {...apiKey} />
     </a>
   );
@@ -233,8 +234,7 @@ function scoreSteps(base: string, trace: SignalTrace, rules: RuleNames): Timelin
         <strong>{signed(scoring.includes(match) ? match.points : 0)}</strong> {match.scoringSignal}
         {howOften(base, match)}
         {match.scored && lapseOf(trace, match)}, from{" "}
-        <a href={`${base}/rules/${encodeURIComponent(match.ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version{" "}
-        {match.ruleVersion}
+        <a href={rulePath(base, match.ruleId)}>{rule?.name ?? "a deleted rule"}</a> version {match.ruleVersion}
         {rule !== undefined && rule.version !== match.ruleVersion && ` (now version ${rule.version})`}
       </div>
     );

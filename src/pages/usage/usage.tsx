@@ -83,12 +83,9 @@ function percent(used: number, signalLimit: number): string {
 }
 
 function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
-  const { periodStartMs, periodEndMs, signalLimit, overages } = usage;
+  const { periodStartMs, periodEndMs, signalLimit } = usage;
   const used = ordinalsTaken(usage);
   const ceiling = quotaCeiling(usage);
-  const level = usageLevel(used, signalLimit);
-  const tone = level === null ? {} : { tone: level === 80 || overages ? ("warn" as const) : ("bad" as const) };
-  const text = `${grouped(used)} of ${counted(signalLimit, "signal")} used`;
   const forecast = forecastText(usage, pace, plan?.overagePrice ?? null, nowMs);
   const references: Reference[] = [{ value: signalLimit, label: `Limit ${grouped(signalLimit)}` }];
   if (ceiling !== null && ceiling > signalLimit) {
@@ -97,10 +94,7 @@ function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
   const planName = plan === undefined ? "View plan" : `${plan.name} plan`;
   return (
     <Panel title="This period" actions={<a href={`${base}/usage/plan`}>{planName}</a>}>
-      <Meter share={used / signalLimit} label={text} {...tone} />
-      <p class="quiet">
-        {text}. The period ends on {day(periodEndMs)}, {ago(periodEndMs, nowMs)}.
-      </p>
+      <UsageMeter usage={usage} nowMs={nowMs} />
       <TimeChart
         label={`${counted(used, "signal")} since ${day(periodStartMs)}, limit ${grouped(signalLimit)}. ${forecast}`}
         caption={forecast}
@@ -110,6 +104,23 @@ function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
         toMs={periodEndMs}
       />
     </Panel>
+  );
+}
+
+/** The used share of the signal limit, as a bar and in words. */
+export function UsageMeter({ usage, nowMs }: { usage: Usage; nowMs: number }) {
+  const { signalLimit, periodEndMs, overages } = usage;
+  const used = ordinalsTaken(usage);
+  const level = usageLevel(used, signalLimit);
+  const tone = level === null ? {} : { tone: level === 80 || overages ? ("warn" as const) : ("bad" as const) };
+  const text = `${grouped(used)} of ${counted(signalLimit, "signal")} used`;
+  return (
+    <>
+      <Meter share={used / signalLimit} label={text} {...tone} />
+      <p class="quiet">
+        {text}. The period ends on {day(periodEndMs)}, {ago(periodEndMs, nowMs)}.
+      </p>
+    </>
   );
 }
 
