@@ -101,15 +101,15 @@ test("people are found by any part of their company, and an empty filter result 
 test("a member is changed and removed by questions that open in the page", async () => {
   const { home, owner, member } = await newWorkspace("plain-members");
   const page = await signInPlain(owner, `${home}/settings/members`);
-  const open = async (question: string) => {
+  const ask = async (question: string) => {
     await page.getByLabel(`Actions for ${member}`).click();
     await page.getByLabel(question).click();
   };
-  await open(`Change the role of ${member}`);
+  await ask(`Change the role of ${member}`);
   await page.locator(`[id="role-${member}-admin"]`).check();
   await submit(page, "Save role");
   await page.getByText("Role changed.").waitFor();
-  await open(`Remove ${member}?`);
+  await ask(`Remove ${member}?`);
   await page.getByRole("button", { name: "Remove member" }).locator("visible=true").click();
   await page.getByText("Member removed.").waitFor();
   expect(await page.getByRole("rowheader").allInnerTexts()).not.toContain(member);
