@@ -1,6 +1,5 @@
 /** People (spec §2.3): the list and its orders, one person, deletion with a receipt, exports. */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { SCORE_CURVE_STEPS, SCORE_CURVE_SIGNALS } from "../../../src/store/queries/person-page.ts";
 import { insertEntries } from "../../../src/store/people/timelines.ts";
@@ -50,14 +49,6 @@ async function newRule(event: string, points: number): Promise<string> {
 
 const inStore = <T>(act: (sql: SqlStorage, store: SignalStore) => T) =>
   runInDurableObject(members.workspace.store, (store, { storage: { sql } }) => act(sql, store));
-
-async function auditDetails(action: string): Promise<Record<string, unknown>[]> {
-  const select = "SELECT actor, target, detail FROM audit_log WHERE workspace_id = ? AND action = ? ORDER BY id";
-  const { results } = await env.DB.prepare(select)
-    .bind(members.workspace.id, action)
-    .all<{ actor: string; target: string; detail: string }>();
-  return results.map(({ actor, target, detail }) => ({ actor, target, ...(JSON.parse(detail) as object) }));
-}
 
 describe("the list of people", () => {
   test("says what to do first if there are no people, also with an invalid order and search", async () => {
@@ -337,7 +328,7 @@ describe("a person's deletion", () => {
     expect(await members.member.see(`${path}/deletion`)).toContain(String(id));
     expect((await members.member.get(path)).location).toBe(`${path}/deletion`);
     expect((await members.member.read(people)).text).not.toContain("gone@example.com");
-    const entries = await auditDetails("person.deleted");
+    const entries = await members.workspace.auditLog("person.deleted");
     expect(entries).toEqual([expect.objectContaining({ actor: members.admin.email, target: id })]);
     expect(JSON.stringify(entries)).not.toContain("gone@");
 
@@ -368,9 +359,9 @@ describe("exports of people and signals", () => {
     expect(file.body).toMatch(/^email,.*\r\njane@example\.com,/);
     const signals = await members.owner.see(`${people}/export?records=signals&format=ndjson`);
     expect(signals.trim().split("\n")).toHaveLength(1);
-    expect(await auditDetails("data.exported")).toMatchObject([
-      { records: "people", format: "csv" },
-      { records: "signals", format: "ndjson" },
+    expect(await members.workspace.audit("data.exported")).toMatchObject([
+      { detail: { records: "people", format: "csv" } },
+      { detail: { records: "signals", format: "ndjson" } },
     ]);
   });
 

@@ -74,14 +74,9 @@ const post = (form: [string, string][], path = "") => members.owner.post(base + 
 const scores = async () =>
   (await workspace.operator<{ items: { score: number }[] }>("GET", "/people")).items.map(({ score }) => score);
 
-async function audit(): Promise<string[]> {
-  const { results } = await env.DB.prepare(
-    "select action || ' ' || actor as entry from audit_log where workspace_id = ? and action like 'rule%' order by id",
-  )
-    .bind(workspace.id)
-    .all<{ entry: string }>();
-  return results.map(({ entry }) => entry.replace(/-w-.*/, ""));
-}
+/** Action and role of each entry of the audit log about rules, such as `rule.created owner`. */
+const audit = async () =>
+  (await workspace.auditLog("rule")).map(({ action, actor }) => `${action} ${actor.replace(/-w-.*/, "")}`);
 
 /** Values of the fields with that name, in order. */
 const typed = (page: Part, name: string) => page.fields(name).map(({ value }) => value ?? "");

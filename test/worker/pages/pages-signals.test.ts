@@ -1,6 +1,5 @@
 /** The Signal Queue's pages (spec §6.3, design §1.3): groups, signals, traces, dead letters. */
 import { runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { LIST_SCAN_SIGNALS, QUEUE_SCAN_GROUPS } from "../../../src/limits.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
@@ -452,10 +451,8 @@ describe("dead letters", () => {
     expect(await replay(owner)).toBe("/signals/dead-letters?done=replayed");
     expect(rowsOf(await read("/dead-letters"))).toHaveLength(2);
     expect(await replay(owner, { id: "sig_none" })).toContain("done=nothing_to_replay");
-    const select =
-      "SELECT actor FROM audit_log WHERE workspace_id = ? AND action = 'dead_letters.replayed' ORDER BY id";
-    const { results } = await env.DB.prepare(select).bind(workspace.id).all<{ actor: string }>();
-    expect(results.map(({ actor }) => actor)).toEqual([admin.email, owner.email, owner.email]);
+    const entries = await workspace.auditLog("dead_letters.replayed");
+    expect(entries.map(({ actor }) => actor)).toEqual([admin.email, owner.email, owner.email]);
   });
 
   test("are read-only for plain members", async () => {

@@ -12,12 +12,8 @@ afterEach(() => {
 const send = (workspace: TestWorkspace, count: number) =>
   workspace.send(Array.from({ length: count }, (_, n) => ({ event: "Signed Up", email: `p${n}@example.com` })));
 
-const auditOf = async (workspace: TestWorkspace) => {
-  const { results } = await env.DB.prepare("SELECT actor, action, detail FROM audit_log WHERE workspace_id = ?")
-    .bind(workspace.id)
-    .all<{ actor: string; action: string; detail: string }>();
-  return results.map(({ actor, action, detail }) => [actor, action, JSON.parse(detail) as unknown]);
-};
+const auditOf = async (workspace: TestWorkspace) =>
+  (await workspace.auditLog()).map(({ actor, action, detail }) => [actor, action, detail]);
 
 /** The people of a new workspace, and the path of its Usage page. */
 async function atUsage(options: NewWorkspace = {}) {
