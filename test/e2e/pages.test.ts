@@ -337,7 +337,7 @@ describe("the words of the pages", () => {
 });
 
 test.each([...PATHS.map((path) => HOME + path), "/sign-in"])("a first view weighs at most 60 KB: %s", async (path) => {
-  // In a tab of its own: in the tab before, the Live page still asks for new rows while the browser leaves it.
+  // In a new tab: in the first one, the Live page still asks for new rows while the browser leaves it.
   const view = await context.newPage();
   const session = await context.newCDPSession(view);
   await session.send("Network.setCacheDisabled", { cacheDisabled: true });

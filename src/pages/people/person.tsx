@@ -177,7 +177,13 @@ function TimelinePanel({ base, found: { timeline, deletedUntilMs }, shown, list,
       list={list}
       found={timeline}
       head={<Tabs label="Timeline" tabs={tabs} />}
-      empty={<NoEntries shown={shown} base={base} />}
+      empty={
+        shown === "all" ? (
+          <Empty title="No signals kept" text="All signals of this person are older than your plan keeps them." />
+        ) : (
+          <NoScores base={base} text="Mapping rules turn signals into points." />
+        )
+      }
       end={
         shown === "all" &&
         timeline.next === null &&
@@ -275,13 +281,6 @@ function reasonOf({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): 
       )}
     </>
   );
-}
-
-function NoEntries({ shown, base }: { shown: PersonTimeline; base: string }) {
-  if (shown === "all") {
-    return <Empty title="No signals kept" text="All signals of this person are older than your plan keeps them." />;
-  }
-  return <NoScores base={base} text="Mapping rules turn signals into points." />;
 }
 
 /** The empty state of a list of scores. @param props.text says what turns signals into points. */

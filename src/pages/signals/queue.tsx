@@ -128,8 +128,7 @@ async function groupPage(c: Ctx): Promise<Response> {
     return { group: null, items: [], next: null, complete: true, ...found?.signals, ...found };
   });
   if (group === null) return notFoundPage(c, "event");
-  const stored = signals.items.filter(({ status }) => status !== "duplicate" && status !== "purged");
-  const ids = new Set([group.sampleId, ...stored.map(({ id }) => id)]);
+  const ids = new Set([group.sampleId, ...signals.items.map(({ id }) => id)]);
   const wanted = list.query["cursor"] === undefined ? [...ids].slice(0, GROUP_SAMPLES) : [];
   const traces = await Promise.all(wanted.map((id) => store.signal(id)));
   const samples = traces.flatMap((trace) => (trace === null || trace.payload === null ? [] : [trace]));

@@ -114,7 +114,6 @@ function inKnownCase(text: string | undefined, known: readonly string[]): string
   return known.find((name) => name.toLowerCase() === text.toLowerCase()) ?? text;
 }
 
-/** The heading of the lists of signals. */
 export const SIGNAL_PAGE = { section: "signals", title: "Signal queue", heading: "Signal queue" } as const;
 
 interface TabsProps {

@@ -201,14 +201,10 @@ function processedSteps(base: string, trace: SignalTrace, rules: RuleNames): Tim
   }
   const isIdentify = kind === "identify";
   if (person === null) {
-    return isIdentify
-      ? [
-          {
-            title: "No person identified",
-            text: "Without an email, an identify call creates no person and links no ids.",
-          },
-        ]
-      : [{ title: "No person named", text: "The signal has no email, user id or anonymous id. It scores nothing." }];
+    const [title, text] = isIdentify
+      ? ["No person identified", "Without an email, an identify call creates no person and links no ids."]
+      : ["No person named", "The signal has no email, user id or anonymous id. It scores nothing."];
+    return [{ title, text }];
   }
   const found: TimelineStep = {
     title: isIdentify ? "Person identified" : "Person found",

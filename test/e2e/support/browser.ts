@@ -42,7 +42,7 @@ export function browserForFile(options: Parameters<typeof launch>[0] = {}) {
     contexts.push(context);
     return context;
   };
-  /** Opens a page in a context of its own, signed in. */
+  /** Opens a signed-in page in a new context. */
   const open = async (email: string, to = "/", how: BrowserContextOptions = {}): Promise<Page> =>
     signIn(await openContext(how), email, to);
   return { openContext, open };

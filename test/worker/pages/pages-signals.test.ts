@@ -173,6 +173,9 @@ describe("the page of an event group", () => {
       { payload: form(1, { source }) },
       { payload: form(2, { source: "list of p2@example.com" }) },
       { payload: form(3) },
+      // Neither a duplicate nor a purged signal is in the list of its event.
+      { payload: form(1, { source }) },
+      { payload: form(4, { source }), at: Date.now() - 9 * DAY, verdict: "held", periodEnd: Date.now() - DAY },
     );
     for (const asked of ["", source])
       expect(await rowsAt(groupPath("Filled Out Form", asked))).toEqual([
