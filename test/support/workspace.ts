@@ -176,8 +176,8 @@ export class TestWorkspace {
   }
 
   /** The entries of the audit log without their actors. */
-  async audit(prefix = ""): Promise<{ action: string; target: string; detail: Record<string, unknown> }[]> {
-    return (await this.auditLog(prefix)).map(({ actor: _, ...entry }) => entry);
+  async audit(prefix = "") {
+    return (await this.auditLog(prefix)).map(({ action, target, detail }) => ({ action, target, detail }));
   }
 
   newKey(body: Record<string, unknown> = {}): Promise<TestKey> {

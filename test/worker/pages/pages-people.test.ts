@@ -72,8 +72,8 @@ describe("the list of people", () => {
     expect(Object.fromEntries(Object.keys(filter).map((name) => [name, form.field(name).value]))).toEqual(filter);
     expect(page.next).toContain(asked);
     const days = [4, 3].map((ago) => new Date(NOW - ago * 24 * HOUR).toISOString().slice(0, 10));
-    const until = await Promise.all(days.map((to) => members.member.read(`${people}?to=${to}`)));
-    expect(until.map(({ rowHeads }) => rowHeads)).toEqual([[], ["early@x.example"]]);
+    const seenUntil = await Promise.all(days.map((to) => members.member.read(`${people}?to=${to}`)));
+    expect(seenUntil.map(({ rowHeads }) => rowHeads)).toEqual([[], ["early@x.example"]]);
     const order = Array.from({ length: 30 }, (_, n) => `scored${29 - n}@x.example`);
     const slices = await members.member.readAll(`${people}?${asked}`);
     expect(slices.flatMap(({ rowHeads }) => rowHeads)).toEqual(order);
