@@ -219,6 +219,7 @@ describe("a new rule", () => {
     ]);
     const page = await members.owner.read(`${base}/new?from=sig_1`);
     expect(page.text).toContain("Keep the conditions that should apply to other signals too.");
+    expect(page.field("enabled").isChecked).toBe(true);
     expect(["event", "path", "value"].map((name) => typed(page, name))).toEqual([
       ["Filled Out Form"],
       ["properties.form_name"],
