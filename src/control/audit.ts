@@ -151,15 +151,15 @@ export async function completeAuditEntries(
 export const AUDIT_WINDOW_ENTRIES = 1_000;
 
 export interface AuditFilter {
-  actor?: string;
+  actor?: string | undefined;
   /** Part of the actor, in lower case. No index covers it. */
-  actorPart?: string;
-  action?: string;
+  actorPart?: string | undefined;
+  action?: string | undefined;
   /** Id of the changed resource. */
-  target?: string;
-  /** Half-open interval in milliseconds since 1970; null means unbounded. */
-  sinceMs?: number | null;
-  untilMs?: number | null;
+  target?: string | undefined;
+  /** Half-open interval in milliseconds since 1970; undefined means unbounded. */
+  sinceMs?: number | undefined;
+  untilMs?: number | undefined;
   /** Whether to include entries about keys and notifications (spec §1). */
   forManagers: boolean;
 }
@@ -174,7 +174,7 @@ export type AuditRecord = Omit<typeof auditLog.$inferSelect, "workspaceId">;
 export async function listAudit(
   db: ControlDatabase,
   workspaceId: string,
-  { target, actor, actorPart, action, sinceMs = null, untilMs = null, forManagers }: AuditFilter,
+  { target, actor, actorPart, action, sinceMs, untilMs, forManagers }: AuditFilter,
   page: Page,
 ): Promise<PageOf<AuditRecord>> {
   const { id } = auditLog;
@@ -185,8 +185,8 @@ export async function listAudit(
     target === undefined && actor === undefined && action !== undefined ? eq(auditLog.action, action) : undefined,
     page.cursor === null ? undefined : lt(id, page.cursor),
     // Ids begin with their creation time.
-    sinceMs === null ? undefined : gte(id, `aud_${uuidv7From(sinceMs)}`),
-    untilMs === null ? undefined : lt(id, `aud_${uuidv7From(untilMs)}`),
+    sinceMs === undefined ? undefined : gte(id, `aud_${uuidv7From(sinceMs)}`),
+    untilMs === undefined ? undefined : lt(id, `aud_${uuidv7From(untilMs)}`),
   );
   const endOfWindow = db
     .select({ id })

@@ -5,13 +5,7 @@ import { ruleNames } from "../control/stored-rules.ts";
 import type { AccountField } from "../domain/accounts/payload-template.ts";
 import { cut } from "../domain/text.ts";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
-import type {
-  AccountPage,
-  AccountsPage,
-  AccountsSort,
-  AccountSummary,
-  ShownChange,
-} from "../store/protocol/people-and-accounts.ts";
+import type { AccountPage, AccountsSort, AccountSummary, ShownChange } from "../store/protocol/people-and-accounts.ts";
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { grouped, withQuery } from "./kit/format.ts";
@@ -19,8 +13,9 @@ import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches } from "./kit/l
 import { CopyText, Count, Empty, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
+import { accountPath, keyPath, personPath } from "./paths.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { accountPath, personPath, type RuleNames, Score } from "./people/person.tsx";
+import { NoScores, type RuleNames, Score } from "./people/person.tsx";
 import { SignalLink } from "./signals/signals.tsx";
 
 const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest: "Newest" } as const satisfies Record<
@@ -35,12 +30,14 @@ export const accountPages = pages
     const list = new ListAddress(`${base}/accounts`, c.req.query());
     const q = list.searchText("q", "External id begins with", "External id begins with");
     const sort = list.sort(SORTS, "score");
-    const accounts = await storeOf(c).findAccounts(q === "" ? { sort } : { prefix: q }, list.slice(PAGE_ROWS));
+    const accounts = await storeOf(c).findAccounts(q === undefined ? { sort } : { prefix: q }, list.slice(PAGE_ROWS));
     return page(
       c,
       { section: "accounts", title: "Accounts", intro: "Companies, with the sum of the scores of their people." },
       <Filters list={list} />,
-      <OrderNotes {...accounts} isSearch={q !== ""} />,
+      q !== undefined && <p class="quiet small">Search results are sorted by external id.</p>,
+      !accounts.sorted && <p class="quiet small">There are too many accounts to sort. The newest come first.</p>,
+      <LapsingNote lapsing={accounts.lapsing} />,
       <ListPanel
         list={list}
         found={accounts}
@@ -88,11 +85,12 @@ export const accountPages = pages
       </Stats>,
       <PeoplePanel base={base} account={account} />,
       account.people > 0 && <LatestScores base={base} account={account} rules={rules} />,
-      Object.keys(account.origins).length > 0 ? (
-        <Values {...props} title="Fields" rows={fields} />
-      ) : (
-        <NoFields account={account} />
-      ),
+      <Values
+        {...props}
+        title="Fields"
+        rows={Object.keys(account.origins).length === 0 ? [] : fields}
+        empty={<NoFields account={account} />}
+      />,
       attributeRows.length > 0 && <Values {...props} title="Attributes" rows={attributeRows} />,
       <ListPanel
         id="history"
@@ -114,16 +112,6 @@ export const accountPages = pages
       </ListPanel>,
     );
   });
-
-function OrderNotes({ sorted, lapsing, isSearch }: AccountsPage & { isSearch: boolean }) {
-  return (
-    <>
-      {isSearch && <p class="quiet small">Search results are sorted by external id.</p>}
-      {!sorted && <p class="quiet small">There are too many accounts to sort. The newest come first.</p>}
-      <LapsingNote lapsing={lapsing} />
-    </>
-  );
-}
 
 export function AccountsTable({ base, accounts }: { base: string; accounts: readonly AccountSummary[] }) {
   const short = (json: string | null) => <ShortValue json={json} characters={ACCOUNT_LIST_CHARACTERS} />;
@@ -197,6 +185,7 @@ interface ValuesProps {
   keys: KeyNames;
   title: string;
   rows: readonly ValueRow[];
+  empty?: Child;
 }
 
 function PeoplePanel({ base, account: { externalId, topPeople } }: { base: string; account: AccountPage }) {
@@ -213,13 +202,15 @@ function PeoplePanel({ base, account: { externalId, topPeople } }: { base: strin
       id="people"
       actions={topPeople.length > 0 && <a href={all}>All people of this account</a>}
     >
-      {topPeople.length > 0 ? (
-        <PeopleTable base={base} people={topPeople} />
-      ) : (
-        <Empty title="No people yet" text={text}>
-          <GroupCall externalId={externalId} />
-        </Empty>
-      )}
+      <PeopleTable
+        base={base}
+        people={topPeople}
+        empty={
+          <Empty title="No people yet" text={text}>
+            <GroupCall externalId={externalId} />
+          </Empty>
+        }
+      />
     </Panel>
   );
 }
@@ -229,9 +220,7 @@ function LatestScores({ base, account, rules }: { base: string; account: Account
   return (
     <Panel title="Latest scores" list id="scores">
       {latestScores.length === 0 ? (
-        <Empty title="No scores yet" text="Mapping rules turn signals of people into points.">
-          <LinkButton href={`${base}/rules`} text="View mapping rules" />
-        </Empty>
+        <NoScores base={base} text="Mapping rules turn signals of people into points." />
       ) : (
         <>
           <p class="quiet small">Of the 20 people who were seen last.</p>
@@ -264,11 +253,9 @@ function NoFields({ account: { externalId, people } }: { account: AccountPage })
     </>
   );
   return (
-    <Panel title="Fields" list>
-      <Empty title="No fields yet" text={text}>
-        {people > 0 && <GroupCall externalId={externalId} />}
-      </Empty>
-    </Panel>
+    <Empty title="No fields yet" text={text}>
+      {people > 0 && <GroupCall externalId={externalId} />}
+    </Empty>
   );
 }
 
@@ -278,7 +265,7 @@ const SET_BY = { update: "by an account update", group: "by a group call" } as c
 >;
 
 /** Values with the update or group call that set each, and the key whose payload template read it. */
-function Values({ base, account, keys, title, rows }: ValuesProps) {
+function Values({ base, account, keys, title, rows, empty }: ValuesProps) {
   const origin = (target: string): Child => {
     const found = account.origins[target];
     if (found === undefined) return <span class="quiet">–</span>;
@@ -292,9 +279,7 @@ function Values({ base, account, keys, title, rows }: ValuesProps) {
           {keyId === null && ", deleted since"}
         </span>
         {keyId !== null && <SignalLink base={base} id={signalId} />}
-        {keyId !== null && key !== undefined && (
-          <a href={`${base}/settings/api-keys/${keyId}`}>{keyText(key, keyId)}</a>
-        )}
+        {keyId !== null && key !== undefined && <a href={keyPath(base, keyId)}>{keyText(key, keyId)}</a>}
       </div>
     );
   };
@@ -303,6 +288,7 @@ function Values({ base, account, keys, title, rows }: ValuesProps) {
       <Table
         caption={title}
         rows={rows}
+        empty={empty}
         columns={[
           { head: "Name", cell: ([name]) => name },
           { head: "Value", kind: "text", cell: ([, , value]) => value },

@@ -93,14 +93,15 @@ export const activityPages = pages.createApp().get("/", async (c) => {
   const actors = ["operator", ...members.items.map(({ email }) => email)];
   const forManagers = canManageKeys(c.get("role"));
   const list = new ListAddress(`${base}/settings/activity`, c.req.query());
-  const action = list.choice("action", "Action", actionOptions(forManagers), "");
-  const actor = list.text("actor", "By", "By (part of an email)").toLowerCase();
+  const action = list.choice("action", "Action", actionOptions(forManagers));
+  const actor = list.text("actor", "By", "By (part of an email)")?.toLowerCase();
   const keyId = await readKeyFilter(c, list, "Any or none");
+  const isWholeName = actor !== undefined && actors.includes(actor);
   const filter: AuditFilter = {
-    ...(actor === "" ? {} : actors.includes(actor) ? { actor } : { actorPart: actor }),
-    ...(action === "" ? {} : { action }),
-    ...(keyId === "" ? {} : { target: keyId }),
-    ...list.days("Days", "From"),
+    ...(isWholeName ? { actor } : { actorPart: actor }),
+    action,
+    target: keyId || undefined,
+    ...list.times("Days", "From"),
     forManagers,
   };
   const entries = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
@@ -126,9 +127,9 @@ export const activityPages = pages.createApp().get("/", async (c) => {
       <Table
         caption="Activity"
         rows={entries.items}
-        href={(entry) => `${base}/${pathOf(entry)}`}
+        href={(entry) => `${base}/${labelAndPath(entry)[1]}`}
         columns={[
-          { head: "Action", cell: (entry) => labelOf(entry.action) },
+          { head: "Action", cell: (entry) => labelAndPath(entry)[0] },
           { head: "Details", kind: "text", cell: (entry) => <Details entry={entry} names={names} /> },
           { head: "By", cell: (entry) => actorText(entry.actor) },
           { head: "Time", cell: ({ at }) => <Time ms={Date.parse(at)} /> },
@@ -147,17 +148,11 @@ function actionOptions(forManagers: boolean): Record<string, string> {
   return { "": "All actions", ...Object.fromEntries(shown) };
 }
 
-/** Undefined: a newer version has written this action. */
-function known(action: string): readonly [label: string, path: string] | undefined {
-  return Object.hasOwn(ACTIONS, action) ? ACTIONS[action as AuditAction] : undefined;
-}
-
-function labelOf(action: string): string {
-  return known(action)?.[0] ?? sentenceCase(action);
-}
-
-function pathOf({ action, target }: AuditRecord): string {
-  return (known(action)?.[1] ?? "settings/activity").replace("{}", () => encodeURIComponent(target));
+/** The label of an entry's action, and the page that its row leads to. A newer version may write unknown actions. */
+function labelAndPath({ action, target }: AuditRecord): readonly [label: string, path: string] {
+  if (!Object.hasOwn(ACTIONS, action)) return [sentenceCase(action), "settings/activity"];
+  const [label, path] = ACTIONS[action as AuditAction];
+  return [label, path.replace("{}", () => encodeURIComponent(target))];
 }
 
 function actorText(actor: string) {

@@ -73,9 +73,9 @@ export const ALREADY_SCORED = {
 
 /** The field of a signal that names its person (design §8.3). */
 export const NAMED_BY_LABEL = {
-  email: "its email",
-  user_id: "its user id",
-  anonymous_id: "its anonymous id",
+  email: "email",
+  user_id: "user id",
+  anonymous_id: "anonymous id",
 } as const satisfies Record<NamedBy, string>;
 
 export type Tone = "good" | "warn" | "bad" | "info" | "quiet";

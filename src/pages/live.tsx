@@ -16,7 +16,8 @@ import { Filters, ListAddress } from "./kit/list.tsx";
 import { Clamped, Empty, Panel, StatusBadge, Table, Time } from "./kit/parts.tsx";
 import { fragment, page } from "./page.tsx";
 import { counterOf, type Ctx, pages, storeOf, workspacePath } from "./pages-env.ts";
-import { signalPath, titleOf } from "./signals/signals.tsx";
+import { signalPath } from "./paths.ts";
+import { titleOf } from "./signals/signals.tsx";
 
 /** Rows of the page at first, and of each answer to its script. */
 const LIVE_ROWS = 50;
@@ -32,13 +33,13 @@ interface LiveItem {
   status: SignalStatus | "rejected" | null;
   /** A signal's event, else its kind; a refused call's reason. */
   title: string;
-  email: string;
-  /** The signal's source, or the key of a refused call. */
-  from: string;
-  /** Null: not a refused call, or the key is not visible to the member. */
-  apiKey: KeyName | null;
-  reason: string;
   href: string;
+  email?: string;
+  /** The signal's source, or the key of a refused call. */
+  from?: string;
+  /** Undefined: not a refused call, or the key is not visible to the member. */
+  apiKey?: KeyName | undefined;
+  reason?: string;
 }
 
 export const livePages = pages
@@ -46,12 +47,12 @@ export const livePages = pages
   .get("/", async (c) => {
     const base = workspacePath(c);
     const list = new ListAddress(`${base}/live`, c.req.query());
-    const status = list.choice("status", "Status", OPTIONS, "");
-    const text = list.searchText("text", "Text", "Filter by event, email, source or reason").toLowerCase();
+    const status = list.choice("status", "Status", OPTIONS);
+    const text = list.searchText("text", "Text", "Filter by event, email, source or reason")?.toLowerCase() ?? "";
     const [signals, rejections] = await Promise.all([latestSignals(c, null), latestRejections(c)]);
     const items = [...signalItems(c, signals?.signals ?? []), ...(await rejectionItems(c, rejections))]
       .sort((a, b) => b.atMs - a.atMs)
-      .filter((item) => (status === "" || item.status === status) && textOf(item).includes(text))
+      .filter((item) => (status === undefined || item.status === status) && textOf(item).includes(text))
       .slice(0, LIVE_ROWS);
     const actions = [
       <LinkButton href={withQuery(list.path, list.query)} text="Refresh" look="no-script" />,
@@ -139,7 +140,6 @@ function signalItems(c: Ctx, signals: readonly LiveSignal[]): LiveItem[] {
     title: titleOf(signal),
     email: signal.email ?? "",
     from: signal.source ?? "",
-    apiKey: null,
     reason: REASON[signal.status](signal),
     href: signalPath(workspacePath(c), signal.id),
   }));
@@ -149,9 +149,8 @@ function signalItems(c: Ctx, signals: readonly LiveSignal[]): LiveItem[] {
 function moreItems(c: Ctx, signals: readonly LiveSignal[], more: number): LiveItem[] {
   const last = signals.at(-1);
   if (more === 0 || last === undefined) return [];
-  const href = `${workspacePath(c)}/signals/all`;
-  const empty = { status: null, email: "", from: "", apiKey: null, reason: "" };
-  return [{ ...empty, key: `more ${last.id}`, atMs: last.receivedAtMs, title: counted(more, "more signal"), href }];
+  const [title, href] = [counted(more, "more signal"), `${workspacePath(c)}/signals/all`];
+  return [{ key: `more ${last.id}`, atMs: last.receivedAtMs, status: null, title, href }];
 }
 
 /** Refused calls, with the names of their keys for members who may see keys (spec §1). */
@@ -167,9 +166,8 @@ async function rejectionItems(c: Ctx, rejections: readonly Rejection[]): Promise
       atMs: lastAtMs,
       status: "rejected",
       title: REFUSALS[code].label,
-      email: "",
       from: keyText(names.get(keyId), keyId),
-      apiKey: names.get(keyId) ?? null,
+      apiKey: names.get(keyId),
       reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
       href: withQuery(`${workspacePath(c)}/rejections`, { code, key: keyId }),
     };
@@ -177,7 +175,7 @@ async function rejectionItems(c: Ctx, rejections: readonly Rejection[]): Promise
 }
 
 /** The text that the text filter searches. */
-function textOf({ title, email, from, reason }: LiveItem): string {
+function textOf({ title, email = "", from = "", reason = "" }: LiveItem): string {
   return `${title}\n${email}\n${from}\n${reason}`.toLowerCase();
 }
 
@@ -199,10 +197,10 @@ function LiveTable({ items }: { items: readonly LiveItem[] }) {
         { head: "Person", cell: ({ email }) => email },
         {
           head: "Source or key",
-          cell: ({ from, apiKey }) => (apiKey === null ? from : <KeyTitle {...apiKey} />),
+          cell: ({ from, apiKey }) => (apiKey === undefined ? from : <KeyTitle {...apiKey} />),
           drop: "narrow",
         },
-        { head: "Details", kind: "text", cell: ({ reason }) => reason !== "" && <Clamped>{reason}</Clamped> },
+        { head: "Details", kind: "text", cell: ({ reason = "" }) => reason !== "" && <Clamped>{reason}</Clamped> },
         { head: "Time", cell: ({ atMs }) => <Time ms={atMs} /> },
       ]}
     />

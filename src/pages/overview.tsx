@@ -6,11 +6,9 @@ import { DAY_MS } from "../domain/duration.ts";
 import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import { canManage, canManageKeys } from "../domain/keys/role.ts";
-import type { Rejection } from "../domain/keys/refusal.ts";
 import { dayOf } from "../domain/quota/day-counts.ts";
-import { ordinalsTaken, roomToRelease } from "../domain/quota/quota.ts";
+import { roomToRelease } from "../domain/quota/quota.ts";
 import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
-import { usageLevel } from "../domain/quota/usage-news.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import type { CounterOverview, Usage } from "../quota/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
@@ -20,24 +18,28 @@ import type { Tone } from "./copy.ts";
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { DayBars } from "./kit/charts.tsx";
-import { ago, counted, day, grouped, withQuery } from "./kit/format.ts";
-import { Badge, Empty, Meter, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
+import { counted, day, grouped, withQuery } from "./kit/format.ts";
+import { Badge, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
+import { keyPath } from "./paths.ts";
 import { PeopleTable } from "./people/people.tsx";
+import { NoScores } from "./people/person.tsx";
+import { groupRejections } from "./rejections.tsx";
+import { UsageMeter } from "./usage/usage.tsx";
 import { Dismiss, isDismissed, usageNotice } from "./usage-notices.tsx";
 
 const DAYS_SHOWN = 14;
 const PEOPLE_SHOWN = 5;
 const PEOPLE_SEEN_DAYS = 7;
-/** Refused calls of a key and reason within a day that need attention. */
+/** Refused calls of a key and code within a day that need attention. */
 const REFUSED_CALLS_MIN = 20;
 const REFUSALS_SHOWN = 3;
 
 type StoreOverview = ReturnType<SignalStore["overview"]>;
 type WatchedKey = Awaited<ReturnType<typeof keysToWatch>>[number];
 
-interface Facts {
+interface Inputs {
   base: string;
   counter: CounterOverview;
   store: StoreOverview;
@@ -51,14 +53,14 @@ interface Facts {
 export const overviewPages = pages.createApp().get("/", async (c) => {
   const nowMs = Date.now();
   const { id } = c.get("workspace");
-  const [db, role, base, one] = [c.get("db"), c.get("role"), workspacePath(c), { cursor: null, limit: 1 }];
+  const [db, role, base, first] = [c.get("db"), c.get("role"), workspacePath(c), { cursor: null, limit: 1 }];
   const [counter, store, failing, keys, anyKey, anyRule] = await Promise.all([
     overviewOf(c.env, db, c.get("workspace")),
     storeOf(c).overview(dayOf(nowMs) - PEOPLE_SEEN_DAYS + 1, PEOPLE_SHOWN),
     canManage(role) ? destinationsOf(c.env, id).failing() : [],
     canManageKeys(role) ? keysToWatch(db, id, nowMs) : [],
-    listKeys(db, id, one),
-    listRules(db, id, one),
+    listKeys(db, id, first),
+    listRules(db, id, first),
   ]);
   const names = await readKeyNames(
     c,
@@ -97,13 +99,7 @@ function ScoresPanel({ base, people }: { base: string; people: StoreOverview["to
       actions={<a href={`${base}/people?sort=score`}>View all people</a>}
       list
     >
-      {people.length === 0 ? (
-        <Empty title="No scores yet" text={text}>
-          <LinkButton href={`${base}/rules`} text="View mapping rules" />
-        </Empty>
-      ) : (
-        <PeopleTable base={base} people={people} />
-      )}
+      <PeopleTable base={base} people={people} empty={<NoScores base={base} text={text} />} />
     </Panel>
   );
 }
@@ -136,16 +132,9 @@ function SignalsPanel({ base, counter, nowMs }: { base: string; counter: Counter
 }
 
 function UsagePanel({ base, usage, nowMs }: { base: string; usage: Usage; nowMs: number }) {
-  const used = ordinalsTaken(usage);
-  const share = used / usage.signalLimit;
-  const level = usageLevel(used, usage.signalLimit);
-  const text = `${grouped(used)} of ${counted(usage.signalLimit, "signal")} used`;
   return (
     <Panel title="Plan usage" actions={<a href={`${base}/usage`}>View usage</a>}>
-      <Meter share={share} label={text} {...(level === null ? {} : { tone: level === 80 ? "warn" : "bad" })} />
-      <p class="quiet">
-        {text}. The period ends on {day(usage.periodEndMs)}, {ago(usage.periodEndMs, nowMs)}.
-      </p>
+      <UsageMeter usage={usage} nowMs={nowMs} />
     </Panel>
   );
 }
@@ -181,8 +170,8 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
 }
 
 /** Problems that need a person, most urgent first. Each entry links to the page that fixes it. */
-function attentionOf(facts: Facts): AttentionItem[] {
-  const { base, counter, store, failing } = facts;
+function attentionOf(inputs: Inputs): AttentionItem[] {
+  const { base, counter, store, failing } = inputs;
   const { deadLettered } = store.totals;
   const { usage } = counter;
   const canRelease = roomToRelease(usage) > 0;
@@ -195,8 +184,8 @@ function attentionOf(facts: Facts): AttentionItem[] {
       href: `${base}/usage`,
       action: "Make room",
     },
-    ...limitItems(facts),
-    ...refusalItems(facts),
+    ...limitItems(inputs),
+    ...refusalItems(inputs),
     ...failing.map(({ id, name, sinceMs, off }): AttentionItem => ({
       tone: "bad",
       title: off === null ? "Destination failing" : "Destination switched off",
@@ -218,31 +207,24 @@ function attentionOf(facts: Facts): AttentionItem[] {
       href: `${base}/usage/plan`,
       action: canRelease ? "Release signals" : "View plans",
     },
-    ...keyItems(facts),
+    ...keyItems(inputs),
   ];
   return items.filter((item) => item !== false);
 }
 
 /** A signal limit that is nearly or wholly used. Held signals below twice the limit have their own item. */
-function limitItems({ base, counter: { usage } }: Facts): AttentionItem[] {
+function limitItems({ base, counter: { usage } }: Inputs): AttentionItem[] {
   const notice = usageNotice(usage);
   if (notice === null || usage.overages || (notice.tone === "warn" && usage.held > 0)) return [];
   const { tone, title, text } = notice;
   return [{ tone, title: title.replace(/\.$/, ""), detail: text, href: `${base}/usage/plan`, action: "View plans" }];
 }
 
-/** Refused calls of the last 24 hours by key and reason. */
-function refusalItems({ base, counter, keyNames: names, nowMs }: Facts): AttentionItem[] {
+/** Refused calls of the last 24 hours by key and code. */
+function refusalItems({ base, counter, keyNames: names, nowMs }: Inputs): AttentionItem[] {
   const recent = counter.rejections.filter(({ lastAtMs }) => lastAtMs > nowMs - DAY_MS);
-  const groups = Map.groupBy(recent, ({ keyId, code }: Rejection) => `${keyId} ${code}`);
-  return [...groups.values()]
-    .flatMap(([entry, ...others]) => {
-      if (entry === undefined) return [];
-      const { keyId, code } = entry;
-      return [{ keyId, code, calls: others.reduce((sum, { calls }) => sum + calls, entry.calls) }];
-    })
+  return groupRejections(recent.map((rejection) => ({ ...rejection, cause: null })))
     .filter(({ calls }) => calls >= REFUSED_CALLS_MIN)
-    .sort((a, b) => b.calls - a.calls)
     .slice(0, REFUSALS_SHOWN)
     .map(({ keyId, code, calls }) => {
       const name = names.get(keyId);
@@ -256,10 +238,10 @@ function refusalItems({ base, counter, keyNames: names, nowMs }: Facts): Attenti
     });
 }
 
-function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Facts): AttentionItem[] {
+function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Inputs): AttentionItem[] {
   return keys.flatMap((stored) => {
     const key = { ...stored, lastUsedMs: lastUsed[stored.id] ?? null };
-    const href = `${base}/settings/api-keys/${encodeURIComponent(key.id)}`;
+    const href = keyPath(base, key.id);
     const items: AttentionItem[] = [];
     if (expiringDays(key, nowMs) !== null && key.endsAtMs !== null) {
       const detail = [key.name, ", ", <Time ms={key.endsAtMs} />];

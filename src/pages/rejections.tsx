@@ -10,6 +10,7 @@ import { Filters, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
 import { Clamped, type Column, Count, Panel, ShortId, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { counterOf, pages, workspacePath } from "./pages-env.ts";
+import { keyPath } from "./paths.ts";
 
 /** Refusals because of a limit: the Usage page offers remedies. */
 const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
@@ -22,19 +23,19 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   const keyIds = [...new Set(kept.map((entry) => entry.keyId))];
   const names = await readKeyNames(c, keyIds);
   const list = new ListAddress(`${base}/rejections`, c.req.query());
-  const code = list.choice("code", "Reason", CODES, "");
+  const code = list.choice("code", "Reason", CODES);
   const keyId = c.req.query("key") ?? "";
   if (keyId !== "") list.use("API key", keyText(names.get(keyId), keyId), { key: keyId });
   const keys = keyIds.map((id) => [id, keyText(names.get(id), id)] as const);
   list.addSelect("key", "API key", [["", "Any"], ...keys], keyId);
-  const { sinceMs, untilMs } = list.days("Refused");
+  const { sinceMs, untilMs } = list.times("Refused");
   const shown = kept.filter(
     (entry) =>
-      (code === "" || entry.code === code) &&
+      (code === undefined || entry.code === code) &&
       (keyId === "" || entry.keyId === keyId) &&
       // An entry stands for all calls from its first to its last.
-      (untilMs === null || entry.firstAtMs < untilMs) &&
-      (sinceMs === null || entry.lastAtMs >= sinceMs),
+      (untilMs === undefined || entry.firstAtMs < untilMs) &&
+      (sinceMs === undefined || entry.lastAtMs >= sinceMs),
   );
   return page(
     c,
@@ -59,19 +60,16 @@ export interface RejectionGroup extends RejectionReason {
 
 /** Groups by key, code and cause, the most frequent first. */
 export function groupRejections(rejections: readonly Rejection[]): RejectionGroup[] {
-  const groups = Map.groupBy(rejections, ({ keyId, code, cause }) => `${code} ${cause} ${keyId}`);
-  return [...groups.values()]
-    .flatMap((entries) =>
-      entries.slice(0, 1).map(({ keyId, code, cause }) => ({
-        keyId,
-        code,
-        cause,
-        calls: entries.reduce((sum, { calls }) => sum + calls, 0),
-        signals: entries.reduce((sum, { signals }) => sum + signals, 0),
-        latestMs: Math.max(...entries.map(({ lastAtMs }) => lastAtMs)),
-      })),
-    )
-    .sort((a, b) => b.calls - a.calls || b.latestMs - a.latestMs);
+  const groups = new Map<string, RejectionGroup>();
+  for (const { keyId, code, cause, calls, signals, lastAtMs } of rejections) {
+    const name = `${code} ${cause} ${keyId}`;
+    const group = groups.get(name) ?? { keyId, code, cause, calls: 0, signals: 0, latestMs: 0 };
+    group.calls += calls;
+    group.signals += signals;
+    group.latestMs = Math.max(group.latestMs, lastAtMs);
+    groups.set(name, group);
+  }
+  return [...groups.values()].sort((a, b) => b.calls - a.calls || b.latestMs - a.latestMs);
 }
 
 /** A cursor whose entry is no longer kept begins at the first slice again. */
@@ -102,7 +100,7 @@ function keyColumn<Row extends { keyId: string }>(base: string, names: KeyNames)
       const key = names.get(keyId);
       if (key === undefined) return keyText(key, keyId);
       return (
-        <a href={`${base}/settings/api-keys/${encodeURIComponent(keyId)}`}>
+        <a href={keyPath(base, keyId)}>
           <KeyTitle {...key} />
         </a>
       );
@@ -117,14 +115,13 @@ interface RowsProps {
 }
 
 function Reasons({ base, names, list, groups }: RowsProps & { groups: readonly RejectionGroup[] }) {
-  const { from = "", to = "" } = list.query;
-  const range = { ...(from === "" ? {} : { from }), ...(to === "" ? {} : { to }) };
+  const { cursor: _, back: __, ...filters } = list.query;
   return (
     <Panel title="By reason and key" list>
       <Table
         caption="Refused calls by reason and key"
         rows={groups}
-        href={({ code, keyId }) => withQuery(list.path, { ...range, code, key: keyId })}
+        href={({ code, keyId }) => withQuery(list.path, { ...filters, code, key: keyId })}
         columns={[
           {
             head: "Reason",

@@ -11,9 +11,10 @@ import { withQuery } from "./kit/format.ts";
 import { Count, Empty, Panel, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
+import { groupPath, keyPath, rulePath, signalPath } from "./paths.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { EnabledBadge } from "./rules/rule-text.tsx";
-import { groupPath, isSignalId, signalPath } from "./signals/signals.tsx";
+import { isSignalId } from "./signals/signals.tsx";
 
 /** Results of each group. */
 const RESULTS_SHOWN = 5;
@@ -68,7 +69,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
       <Table
         caption="Mapping rules"
         rows={rows}
-        href={(rule) => `${base}/rules/${encodeURIComponent(rule.id)}`}
+        href={(rule) => rulePath(base, rule.id)}
         columns={[
           { head: "Rule", cell: ({ name }) => name },
           { head: "Event", cell: ({ event }) => <code>{event}</code> },
@@ -80,7 +81,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
       <Table
         caption="API keys"
         rows={rows}
-        href={([keyId]) => `${base}/settings/api-keys/${encodeURIComponent(keyId)}`}
+        href={([keyId]) => keyPath(base, keyId)}
         columns={[{ head: "Name", cell: ([, key]) => <KeyTitle {...key} /> }]}
       />
     )),

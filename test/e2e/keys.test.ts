@@ -1,17 +1,13 @@
 /** Spec §2.1, §3.1: the life of a key in the browser. */
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { launch, newContext, signIn } from "./support/browser.ts";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
+import { browserForFile, launch, newContext, signIn } from "./support/browser.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 import type { TestWorkspace } from "./support/workspace.ts";
 
-let browser: Browser;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-
-afterAll(() => browser?.close());
+const browser = browserForFile();
+const open = ({ home }: TestWorkspace, email: string, options = {}) =>
+  browser.open(email, `${home}/settings/api-keys`, options);
 
 const create = (page: Page) => page.getByRole("button", { name: "Create API key" }).last();
 
@@ -35,70 +31,54 @@ async function names(page: Page, { home }: TestWorkspace): Promise<string[]> {
   return cells.map((text) => text.replace(/\s*sk_\S+$/, ""));
 }
 
-async function withPage<T>(
-  of: TestWorkspace,
-  email: string,
-  use: (page: Page, context: BrowserContext) => Promise<T>,
-  options: Parameters<typeof newContext>[1] = {},
-): Promise<T> {
-  const context = await newContext(browser, options);
-  try {
-    return await use(await signIn(context, email, `${of.home}/settings/api-keys`), context);
-  } finally {
-    await context.close();
-  }
-}
-
 test("an admin creates, uses and rotates a key, an owner deactivates it, and a member sees none of it", async () => {
   const workspace = await newWorkspace("life");
-  const [first, second] = await withPage(workspace, workspace.admin, async (page) => {
-    await page.getByText("No API keys yet").waitFor();
-    const value = await newKey(page, workspace, "Website");
-    expect(value).toMatch(/^sk_[0-9A-Za-z]{40}$/);
-    expect(await send(value, FORM)).toBe(202);
+  const page = await open(workspace, workspace.admin);
+  await page.getByText("No API keys yet").waitFor();
+  const first = await newKey(page, workspace, "Website");
+  expect(first).toMatch(/^sk_[0-9A-Za-z]{40}$/);
+  expect(await send(first, FORM)).toBe(202);
 
-    await page.getByRole("link", { name: "View all keys" }).click();
-    const row = rowOf(page, "Website");
-    expect(await row.innerText()).toContain("Active");
-    expect(await row.innerText()).toContain(`${value.slice(0, 8)}…${value.slice(-4)}`);
-    expect(await row.innerText()).toMatch(/just now|minutes? ago/);
-    expect(await page.content()).not.toContain(value);
+  await page.getByRole("link", { name: "View all keys" }).click();
+  const row = rowOf(page, "Website");
+  expect(await row.innerText()).toContain("Active");
+  expect(await row.innerText()).toContain(`${first.slice(0, 8)}…${first.slice(-4)}`);
+  expect(await row.innerText()).toMatch(/just now|minutes? ago/);
+  expect(await page.content()).not.toContain(first);
 
-    await row.getByLabel(/^Actions for API key Website/).click();
-    await row.getByRole("link", { name: "Rotate" }).click();
-    await page.getByLabel("The old key ends").selectOption("In 24 hours");
-    await page.getByRole("button", { name: "Rotate key" }).click();
-    const successor = await page.locator("#new-key").innerText();
-    expect([await send(value, FORM), await send(successor, FORM)]).toEqual([202, 202]);
-    return [value, successor] as const;
-  });
-  await withPage(workspace, workspace.owner, async (page) => {
-    const masked = `Website (${first.slice(0, 8)}…${first.slice(-4)})`;
-    await rowOf(page, "Replaced by").getByLabel(`Actions for API key ${masked}`).click();
-    await page.getByLabel(`Deactivate ${masked}?`).click();
-    const dialog = page.getByRole("dialog", { name: `Deactivate ${masked}?` });
-    await dialog.getByText("cannot be undone").waitFor();
-    // Escape closes the question, and the key still works.
-    await page.keyboard.press("Escape");
-    await dialog.waitFor({ state: "hidden" });
-    expect(await send(first, FORM)).toBe(202);
-    await rowOf(page, "Replaced by").getByLabel(`Actions for API key ${masked}`).click();
-    await page.getByLabel(`Deactivate ${masked}?`).click();
-    await dialog.getByRole("button", { name: "Deactivate" }).click();
-    await page.getByText("API key deactivated.").waitFor();
-    expect([await send(first, FORM), await send(second, FORM)]).toEqual([401, 202]);
-    expect(await rowOf(page, "Replaced by").innerText()).toContain("Inactive");
-    expect(
-      await rowOf(page, "Replaced by")
-        .getByLabel(/^Actions/)
-        .count(),
-    ).toBe(0);
-  });
-  await withPage(workspace, workspace.member, async (page) => {
-    await page.getByText("Only owners and admins can see or manage API keys.").waitFor();
-    expect(await page.content()).not.toContain("sk_");
-    expect(await page.getByRole("navigation", { name: "Workspace" }).innerText()).not.toContain("API keys");
-  });
+  await row.getByLabel(/^Actions for API key Website/).click();
+  await row.getByRole("link", { name: "Rotate" }).click();
+  await page.getByLabel("The old key ends").selectOption("In 24 hours");
+  await page.getByRole("button", { name: "Rotate key" }).click();
+  const second = await page.locator("#new-key").innerText();
+  expect([await send(first, FORM), await send(second, FORM)]).toEqual([202, 202]);
+
+  const ownerPage = await open(workspace, workspace.owner);
+  const masked = `Website (${first.slice(0, 8)}…${first.slice(-4)})`;
+  await rowOf(ownerPage, "Replaced by").getByLabel(`Actions for API key ${masked}`).click();
+  await ownerPage.getByLabel(`Deactivate ${masked}?`).click();
+  const dialog = ownerPage.getByRole("dialog", { name: `Deactivate ${masked}?` });
+  await dialog.getByText("cannot be undone").waitFor();
+  // Escape closes the question, and the key still works.
+  await ownerPage.keyboard.press("Escape");
+  await dialog.waitFor({ state: "hidden" });
+  expect(await send(first, FORM)).toBe(202);
+  await rowOf(ownerPage, "Replaced by").getByLabel(`Actions for API key ${masked}`).click();
+  await ownerPage.getByLabel(`Deactivate ${masked}?`).click();
+  await dialog.getByRole("button", { name: "Deactivate" }).click();
+  await ownerPage.getByText("API key deactivated.").waitFor();
+  expect([await send(first, FORM), await send(second, FORM)]).toEqual([401, 202]);
+  expect(await rowOf(ownerPage, "Replaced by").innerText()).toContain("Inactive");
+  expect(
+    await rowOf(ownerPage, "Replaced by")
+      .getByLabel(/^Actions/)
+      .count(),
+  ).toBe(0);
+
+  const memberPage = await open(workspace, workspace.member);
+  await memberPage.getByText("Only owners and admins can see or manage API keys.").waitFor();
+  expect(await memberPage.content()).not.toContain("sk_");
+  expect(await memberPage.getByRole("navigation", { name: "Workspace" }).innerText()).not.toContain("API keys");
 });
 
 describe("the full key is shown once", () => {
@@ -133,12 +113,11 @@ describe("the full key is shown once", () => {
 
   test("its copy button copies the full key", async () => {
     const workspace = await newWorkspace("copy");
-    await withPage(workspace, workspace.owner, async (page, context) => {
-      await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-      const value = await newKey(page, workspace, "Website");
-      await page.getByRole("button", { name: "Copy API key" }).click();
-      await expect.poll(() => page.evaluate("navigator.clipboard.readText()")).toBe(value);
-    });
+    const page = await open(workspace, workspace.owner);
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    const value = await newKey(page, workspace, "Website");
+    await page.getByRole("button", { name: "Copy API key" }).click();
+    await expect.poll(() => page.evaluate("navigator.clipboard.readText()")).toBe(value);
   });
 });
 
@@ -146,8 +125,8 @@ describe("the full key is shown once", () => {
  * On a connection so slow that the service has created the key, but the browser has no answer before the second
  * click.
  */
-async function doubleClick(page: Page, context: BrowserContext, { operator, id }: TestWorkspace): Promise<void> {
-  const session = await context.newCDPSession(page);
+async function doubleClick(page: Page, { operator, id }: TestWorkspace): Promise<void> {
+  const session = await page.context().newCDPSession(page);
   const slow = { offline: false, latency: 6_000, downloadThroughput: -1, uploadThroughput: -1 };
   await session.send("Network.enable");
   await session.send("Network.emulateNetworkConditions", slow);
@@ -164,101 +143,90 @@ describe("a test signal", () => {
 
   test("sent from the page of a new key shows its answer and follows the signal until it is recorded", async () => {
     const workspace = await newWorkspace("test-signal");
-    await withPage(workspace, workspace.owner, async (page) => {
-      await formOf(page, workspace, "With a secret");
-      await page.getByLabel("Shared secret").check();
-      await create(page).click();
-      await sendIt(page);
-      await testCall(page).getByText("202 Accepted").waitFor();
-      await testCall(page).locator("#trace").getByText("Recorded", { exact: true }).waitFor();
-      await testCall(page).getByText("Processed", { exact: true }).waitFor();
-      await testCall(page).getByRole("link", { name: "Open its trace" }).click();
-      expect(await page.getByRole("heading", { level: 1 }).innerText()).toBe("Filled Out Form");
-    });
+    const page = await open(workspace, workspace.owner);
+    await formOf(page, workspace, "With a secret");
+    await page.getByLabel("Shared secret").check();
+    await create(page).click();
+    await sendIt(page);
+    await testCall(page).getByText("202 Accepted").waitFor();
+    await testCall(page).locator("#trace").getByText("Recorded", { exact: true }).waitFor();
+    await testCall(page).getByText("Processed", { exact: true }).waitFor();
+    await testCall(page).getByRole("link", { name: "Open its trace" }).click();
+    expect(await page.getByRole("heading", { level: 1 }).innerText()).toBe("Filled Out Form");
   });
 
   test("sent from Connect uses the typed key and shows a refusal as senders receive it", async () => {
     const workspace = await newWorkspace("test-connect");
     const key = await workspace.newKey();
-    await withPage(workspace, workspace.owner, async (page) => {
-      await page.goto(`${workspace.home}/connect`);
-      await page.getByLabel("Full API key").fill(`${key.slice(0, -1)}_`);
-      await sendIt(page);
-      await testCall(page).getByText("401 Unauthorized").waitFor();
-      await page.getByLabel("Full API key").fill(key);
-      expect(await page.getByLabel("webhook URL", { exact: true }).first().innerText()).toContain(`/webhook/${key}`);
-      await page.getByLabel("Body").fill('{"event":');
-      await sendIt(page);
-      await testCall(page).getByText("400 Bad Request").waitFor();
-      await testCall(page).getByText("body_not_json").waitFor();
-      await page.getByLabel("Body").fill('{"event":"Typed here"}');
-      await sendIt(page);
-      await testCall(page).locator("#trace").getByText("Recorded", { exact: true }).waitFor();
-      expect(await testCall(page).locator(".badge").first().innerText()).toBe("202 Accepted");
-    });
+    const page = await open(workspace, workspace.owner);
+    await page.goto(`${workspace.home}/connect`);
+    await page.getByLabel("Full API key").fill(`${key.slice(0, -1)}_`);
+    await sendIt(page);
+    await testCall(page).getByText("401 Unauthorized").waitFor();
+    await page.getByLabel("Full API key").fill(key);
+    expect(await page.getByLabel("webhook URL", { exact: true }).first().innerText()).toContain(`/webhook/${key}`);
+    await page.getByLabel("Body").fill('{"event":');
+    await sendIt(page);
+    await testCall(page).getByText("400 Bad Request").waitFor();
+    await testCall(page).getByText("body_not_json").waitFor();
+    await page.getByLabel("Body").fill('{"event":"Typed here"}');
+    await sendIt(page);
+    await testCall(page).locator("#trace").getByText("Recorded", { exact: true }).waitFor();
+    expect(await testCall(page).locator(".badge").first().innerText()).toBe("202 Accepted");
   });
 });
 
 test("a double click on Create creates one key and shows it", async () => {
   const workspace = await newWorkspace("double");
-  await withPage(workspace, workspace.owner, async (page, context) => {
-    await formOf(page, workspace, "Website");
-    await doubleClick(page, context, workspace);
-    const value = await page.locator("#new-key").innerText();
-    expect(await send(value, FORM)).toBe(202);
-    expect(await names(page, workspace)).toEqual(["Website"]);
-  });
+  const page = await open(workspace, workspace.owner);
+  await formOf(page, workspace, "Website");
+  await doubleClick(page, workspace);
+  const value = await page.locator("#new-key").innerText();
+  expect(await send(value, FORM)).toBe(202);
+  expect(await names(page, workspace)).toEqual(["Website"]);
 });
 
 test("a double click without JavaScript creates one key too, and the second answer says so", async () => {
   const workspace = await newWorkspace("double-plain");
-  const plain = { javaScriptEnabled: false };
-  await withPage(
-    workspace,
-    workspace.owner,
-    async (page, context) => {
-      await formOf(page, workspace, "Website");
-      await doubleClick(page, context, workspace);
-      await page.getByRole("heading", { name: "This key was already created" }).waitFor();
-      expect(await names(page, workspace)).toEqual(["Website"]);
-    },
-    plain,
-  );
+  const page = await open(workspace, workspace.owner, { javaScriptEnabled: false });
+  await formOf(page, workspace, "Website");
+  await doubleClick(page, workspace);
+  await page.getByRole("heading", { name: "This key was already created" }).waitFor();
+  expect(await names(page, workspace)).toEqual(["Website"]);
 });
 
 test("a key can be created with the keyboard alone, with a visible focus", async () => {
   const workspace = await newWorkspace("keyboard");
-  await withPage(workspace, workspace.owner, async (page) => {
-    const focused = () => page.evaluate<string>(FOCUSED);
-    const tabTo = async (target: string) => {
-      for (let presses = 0; presses < 60; presses++) {
-        await page.keyboard.press("Tab");
-        const at = await focused();
-        expect(at).toContain("outlined");
-        if (at.startsWith(target)) return;
-      }
-      throw new Error(`Tab does not reach ${target}.`);
-    };
-    await page.getByText("No API keys yet").waitFor();
-    await page.keyboard.press("Tab");
-    expect(await focused()).toContain("Skip to content");
-    await page.keyboard.press("Enter");
-    await tabTo("Create API key");
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "Create API key" }).waitFor();
-    // The form focuses its first field.
-    await expect.poll(focused).toBe("name outlined");
-    await page.keyboard.type("By keyboard");
-    await tabTo("endpoint_type");
-    await page.keyboard.press("ArrowDown");
-    await page.keyboard.press("ArrowUp");
-    await tabTo("secret");
-    await page.keyboard.press("Space");
-    await tabTo("Create API key");
-    await page.keyboard.press("Enter");
-    await page.locator("#new-secret").waitFor();
-    expect(await names(page, workspace)).toEqual(["By keyboard"]);
-  });
+  const page = await open(workspace, workspace.owner);
+  const focused = () => page.evaluate<string>(FOCUSED);
+  const tabTo = async (target: string) => {
+    for (let presses = 0; presses < 60; presses++) {
+      await page.keyboard.press("Tab");
+      const at = await focused();
+      expect(at).toContain("outlined");
+      if (at.startsWith(target)) return;
+    }
+    throw new Error(`Tab does not reach ${target}.`);
+  };
+  await page.getByText("No API keys yet").waitFor();
+  await page.keyboard.press("Tab");
+  expect(await focused()).toContain("Skip to content");
+  await page.keyboard.press("Enter");
+  await tabTo("Create API key");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Create API key" }).waitFor();
+  // The form focuses its first field.
+  await expect.poll(focused).toBe("name outlined");
+  await page.keyboard.type("By keyboard");
+  await tabTo("endpoint_type");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowUp");
+  await tabTo("secret");
+  await page.keyboard.press("Space");
+  await tabTo("Create API key");
+  await page.keyboard.press("Enter");
+  await page.locator("#new-secret").waitFor();
+  expect(await names(page, workspace)).toEqual(["By keyboard"]);
 });
 
 /** Name or text of the focused element, and whether its focus is visible. */

@@ -1,17 +1,11 @@
 /** The pages' scripts: search, filters, slices of a list, menus and questions. */
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { launch, newContext, signIn } from "./support/browser.ts";
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { browserForFile } from "./support/browser.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
-let browser: Browser;
-
-beforeAll(async () => {
-  // As people's browsers do, it keeps a page that was left for the way back.
-  browser = await launch({ keepPages: true });
-});
-
-afterAll(() => browser?.close());
+// As people's browsers do, it keeps a page that was left for the way back.
+const { open } = browserForFile({ keepPages: true });
 
 /** A page of a workspace with `count` people of the events `Visit` and, for every second one, `Demo`. */
 async function withPeople(slug: string, count: number): Promise<Page> {
@@ -29,7 +23,7 @@ async function withPeople(slug: string, count: number): Promise<Page> {
 
 /** A page whose script has started: it handles keys from now on. */
 async function signInWithScript(email: string, path: string): Promise<Page> {
-  const page = await signIn(await newContext(browser), email, path);
+  const page = await open(email, path);
   await page.locator("html.js").waitFor();
   return page;
 }
@@ -48,7 +42,6 @@ test("the slash key leads to the search, except while typing, and results are gr
   expect(await page.getByRole("heading", { level: 2 }).locator("visible=true").allInnerTexts()).toContain("Events");
   await page.getByRole("link", { name: "Demo", exact: true }).click();
   await page.getByRole("heading", { level: 1, name: "Demo" }).waitFor();
-  await page.context().close();
 });
 
 test("after Back, the filters show the values that the list was filtered by", async () => {
@@ -64,7 +57,6 @@ test("after Back, the filters show the values that the list was filtered by", as
   await page.goForward({ waitUntil: "commit" });
   await expect.poll(() => names(page)).toEqual(["p00@example.com"]);
   expect(await search.inputValue()).toBe("p00");
-  await page.context().close();
 });
 
 test("a list is read forwards and backwards", async () => {
@@ -81,7 +73,6 @@ test("a list is read forwards and backwards", async () => {
   expect(await go("Previous")).toEqual(emails.slice(25, 50));
   expect(await go("Previous")).toEqual(emails.slice(0, 25));
   expect(await page.getByRole("link", { name: "Previous" }).count()).toBe(0);
-  await page.context().close();
 });
 
 test("a question is a modal dialog that keeps the focus; Escape and a click beside it close it", async () => {
@@ -118,5 +109,4 @@ test("a question is a modal dialog that keeps the focus; Escape and a click besi
   await question.click();
   await dialog.getByRole("button", { name: "Remove member" }).click();
   await page.getByText("Member removed. They no longer have access.").waitFor();
-  await page.context().close();
 });

@@ -1,24 +1,12 @@
 /** The main flows without JavaScript. */
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { launch, newContext, signIn } from "./support/browser.ts";
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { browserForFile } from "./support/browser.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
-let browser: Browser;
-let context: BrowserContext;
+const { open } = browserForFile();
 
-beforeAll(async () => {
-  browser = await launch();
-});
-
-afterEach(() => context?.close());
-afterAll(() => browser?.close());
-
-async function signInPlain(email: string, to: string): Promise<Page> {
-  context = await newContext(browser, { javaScriptEnabled: false });
-  return signIn(context, email, to);
-}
-
+const signInPlain = (email: string, to: string) => open(email, to, { javaScriptEnabled: false });
 const submit = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).click();
 
 test("a key with a payload template is created, used and deactivated", async () => {
@@ -113,15 +101,15 @@ test("people are found by any part of their company, and an empty filter result 
 test("a member is changed and removed by questions that open in the page", async () => {
   const { home, owner, member } = await newWorkspace("plain-members");
   const page = await signInPlain(owner, `${home}/settings/members`);
-  const open = async (question: string) => {
+  const ask = async (question: string) => {
     await page.getByLabel(`Actions for ${member}`).click();
     await page.getByLabel(question).click();
   };
-  await open(`Change the role of ${member}`);
+  await ask(`Change the role of ${member}`);
   await page.locator(`[id="role-${member}-admin"]`).check();
   await submit(page, "Save role");
   await page.getByText("Role changed.").waitFor();
-  await open(`Remove ${member}?`);
+  await ask(`Remove ${member}?`);
   await page.getByRole("button", { name: "Remove member" }).locator("visible=true").click();
   await page.getByText("Member removed.").waitFor();
   expect(await page.getByRole("rowheader").allInnerTexts()).not.toContain(member);

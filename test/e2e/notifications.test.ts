@@ -1,30 +1,20 @@
 /**
  * Settings › Notifications in the browser, with a receiver on this machine that verifies signatures with the library.
  */
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { Receiver } from "../events/support/receiver.ts";
-import { launch, newContext, signIn } from "./support/browser.ts";
+import { browserForFile } from "./support/browser.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
-let browser: Browser;
-let context: BrowserContext;
+const { open } = browserForFile();
 let receiver: Receiver;
-
-beforeAll(async () => {
-  browser = await launch();
-});
 
 beforeEach(async () => {
   receiver = await Receiver.listen();
 });
 
-afterEach(async () => {
-  await context?.close();
-  receiver.close();
-});
-
-afterAll(() => browser?.close());
+afterEach(() => receiver.close());
 
 const press = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).first().click();
 
@@ -46,8 +36,7 @@ test("a destination is created, tested, fails, is fixed and gets the missed deli
   const key = await workspace.newKey();
   const rule = { name: "Form", event: "Filled Out Form", scoring_signal: "form", points: 60 };
   await workspace.operator.post(`workspaces/${workspace.id}/rules`, rule);
-  context = await newContext(browser);
-  const page = await signIn(context, workspace.admin);
+  const page = await open(workspace.admin);
   await newWebhook(page, workspace.home);
 
   await press(page, "Send test");
@@ -83,26 +72,25 @@ test("a destination is created, tested, fails, is fixed and gets the missed deli
 
 test("without JavaScript a destination is tested with its result at once, paused, its secret rotated, and deleted", async () => {
   const workspace = await newWorkspace("told-plainly");
-  context = await newContext(browser, { javaScriptEnabled: false });
-  const page = await signIn(context, workspace.owner);
+  const page = await open(workspace.owner, "/", { javaScriptEnabled: false });
   await newWebhook(page, workspace.home);
   await press(page, "Send test");
   await page.getByText("Test delivered: accepted with 200").waitFor();
   await atCrm(page).click();
-  const open = (name: string) => page.locator("summary", { hasText: name }).click();
-  await open("…");
+  const unfold = (name: string) => page.locator("summary", { hasText: name }).click();
+  await unfold("…");
   await press(page, "Pause");
   await page.getByText("Destination paused.").waitFor();
-  await open("…");
-  await open("Rotate secret");
+  await unfold("…");
+  await unfold("Rotate secret");
   await press(page, "Rotate secret");
   receiver.secret = await page.locator("#new-secret").innerText();
   await press(page, "Send test");
   await page.getByText("Test delivered").waitFor();
   expect(receiver.received.at(-1)?.signatures).toBe(2);
   await atCrm(page).click();
-  await open("…");
-  await open("Delete");
+  await unfold("…");
+  await unfold("Delete");
   await press(page, "Delete destination");
   await page.getByText("Destination deleted.").waitFor();
   await page.getByText("No destinations yet").waitFor();
@@ -111,8 +99,7 @@ test("without JavaScript a destination is tested with its result at once, paused
 
 test("a test to a slow receiver is shown as in progress, then its result without a reload", async () => {
   const workspace = await newWorkspace("told-slowly");
-  context = await newContext(browser);
-  const page = await signIn(context, workspace.admin);
+  const page = await open(workspace.admin);
   await newWebhook(page, workspace.home);
   const release = Promise.withResolvers<undefined>();
   receiver.answer = async (response) => {

@@ -71,7 +71,7 @@ let browser: Browser;
 let context: BrowserContext;
 let page: Page;
 /** Errors in the page's console, including violations of the content security policy. */
-const complaints: string[] = [];
+const consoleErrors: string[] = [];
 
 beforeAll(async () => {
   browser = await launch();
@@ -79,26 +79,26 @@ beforeAll(async () => {
   page = await signIn(context, "owner@example.com", `${HOME}/signals`);
   context.on("console", (message) => {
     const expected = message.location().url.endsWith("/nowhere") && message.text().includes("404");
-    if (["error", "warning"].includes(message.type()) && !expected) complaints.push(message.text());
+    if (["error", "warning"].includes(message.type()) && !expected) consoleErrors.push(message.text());
   });
-  context.on("weberror", (error) => complaints.push(String(error.error())));
+  context.on("weberror", (error) => consoleErrors.push(String(error.error())));
 });
 
-beforeEach(() => void complaints.splice(0));
+beforeEach(() => void consoleErrors.splice(0));
 afterAll(() => browser?.close());
 
 const LOOKS = (["light", "dark"] as const).flatMap((colorScheme) =>
   (["wide", "narrow"] as const).map((size) => ({ colorScheme, size })),
 );
 
-/** The errors of the shown page, in each look. */
-async function wrong(): Promise<string[]> {
+/** The problems of the shown page, in each look. */
+async function problems(): Promise<string[]> {
   const found: string[] = [];
   for (const { colorScheme, size } of LOOKS) {
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize(SIZES[size]);
-    const problems = [...(await violations()), ...(await overflow())];
-    found.push(...problems.map((problem) => `${colorScheme}, ${size}: ${problem}`));
+    const inLook = [...(await violations()), ...(await overflow())];
+    found.push(...inLook.map((problem) => `${colorScheme}, ${size}: ${problem}`));
   }
   await page.setViewportSize(SIZES.large);
   found.push(...(await overflow()).map((problem) => `large: ${problem}`));
@@ -128,12 +128,12 @@ async function overflow(of = page): Promise<string[]> {
   return [
     ...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []),
     ...tables,
-    ...(await cut(of)),
+    ...(await unreadable(of)),
   ];
 }
 
 /** Unreadable content: cells that cut their label on a phone, and overlapping labels of an axis. */
-function cut(of: Page): Promise<string[]> {
+function unreadable(of: Page): Promise<string[]> {
   return of.evaluate<string[]>(`(() => {
     const cells = [...document.querySelectorAll(".table tbody > tr > *")].filter((cell) => cell.scrollHeight > cell.clientHeight + 1);
     const meet = ([a, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
@@ -154,8 +154,8 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     "%s is accessible and within the screen",
     async (path) => {
       await page.goto(path);
-      expect(await wrong()).toEqual([]);
-      expect(complaints).toEqual([]);
+      expect(await problems()).toEqual([]);
+      expect(consoleErrors).toEqual([]);
     },
   );
 
@@ -179,7 +179,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     expect(await page.locator("main svg.chart").count()).toBe(3 * charts.length);
     for (const width of [320, 360, 390, 640, 700, 1280]) {
       await page.setViewportSize({ width, height: 800 });
-      expect(await cut(page), `${width} pixels`).toEqual([]);
+      expect(await unreadable(page), `${width} pixels`).toEqual([]);
     }
   });
 
@@ -222,8 +222,8 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.getByLabel("Shared secret").check();
     await page.getByRole("button", { name: "Create API key" }).last().click();
     await page.locator("#new-key").waitFor();
-    expect(await wrong()).toEqual([]);
-    expect(complaints).toEqual([]);
+    expect(await problems()).toEqual([]);
+    expect(consoleErrors).toEqual([]);
   });
 
   test("a confirmation is accessible, fits on the screen, opens above the page and moves nothing on it", async () => {
@@ -237,10 +237,10 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.getByLabel("Remove member@example.com?").click();
     await page.getByRole("dialog").waitFor();
     expect(await rows()).toEqual(before);
-    expect(await wrong()).toEqual([]);
+    expect(await problems()).toEqual([]);
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "hidden" });
-    expect(complaints).toEqual([]);
+    expect(consoleErrors).toEqual([]);
   });
 
   test.each([
@@ -251,8 +251,8 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.getByLabel("Or paste its text").fill(JSON.stringify({ items }));
     await page.getByRole("button", { name: "Preview import" }).click();
     await page.getByRole("button", { name: button }).waitFor();
-    expect(await wrong()).toEqual([]);
-    expect(complaints.filter((line) => !line.includes("422"))).toEqual([]);
+    expect(await problems()).toEqual([]);
+    expect(consoleErrors.filter((line) => !line.includes("422"))).toEqual([]);
   });
 
   test.each([
@@ -266,7 +266,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.evaluate("document.querySelectorAll('form').forEach((form) => (form.noValidate = true))");
     await page.getByRole("button", { name: button }).last().click();
     await page.getByRole("alert").waitFor();
-    expect(await wrong()).toEqual([]);
+    expect(await problems()).toEqual([]);
   });
 });
 
@@ -337,7 +337,7 @@ describe("the words of the pages", () => {
 });
 
 test.each([...PATHS.map((path) => HOME + path), "/sign-in"])("a first view weighs at most 60 KB: %s", async (path) => {
-  // In a tab of its own: in the tab before, the Live page still asks for new rows while the browser leaves it.
+  // In a new tab: in the first one, the Live page still asks for new rows while the browser leaves it.
   const view = await context.newPage();
   const session = await context.newCDPSession(view);
   await session.send("Network.setCacheDisabled", { cacheDisabled: true });

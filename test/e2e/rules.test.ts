@@ -1,19 +1,11 @@
 /** Mapping rules are copied, exported to another workspace, changed and restored. */
 import { readFile } from "node:fs/promises";
-import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { launch, newContext, signIn } from "./support/browser.ts";
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { browserForFile } from "./support/browser.ts";
 import { FORM, newWorkspace, send, type TestWorkspace } from "./support/workspace.ts";
 
-let browser: Browser;
-let context: BrowserContext;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-
-afterEach(() => context?.close());
-afterAll(() => browser?.close());
+const browser = browserForFile();
 
 const RULE = {
   name: "Asked for a demo",
@@ -24,10 +16,8 @@ const RULE = {
   conditions: [{ path: "properties.form_name", operator: "contains", value: "demo" }],
 };
 
-async function open(workspace: TestWorkspace, at: string, options = {}): Promise<Page> {
-  context = await newContext(browser, options);
-  return signIn(context, workspace.owner, `${workspace.home}/rules${at}`);
-}
+const open = ({ owner, home }: TestWorkspace, at: string, options = {}) =>
+  browser.open(owner, `${home}/rules${at}`, options);
 
 const newRule = (workspace: TestWorkspace, more: object = {}) =>
   workspace.operator.post<{ id: string }>(`workspaces/${workspace.id}/rules`, { ...RULE, ...more });
@@ -101,7 +91,6 @@ test.each([
   expect(download.suggestedFilename()).toBe(`${slug}-mapping-rules.json`);
   const buffer = await readFile(await download.path());
   expect(JSON.parse(buffer.toString())).toMatchObject({ items: [{ name: "Second" }, RULE] });
-  await context.close();
 
   const there = await open(target, "", options);
   await there.getByRole("link", { name: "Import" }).click();

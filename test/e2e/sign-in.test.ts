@@ -1,27 +1,19 @@
 /** Design §10: sign-in with each driver in a real browser, and a session that ends in the middle. */
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { describe, expect, test } from "vitest";
 import { startProvider } from "../sign-in/support/provider.ts";
 import { startWithMembers } from "../sign-in/support/members.ts";
-import { launch, newContext, signIn } from "./support/browser.ts";
+import { browserForFile, signIn } from "./support/browser.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
-let browser: Browser;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-
-afterAll(async () => {
-  await browser?.close();
-});
+const { openContext } = browserForFile();
 
 const whoIs = (page: Page) => page.locator(".who");
 
 describe("a member signs in, lands on the requested page, and signs out", () => {
   test("from the list of members", async () => {
     const { home, admin } = await newWorkspace("local");
-    const context = await newContext(browser);
+    const context = await openContext();
     const page = await context.newPage();
     await page.goto(`${home}/usage`);
     await page.getByRole("button", { name: admin }).click();
@@ -31,7 +23,6 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     await page.goto(`${home}/usage`);
     expect(new URL(page.url()).pathname).toBe("/sign-in");
-    await context.close();
   });
 
   test("by an OpenID provider", async () => {
@@ -45,7 +36,7 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
       redirect_uris: [`${service.origin}/sign-in/oidc/callback`],
     });
     provider.account = { email: "owner@acme.example" };
-    const context = await newContext(browser, { baseURL: service.origin });
+    const context = await openContext({ baseURL: service.origin });
     try {
       const page = await context.newPage();
       await page.goto("/w/acme/usage");
@@ -61,7 +52,6 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
       await page.getByRole("link", { name: "Sign in" }).click();
       await page.getByRole("heading", { name: "You are not a member of any workspace" }).waitFor();
     } finally {
-      await context.close();
       await service.remove();
       provider.close();
     }
@@ -73,7 +63,7 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
       access: { aud: "an application", identity: { email: "owner@acme.example" } },
     });
     const { origin } = await service.running.miniflare.ready;
-    const context = await newContext(browser, { baseURL: origin });
+    const context = await openContext({ baseURL: origin });
     try {
       const page = await context.newPage();
       await page.goto("/w/acme/usage");
@@ -83,7 +73,6 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
       await page.getByRole("button", { name: "Sign out" }).click();
       await ended;
     } finally {
-      await context.close();
       await service.remove();
     }
   });
@@ -92,7 +81,7 @@ describe("a member signs in, lands on the requested page, and signs out", () => 
 describe("after a session ends", () => {
   test("a form says so, and its input is sent again after sign-in", async () => {
     const { home, owner } = await newWorkspace("ended");
-    const context = await newContext(browser);
+    const context = await openContext();
     const page = await signIn(context, owner, `${home}/settings/api-keys/new`);
     const secondPage = await context.newPage();
     await secondPage.goto(`${home}/usage`);
@@ -117,12 +106,11 @@ describe("after a session ends", () => {
     await page.getByRole("heading", { name: "API key created" }).waitFor();
     await page.getByRole("link", { name: "View all keys" }).click();
     expect(await page.locator("tbody th").allInnerTexts()).toEqual([expect.stringMatching(/^"Website" <1>\s+sk_/)]);
-    await context.close();
   });
 
   test("a button that changes a form says so too, and the input is restored after sign-in", async () => {
     const { home, owner } = await newWorkspace("ended-editor");
-    const context = await newContext(browser);
+    const context = await openContext();
     const page = await signIn(context, owner, `${home}/rules/new`);
     const secondPage = await context.newPage();
     await secondPage.goto(`${home}/usage`);
@@ -137,25 +125,23 @@ describe("after a session ends", () => {
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByLabel("Condition 2: path").waitFor();
     expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Asked for a demo");
-    await context.close();
   });
 
   test("a removed member changes nothing and sees the reason", async () => {
     const { id, home, admin, operator } = await newWorkspace("removed");
-    const context = await newContext(browser);
+    const context = await openContext();
     const page = await signIn(context, admin, `${home}/settings/api-keys/new`);
     await operator.call("DELETE", `workspaces/${id}/members/${admin}`);
     await page.getByLabel("Name", { exact: true }).fill("Website");
     await page.getByRole("button", { name: "Create API key" }).last().click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     expect(await operator.list(`workspaces/${id}/keys`)).toEqual([]);
-    await context.close();
   });
 
   test("the live page redirects a removed member to sign-in", async () => {
     const workspace = await newWorkspace("ended-live");
     const key = await workspace.newKey();
-    const context = await newContext(browser);
+    const context = await openContext();
     await context.clock.install();
     const page = await signIn(context, workspace.member, `${workspace.home}/live`);
     await page.locator("#live-state", { hasText: /^Live$/ }).waitFor();
@@ -165,6 +151,5 @@ describe("after a session ends", () => {
     await context.clock.runFor("00:10");
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     expect(await page.content()).not.toContain("jane@example.com");
-    await context.close();
   });
 });

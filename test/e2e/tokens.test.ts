@@ -1,20 +1,10 @@
 /** The life of an API token in the browser: created, used, revoked. */
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import { launch, newContext, signIn } from "./support/browser.ts";
+import type { Page } from "playwright-core";
+import { expect, inject, test } from "vitest";
+import { browserForFile } from "./support/browser.ts";
 import { newWorkspace, type TestWorkspace } from "./support/workspace.ts";
 
-let browser: Browser;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-
-afterAll(() => browser?.close());
-
-async function openTokens({ owner, home }: TestWorkspace, options: Parameters<typeof newContext>[1] = {}) {
-  return signIn(await newContext(browser, options), owner, `${home}/settings/api-tokens`);
-}
+const { open } = browserForFile();
 
 /** Creates a token with the scopes `read` and `export`, and returns it from the only page that shows it. */
 async function newToken(page: Page, name: string): Promise<string> {
@@ -36,7 +26,7 @@ async function statusOf(token: string, { id }: TestWorkspace, path: string, meth
 
 test("an owner creates a token, calls the API with it, and revokes it", async () => {
   const workspace = await newWorkspace("tokens");
-  const page = await openTokens(workspace);
+  const page = await open(workspace.owner, `${workspace.home}/settings/api-tokens`);
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.getByText("No API tokens yet").waitFor();
   const token = await newToken(page, "Nightly export");
@@ -80,12 +70,11 @@ test("an owner creates a token, calls the API with it, and revokes it", async ()
   await page.getByText("API token revoked.").waitFor();
   expect(await calls()).toEqual([401, 401, 401, 401]);
   expect(await row.innerText()).toContain("Revoked");
-  await page.context().close();
 });
 
 test("a token is created and revoked without JavaScript", async () => {
   const workspace = await newWorkspace("tokens-plain");
-  const page = await openTokens(workspace, { javaScriptEnabled: false });
+  const page = await open(workspace.owner, `${workspace.home}/settings/api-tokens`, { javaScriptEnabled: false });
   const token = await newToken(page, "Plain");
   expect(await statusOf(token, workspace, "usage")).toBe(200);
   await page.getByRole("link", { name: "View all tokens" }).click();
@@ -94,5 +83,4 @@ test("a token is created and revoked without JavaScript", async () => {
   await page.getByRole("button", { name: "Revoke token" }).click();
   await page.getByText("API token revoked.").waitFor();
   expect(await statusOf(token, workspace, "usage")).toBe(401);
-  await page.context().close();
 });

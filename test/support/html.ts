@@ -181,6 +181,11 @@ export class Part {
     return this.all("tbody tr");
   }
 
+  /** The names of the rows of all tables. */
+  get rowHeads(): string[] {
+    return this.rows.map((row) => row.only("th").text);
+  }
+
   /** The only row with a cell of this text. */
   row(text: string): Part {
     const found = this.rows.filter((row) => row.all("th, td").some((cell) => cell.text === text));

@@ -1,13 +1,17 @@
 /** A workspace with its members, each with a separate browser, for the tests of the pages. */
+import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { sessions, controlDatabase } from "../../src/control/database.ts";
+import worker from "../../src/index.ts";
 import { SESSION_MS } from "../../src/limits.ts";
 import { readHtml } from "./html.ts";
 import type { Part } from "./html.ts";
 import { sharedForFile } from "./shared-for-file.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { NewWorkspace, TestWorkspace } from "./workspace.ts";
+
+const HERE = "https://signals.example";
 
 export interface Members {
   workspace: TestWorkspace;
@@ -131,16 +135,36 @@ export class Browser {
     return readHtml(await this.see(path));
   }
 
+  /** All slices of a list, from this address to the last one. */
+  async readAll(path: string): Promise<Part[]> {
+    const pages = [await this.read(path)];
+    for (let next = pages[0]?.next; next !== undefined; next = pages.at(-1)?.next) pages.push(await this.read(next));
+    return pages;
+  }
+
   async post(path: string, form: Record<string, string> | [string, string][] = {}): Promise<Answer> {
     const headers = {
       cookie: await this.cookie(),
       ...OFFICE,
-      origin: "https://signals.example",
+      origin: HERE,
       "content-type": "application/x-www-form-urlencoded",
     };
     const body = new URLSearchParams(form).toString();
     return Answer.of(call(path, { method: "POST", headers, body, redirect: "manual" }));
   }
+}
+
+/** An answer of the Worker with replaced bindings. @param form of a POST; undefined: a GET. */
+export async function visitWith(
+  bindings: object,
+  browser: Browser,
+  path: string,
+  form?: Record<string, string>,
+): Promise<Answer> {
+  const headers = { cookie: await browser.cookie(), origin: HERE };
+  const init = form === undefined ? {} : { method: "POST", body: new URLSearchParams(form) };
+  const request = new Request(HERE + path, { headers, redirect: "manual", ...init });
+  return Answer.of(worker.fetch(request, { ...env, ...bindings } as unknown as Env, createExecutionContext()));
 }
 
 /** The id of the control that is focused when the page opens; undefined: none. */

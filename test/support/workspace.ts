@@ -166,12 +166,18 @@ export class TestWorkspace {
   }
 
   /** The entries of the audit log, oldest first. `prefix`: only actions that begin with it. */
-  async audit(prefix = ""): Promise<{ action: string; target: string; detail: Record<string, unknown> }[]> {
-    const query = "SELECT action, target, detail FROM audit_log WHERE workspace_id = ? AND action LIKE ? ORDER BY id";
+  async auditLog(prefix = "") {
+    const query =
+      "SELECT actor, action, target, detail FROM audit_log WHERE workspace_id = ? AND action LIKE ? ORDER BY id";
     const { results } = await env.DB.prepare(query)
       .bind(this.id, `${prefix}%`)
-      .all<{ action: string; target: string; detail: string }>();
+      .all<{ actor: string; action: string; target: string; detail: string }>();
     return results.map((entry) => ({ ...entry, detail: JSON.parse(entry.detail) as Record<string, unknown> }));
+  }
+
+  /** The entries of the audit log without their actors. */
+  async audit(prefix = "") {
+    return (await this.auditLog(prefix)).map(({ action, target, detail }) => ({ action, target, detail }));
   }
 
   newKey(body: Record<string, unknown> = {}): Promise<TestKey> {

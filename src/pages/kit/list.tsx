@@ -1,10 +1,11 @@
 /**
  * Lists: their address with search text, filters, sort order and cursor, the form of the filters, the empty states, and the
- * links between slices. Each filter is read by one call, which also makes its chip. A value that makes no sense is not
- * applied, and the page says so.
+ * links between slices. Each filter is read by one call, which also makes its field and its chip, and returns undefined if the
+ * filter is not in use. A value that makes no sense is not applied, and the page says so.
  */
 import type { Child, PropsWithChildren } from "hono/jsx";
 import { DAY_MS } from "../../domain/duration.ts";
+import { dayOf } from "../../domain/quota/day-counts.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import { LinkButton, NameField, SelectField, TextField } from "./forms.tsx";
@@ -19,10 +20,16 @@ export interface ActiveFilter {
   names: readonly string[];
 }
 
-/** A range of days in UTC, in milliseconds since 1970: `sinceMs` is in it, `untilMs` is not. Null: no bound on that side. */
-export interface DayRange {
-  sinceMs: number | null;
-  untilMs: number | null;
+/** A range of days in UTC, in milliseconds since 1970: `sinceMs` is in it, `untilMs` is not. Undefined: unbounded. */
+interface TimeRange {
+  sinceMs: number | undefined;
+  untilMs: number | undefined;
+}
+
+/** A range of days in UTC, both included, in days since 1970. Undefined: unbounded. */
+interface DayRange {
+  sinceDay: number | undefined;
+  untilDay: number | undefined;
 }
 
 /** Options that an error names. */
@@ -83,24 +90,25 @@ export class ListAddress {
   }
 
   /** The text of the search field. @param label of the chip. @param fieldLabel such as `Search event or signal id`. */
-  searchText(name: string, label: string, fieldLabel: string): string {
+  searchText(name: string, label: string, fieldLabel: string): string | undefined {
     this.search = { name, label: fieldLabel };
     return this.#text(name, label);
   }
 
   /** The text of a field for a name: known ones are offered, and others can be typed. */
-  text(name: string, label: string, fieldLabel = label): string {
+  text(name: string, label: string, fieldLabel = label): string | undefined {
     const value = this.#text(name, label);
-    this.addText(name, fieldLabel, value);
+    this.addText(name, fieldLabel, value ?? "");
     return value;
   }
 
-  /** One of the options, by its key; `usual` where the address has none. */
-  choice<Key extends string>(name: string, label: string, options: Record<Key, string>, usual: NoInfer<Key>): Key {
-    const value = this.option(name, options, usual);
-    if (value !== usual) this.active.push({ label, value: options[value], names: [name] });
+  /** One of the options, by its key. The option "" stands for any. */
+  choice<Key extends string>(name: string, label: string, options: Record<Key, string>): Exclude<Key, ""> | undefined {
+    const value = this.option(name, options, "" as NoInfer<Key>);
     this.addSelect(name, label, Object.entries(options), value);
-    return value;
+    if (value === "") return undefined;
+    this.active.push({ label, value: options[value], names: [name] });
+    return value as Exclude<Key, "">;
   }
 
   /** The order of the list, which has no chip. */
@@ -124,18 +132,27 @@ export class ListAddress {
     return value as Key;
   }
 
-  wholeNumber(name: string, label: string): number | null {
+  wholeNumber(name: string, label: string): number | undefined {
     const text = (this.#asked[name] ?? "").trim();
     const isNumber = /^-?\d{1,9}$/.test(text);
-    const value = isNumber ? Number(text) : null;
+    const value = isNumber ? Number(text) : undefined;
     this.fields.set(name, () => <TextField name={name} label={label} value={value ?? ""} inputmode="numeric" />);
     if (isNumber) this.use(label, text, { [name]: text });
     else if (text !== "") this.errors.push(`${label}: enter a whole number.`);
     return value;
   }
 
-  /** @param label says what happened on the days, such as `Last seen`. */
-  days(label: string, fieldLabel = label): DayRange {
+  /** Like `times`, for lists that know the day of a row only. */
+  days(label: string): DayRange {
+    const { sinceMs, untilMs } = this.times(label);
+    return {
+      sinceDay: sinceMs === undefined ? undefined : dayOf(sinceMs),
+      untilDay: untilMs === undefined ? undefined : dayOf(untilMs) - 1,
+    };
+  }
+
+  /** @param label says what happened on the days, such as `Received`. */
+  times(label: string, fieldLabel = label): TimeRange {
     const [from, to] = [this.#day("from"), this.#day("to")];
     const isReversed = from !== null && to !== null && from.ms > to.ms;
     if (isReversed) this.errors.push(`“From” (${from.text}) is after “To” (${to.text}). Swap the two days.`);
@@ -145,7 +162,7 @@ export class ListAddress {
     this.fields.set("to", () => <TextField name="to" label="To (UTC)" type="date" value={toText} />);
     const texts = [first === null ? [] : `from ${fromText}`, last === null ? [] : `until ${toText}`].flat();
     this.use(label, texts.length === 0 ? "" : `${texts.join(" ")} (UTC)`, { from: fromText, to: toText });
-    return { sinceMs: first?.ms ?? null, untilMs: last === null ? null : last.ms + DAY_MS };
+    return { sinceMs: first?.ms, untilMs: last === null ? undefined : last.ms + DAY_MS };
   }
 
   /** Records a filter that the page, not this class, has read. Without a value it has no chip. */
@@ -179,10 +196,10 @@ export class ListAddress {
   }
 
   /** Whole characters, since halves of them cannot be compared. */
-  #text(name: string, label: string): string {
+  #text(name: string, label: string): string | undefined {
     const value = (this.#asked[name] ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
     this.use(label, value, { [name]: value });
-    return value;
+    return value || undefined;
   }
 
   #keep(name: string, value: string): void {
@@ -286,14 +303,14 @@ interface ListPanelProps {
 
 /** A slice of a list in a panel: its rows or its empty state, the extent of the search, and the links to other slices. */
 export function ListPanel({ list, found, what = "rows", read = "", ...props }: PropsWithChildren<ListPanelProps>) {
-  const { head, end, empty, noMatches = <NoMatches what={what} list={list} />, children, ...panel } = props;
+  const { head, end, empty, noMatches, children, ...panel } = props;
   const { items, next, complete = true } = found;
   const isEmpty = items.length === 0;
   return (
     <Panel {...panel} list>
       {head}
       {!isEmpty && children}
-      {isEmpty && complete && (list.isFiltered ? noMatches : empty)}
+      {isEmpty && complete && (list.isFiltered ? noMatches || <NoMatches what={what} list={list} /> : empty)}
       {isEmpty && !complete && <Empty title={`No matches in ${read}`} />}
       {!isEmpty && !complete && <p class="quiet small">Searched {read}.</p>}
       {end}

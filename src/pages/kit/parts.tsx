@@ -95,13 +95,13 @@ export function Meter({ share, label, tone }: { share: number; label: string; to
   );
 }
 
-/** Facts by name, in a list of two columns. A fact that is false or null is left out. */
-export function Facts({ of }: { of: readonly (readonly [name: Child, value: Child] | false | null)[] }) {
+/** Facts by name, in a list of two columns. A fact that is false or has no value is left out. */
+export function Facts({ of }: { of: readonly (readonly [name: Child, value: Child] | false)[] }) {
   return (
     <dl class="facts">
       {of.map((fact) => {
-        if (fact === false || fact === null) return <></>;
-        const [name, value] = fact;
+        const [name, value = null] = fact || [];
+        if (value === null || value === false || value === "") return <></>;
         return (
           <>
             <dt>{name}</dt>
@@ -260,12 +260,15 @@ interface TableProps<Row> {
   columns: readonly Column<Row>[];
   /** The page of a row. The whole row is a link to it. */
   href?: (row: Row) => string;
+  /** Shown instead of a table without rows. */
+  empty?: Child;
   /** Further attributes of a row, such as its id. */
   attributes?: (row: Row) => Record<string, string | undefined>;
 }
 
 /** A table without a horizontal scroll bar: columns of little weight leave first, and on a phone each row is a short text. */
-export function Table<Row>({ caption, rows, columns, href, attributes }: TableProps<Row>) {
+export function Table<Row>({ caption, rows, columns, href, empty, attributes }: TableProps<Row>) {
+  if (rows.length === 0 && empty !== undefined) return <>{empty}</>;
   return (
     <div class="table">
       <table>

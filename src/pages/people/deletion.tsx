@@ -10,17 +10,14 @@ import { grouped } from "../kit/format.ts";
 import { Badge, Facts, Notice, Panel, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
+import { personPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
-import { emailOf, personPath } from "./person.tsx";
+import { emailOf } from "./person.tsx";
 
 export const deletionPages = pages
   .createApp()
-  .get("/deletions/:deletion_id", async (c) => {
-    const id = c.req.param("deletion_id");
-    const receipt = await storeOf(c).deletionById(id);
-    return receipt === null ? notBegunOr404(c, { id }) : receiptPage(c, receipt, null, false);
-  })
+  .get("/deletions/:deletion_id", (c) => receiptPage(c, { id: c.req.param("deletion_id") }))
   .get("/deletions/:deletion_id/download", async (c) => {
     const receipt = await storeOf(c).deletionById(c.req.param("deletion_id"));
     if (receipt === null) return notFoundPage(c, "deletion");
@@ -32,33 +29,28 @@ export const deletionPages = pages
       "x-content-type-options": "nosniff",
     });
   })
-  .get("/:email/delete", requireManager, async (c) => ((await exists(c)) ? deletePage(c) : receiptOr404(c)))
+  .get("/:email/delete", requireManager, async (c) => ((await exists(c)) ? deletePage(c) : toReceipt(c)))
   .post("/:email/delete", requireManager, readForm(), async (c) => {
     const email = emailOf(c);
     // A form that is sent twice must not delete twice: a second deletion would replace the receipt of the first.
-    if (!(await exists(c))) return receiptOr404(c);
+    if (!(await exists(c))) return toReceipt(c);
     const typed = formText(c.get("form"), "email");
     if (typed.trim().toLowerCase() !== email) return deletePage(c, typed, `Type ${email} to confirm.`);
     await deletePerson(contextOf(c), email);
-    return c.redirect(receiptPath(c), 303);
+    return toReceipt(c);
   })
-  .get("/:email/deletion", async (c) => {
-    const email = emailOf(c);
-    const [receipt, isBack] = await Promise.all([storeOf(c).deletion(email), exists(c)]);
-    return receipt === null ? notBegunOr404(c, { email }) : receiptPage(c, receipt, email, isBack);
-  });
+  .get("/:email/deletion", (c) => receiptPage(c, { email: emailOf(c) }));
 
 async function exists(c: Ctx): Promise<boolean> {
   return (await storeOf(c).people({ email: emailOf(c) }, { cursor: null, limit: 1 })).items.length > 0;
 }
 
-function receiptPath(c: Ctx): string {
-  return `${personPath(workspacePath(c), emailOf(c))}/deletion`;
-}
-
-async function receiptOr404(c: Ctx): Promise<Response> {
-  const receipt = await storeOf(c).deletion(emailOf(c));
-  return receipt === null ? notFoundPage(c, "person") : c.redirect(receiptPath(c), 303);
+/** Redirects to the receipt of the person's deletion. */
+async function toReceipt(c: Ctx): Promise<Response> {
+  const email = emailOf(c);
+  const receipt = await storeOf(c).deletion(email);
+  if (receipt === null) return notFoundPage(c, "person");
+  return c.redirect(`${personPath(workspacePath(c), email)}/deletion`, 303);
 }
 
 function deletePage(c: Ctx, typed = "", error?: string): Promise<Response> {
@@ -111,18 +103,23 @@ const COUNTS = [
   ["coldObjects", "Objects in cold storage"],
 ] as const satisfies readonly (readonly [keyof DeletionReceipt, string])[];
 
-/**
- * @param email of the deleted person; null: unknown, because the receipt was found by its id.
- * @param isBack whether a new person has this email.
- */
-function receiptPage(c: Ctx, receipt: DeletionReceipt, email: string | null, isBack: boolean): Promise<Response> {
+/** @param deletion found by its id, without the email of the person, or by the email. */
+async function receiptPage(c: Ctx, deletion: { id: string } | { email: string }): Promise<Response> {
   const base = workspacePath(c);
+  const email = "email" in deletion ? deletion.email : null;
+  const [receipt, isBack] = await Promise.all([
+    "email" in deletion ? storeOf(c).deletion(deletion.email) : storeOf(c).deletionById(deletion.id),
+    email !== null && exists(c),
+  ]);
+  if (receipt === null) return notBegunOr404(c, deletion);
   const { id, requestedAtMs, finishedAtMs } = receipt;
   const isFinished = finishedAtMs !== null;
   return page(
     c,
     {
-      ...receiptHead(base, isBack ? email : null),
+      ...HEAD,
+      // Only a person who exists again has a page.
+      crumbs: email !== null && isBack ? [[email, personPath(base, email)]] : [],
       intro: email ?? id,
       actions: <LinkButton href={`${base}/people/deletions/${id}/download`} text="Download receipt" />,
     },
@@ -142,7 +139,7 @@ function receiptPage(c: Ctx, receipt: DeletionReceipt, email: string | null, isB
             ["Status", isFinished ? <Badge tone="good">Complete</Badge> : <Badge tone="warn">In progress</Badge>],
             ["Receipt", <code>{id}</code>],
             ["Requested", <Time ms={requestedAtMs} />],
-            isFinished && ["Finished", <Time ms={finishedAtMs} />],
+            ["Finished", isFinished && <Time ms={finishedAtMs} />],
             ...COUNTS.map(([field, name]) => [name, grouped(receipt[field])] as const),
           ]}
         />
@@ -156,30 +153,26 @@ function receiptPage(c: Ctx, receipt: DeletionReceipt, email: string | null, isB
   );
 }
 
-/** @param email null: the page has no link to the person. */
-function receiptHead(base: string, email: string | null) {
-  const crumbs = email === null ? [] : [[email, personPath(base, email)] as const];
-  return { section: "people", title: "Deletion receipt", crumbs } as const;
-}
+const HEAD = { section: "people", title: "Deletion receipt" } as const;
 
 /** A deletion that D1 knows and the store does not: it was interrupted before it began. */
 async function notBegunOr404(c: Ctx, deletion: { id: string } | { email: string }): Promise<Response> {
   const base = workspacePath(c);
   const askedMs = await deletionAskedMs(c.get("db"), c.get("workspace").id, deletion, Date.now());
   if (askedMs === null) return notFoundPage(c, "deletion");
-  const email = "email" in deletion ? deletion.email : null;
+  const path = "email" in deletion ? personPath(base, deletion.email) : null;
   return page(
     c,
-    receiptHead(base, email),
+    { ...HEAD, crumbs: "email" in deletion && path !== null ? [[deletion.email, path]] : [] },
     <Notice tone="bad" title="The deletion did not begin">
       <p>
         It was requested <Time ms={askedMs} /> and interrupted before anything was deleted.{" "}
-        {email === null ? (
+        {path === null ? (
           <>
             <a href={`${base}/people`}>Find the person</a> and delete them again.
           </>
         ) : (
-          <a href={`${personPath(base, email)}/delete`}>Delete the person again</a>
+          <a href={`${path}/delete`}>Delete the person again</a>
         )}
       </p>
     </Notice>,

@@ -1,5 +1,5 @@
 /** People (spec §2.3): the list, its exports, and the routes of a person's pages. */
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import type { Child } from "hono/jsx";
 import { SEARCHED_TRAITS, TRAIT_NAMES, traitLabel, traitsInWords } from "../../domain/signal/traits.ts";
 import { PAGE_ROWS, PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { PeopleSort, PersonSummary } from "../../store/protocol/people-and-accounts.ts";
@@ -7,13 +7,14 @@ import { exportFile } from "../../workspace/export-file.ts";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { counted, withQuery } from "../kit/format.ts";
-import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches, scanOn } from "../kit/list.tsx";
+import { Filters, LapsingNote, ListAddress, ListPanel, scanOn } from "../kit/list.tsx";
 import { Count, Empty, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
+import { personPath } from "../paths.ts";
 import { requireManager } from "../session/sign-in.tsx";
 import { deletionPages } from "./deletion.tsx";
-import { personPages, personPath } from "./person.tsx";
+import { personPages } from "./person.tsx";
 
 const SORTS = {
   newest: "Newest",
@@ -28,26 +29,22 @@ export const peoplePages = pages
   .createApp()
   .get("/", async (c) => {
     const base = workspacePath(c);
-    const { email } = c.req.query();
+    const asked = c.req.query("email");
     // `?email=` is for links that have only a person's email. It redirects to the person's page.
-    if (email !== undefined) return c.redirect(personPath(base, email.trim().toLowerCase()), 303);
+    if (asked !== undefined) return c.redirect(personPath(base, asked.trim().toLowerCase()), 303);
     const list = new ListAddress(`${base}/people`, c.req.query());
-    const q = list.searchText("q", "Search", `Search email, ${traitsInWords(SEARCHED_TRAITS, "or")}`);
-    const sort = list.sort(SORTS, "newest");
-    const minScore = list.wholeNumber("score", "Score at least");
-    const account = list.text("account", "Account", "External id of the account");
-    const { sinceMs, untilMs } = list.days("Last seen");
     const query = {
-      sort,
-      ...(q === "" ? {} : { text: q }),
-      ...(account === "" ? {} : { account }),
-      ...(minScore === null ? {} : { minScore }),
-      ...(sinceMs === null ? {} : { sinceDay: dayOf(sinceMs) }),
-      ...(untilMs === null ? {} : { untilDay: dayOf(untilMs) - 1 }),
+      text: list.searchText("q", "Search", `Search email, ${traitsInWords(SEARCHED_TRAITS, "or")}`),
+      sort: list.sort(SORTS, "newest"),
+      minScore: list.wholeNumber("score", "Score at least"),
+      account: list.text("account", "Account", "External id of the account"),
+      ...list.days("Last seen"),
     };
     const people = await scanOn(list.slice(PAGE_ROWS), (slice) => storeOf(c).findPeople(query, slice));
     const isEmpty = people.items.length === 0;
-    const wasDeleted = isEmpty && q.includes("@") && (await storeOf(c).deletion(q.toLowerCase())) !== null;
+    const email = query.text?.toLowerCase() ?? "";
+    const wasDeleted = isEmpty && email.includes("@") && (await storeOf(c).deletion(email)) !== null;
+    const scanned = query.text === undefined || query.account !== undefined ? PEOPLE_SCAN : PEOPLE_SEARCHED;
     const showsExports = mayManage(c) && !(isEmpty && people.complete);
     return page(
       c,
@@ -63,10 +60,15 @@ export const peoplePages = pages
       <ListPanel
         list={list}
         found={people}
-        read={counted(people.scans * (q === "" || account !== "" ? PEOPLE_SCAN : PEOPLE_SEARCHED), "person", "people")}
+        read={counted(people.scans * scanned, "person", "people")}
         empty={<NobodyYet base={base} />}
+        what="people"
         noMatches={
-          wasDeleted ? <Deleted base={base} email={q.toLowerCase()} /> : <NoMatches what="people" list={list} />
+          wasDeleted && (
+            <Empty title="This person was deleted">
+              <LinkButton href={`${personPath(base, email)}/deletion`} text="View the receipt" />
+            </Empty>
+          )
         }
       >
         <PeopleTable base={base} people={people.items} />
@@ -86,11 +88,20 @@ export const peoplePages = pages
   .route("/", deletionPages)
   .route("/", personPages);
 
-export function PeopleTable({ base, people }: { base: string; people: readonly PersonSummary[] }) {
+export function PeopleTable({
+  base,
+  people,
+  empty,
+}: {
+  base: string;
+  people: readonly PersonSummary[];
+  empty?: Child;
+}) {
   return (
     <Table
       caption="People"
       rows={people}
+      empty={empty}
       href={({ email }) => personPath(base, email)}
       columns={[
         { head: "Email", cell: ({ email }) => email },
@@ -120,14 +131,6 @@ function ExportMenu({ base }: { base: string }) {
       )}
       <a href={`${base}/settings/activity?action=data.exported`}>View past exports</a>
     </Menu>
-  );
-}
-
-function Deleted({ base, email }: { base: string; email: string }) {
-  return (
-    <Empty title="This person was deleted">
-      <LinkButton href={`${personPath(base, email)}/deletion`} text="View the receipt" />
-    </Empty>
   );
 }
 

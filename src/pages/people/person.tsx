@@ -15,23 +15,16 @@ import type {
   TimelineEntry,
   TimelineSignal,
 } from "../../store/protocol/people-and-accounts.ts";
+import { NAMED_BY_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { TimeChart } from "../kit/charts.tsx";
-import { counted, day, exactTime, grouped, signed, withQuery } from "../kit/format.ts";
+import { counted, day, exactTime, grouped, signed } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
 import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
-
-/** Path of a person's page. An email may contain slashes and percent signs. */
-export function personPath(base: string, email: string): string {
-  return `${base}/people/${encodeURIComponent(email)}`;
-}
-
-/** Path of an account's page. External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
-export function accountPath(base: string, externalId: string): string {
-  return withQuery(`${base}/accounts/one`, { external_id: externalId });
-}
+import { accountPath, personPath, rulePath, signalPath } from "../paths.ts";
+import { titleOf } from "../signals/signals.tsx";
 
 /** The email of the path, as the store has it. */
 export function emailOf(c: Ctx): string {
@@ -85,9 +78,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
         <Facts
           of={[
             ["Account", <AccountLink base={base} account={person.account} />],
-            ...TRAIT_NAMES.map(
-              (trait) => [traitLabel(trait), person[trait] ?? <span class="quiet">Unknown</span>] as const,
-            ),
+            ...TRAIT_NAMES.map((trait) => [traitLabel(trait), person[trait] ?? UNKNOWN] as const),
           ]}
         />
         <p class="quiet small">From traits and properties of signals. The latest value of each field wins.</p>
@@ -98,6 +89,8 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
     <IdentitiesPanel base={base} found={found} />,
   );
 });
+
+const UNKNOWN = <span class="quiet">Unknown</span>;
 
 /** The rules that still exist, by id. */
 export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
@@ -148,7 +141,7 @@ function Breakdown({ base, curve, rules }: { base: string; curve: ScoreCurve; ru
       <Table
         caption="Score by rule"
         rows={curve.byRule}
-        href={({ ruleId }) => `${base}/rules/${encodeURIComponent(ruleId)}`}
+        href={({ ruleId }) => rulePath(base, ruleId)}
         columns={[
           { head: "Rule", cell: ({ ruleId }) => rules.get(ruleId)?.name ?? "Deleted rule" },
           { head: "Points", kind: "number", cell: ({ points }) => <Points points={points} /> },
@@ -184,7 +177,13 @@ function TimelinePanel({ base, found: { timeline, deletedUntilMs }, shown, list,
       list={list}
       found={timeline}
       head={<Tabs label="Timeline" tabs={tabs} />}
-      empty={<NoEntries shown={shown} base={base} />}
+      empty={
+        shown === "all" ? (
+          <Empty title="No signals kept" text="All signals of this person are older than your plan keeps them." />
+        ) : (
+          <NoScores base={base} text="Mapping rules turn signals into points." />
+        )
+      }
       end={
         shown === "all" &&
         timeline.next === null &&
@@ -215,7 +214,7 @@ function Entry({ entry: { signal, scores }, base, rules }: { entry: TimelineEntr
           <span class="quiet">Signal deleted after the retention time</span>
         ) : (
           <div class="row">
-            <a href={`${base}/signals/${encodeURIComponent(signal.id)}`}>{titleOf(signal)}</a>
+            <a href={signalPath(base, signal.id)}>{titleOf(signal)}</a>
             {signal.source !== null && <span class="tag">{signal.source}</span>}
             {signal.status !== "processed" && <StatusBadge status={signal.status} />}
             <span class="quiet small">{reasonOf(signal)}</span>
@@ -253,7 +252,7 @@ export function Score({ score, base, rules }: { score: ScoringSignal; base: stri
           "from a deleted rule"
         ) : (
           <>
-            from <a href={`${base}/rules/${encodeURIComponent(score.ruleId)}`}>{rule.name}</a>
+            from <a href={rulePath(base, score.ruleId)}>{rule.name}</a>
             {score.ruleVersion !== rule.version && `, version ${score.ruleVersion} (now ${rule.version})`}
           </>
         )}
@@ -263,22 +262,12 @@ export function Score({ score, base, rules }: { score: ScoringSignal; base: stri
   );
 }
 
-function titleOf({ kind, event }: Pick<TimelineSignal, "kind" | "event">): string {
-  return kind === "identify" ? "Identify call" : (event ?? "Signal without an event");
-}
-
-const MATCHED_BY = {
-  email: "matched by email",
-  user_id: "matched by user id",
-  anonymous_id: "matched by anonymous id",
-} as const satisfies Record<NonNullable<TimelineSignal["namedBy"]>, string>;
-
 /** The reason why a signal belongs to this person. The email is omitted, because the page's title has it. */
 function reasonOf({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): Child {
   if (kind === "identify") return "links ids to the email";
   return (
     <>
-      {MATCHED_BY[namedBy ?? "email"]}
+      matched by {NAMED_BY_LABEL[namedBy ?? "email"]}
       {namedBy !== null && namedBy !== "email" && (
         <>
           {" "}
@@ -294,12 +283,10 @@ function reasonOf({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): 
   );
 }
 
-function NoEntries({ shown, base }: { shown: PersonTimeline; base: string }) {
-  if (shown === "all") {
-    return <Empty title="No signals kept" text="All signals of this person are older than your plan keeps them." />;
-  }
+/** The empty state of a list of scores. @param props.text says what turns signals into points. */
+export function NoScores({ base, text }: { base: string; text: string }) {
   return (
-    <Empty title="No scoring signals yet" text="Mapping rules turn signals into points.">
+    <Empty title="No scores yet" text={text}>
       <LinkButton href={`${base}/rules`} text="View mapping rules" />
     </Empty>
   );
@@ -312,26 +299,23 @@ const ID_LABEL = { anonymous_id: "Anonymous id", user_id: "User id" } as const s
 
 function IdentitiesPanel({ base, found }: { base: string; found: PersonPage }) {
   const { identities, moreIdentities, sharedIds, person } = found;
+  const none =
+    sharedIds.length === 0
+      ? "No id is linked: no identify call has named this email with an anonymous id or user id."
+      : "No id is linked any more: a later identify call gave each of them to another person.";
   return (
     <Panel title="Identities" list id="identities">
       <p class="quiet small">Signals without an email belong to this person if they carry one of these ids.</p>
-      {identities.length === 0 ? (
-        <p>
-          {sharedIds.length === 0
-            ? "No id is linked: no identify call has named this email with an anonymous id or user id."
-            : "No id is linked any more: a later identify call gave each of them to another person."}
-        </p>
-      ) : (
-        <Table
-          caption="Identities"
-          rows={identities}
-          columns={[
-            { head: "Id", cell: ({ value }) => <code>{value}</code> },
-            { head: "Kind", cell: ({ kind }) => ID_LABEL[kind] },
-            { head: "Linked", cell: ({ linkedAtMs }) => <Time ms={linkedAtMs} /> },
-          ]}
-        />
-      )}
+      <Table
+        caption="Identities"
+        rows={identities}
+        empty={<p>{none}</p>}
+        columns={[
+          { head: "Id", cell: ({ value }) => <code>{value}</code> },
+          { head: "Kind", cell: ({ kind }) => ID_LABEL[kind] },
+          { head: "Linked", cell: ({ linkedAtMs }) => <Time ms={linkedAtMs} /> },
+        ]}
+      />
       {moreIdentities && <p class="quiet small">More ids exist. An export of people contains all of them.</p>}
       {person.idsDropped > 0 && (
         <p class="small">

@@ -12,6 +12,7 @@ import { countText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LAB
 import { counted, grouped, signed } from "../kit/format.ts";
 import { Check, DataList, Form, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
 import { type Ctx, formText, storeOf } from "../pages-env.ts";
+import { signalPath } from "../paths.ts";
 import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
 import {
   changeRows,
@@ -356,7 +357,7 @@ function Matches({ base, days, found, similar }: Found & { base: string }) {
             </span>
           </summary>
           <p class="quiet small">
-            {event} from {source} · <a href={`${base}/signals/${encodeURIComponent(id)}`}>View signal</a>
+            {event} from {source} · <a href={signalPath(base, id)}>View signal</a>
           </p>
           <Json value={payload} label={`Payload of ${id}`} characters={JSON_SAMPLE_CHARACTERS} />
         </details>

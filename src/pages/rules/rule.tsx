@@ -23,6 +23,7 @@ import { authorName, counted, grouped } from "../kit/format.ts";
 import { Notice, Panel, Stat, Stats, Time, Timeline } from "../kit/parts.tsx";
 import { done, fragment, mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
+import { signalPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
 import { managersOnly, requireManager } from "../session/sign-in.tsx";
 import {
@@ -137,7 +138,7 @@ async function newRulePage(
       {from.map((signal, index) => (
         <>
           {index > 0 && ", "}
-          <a href={`${base}/signals/${encodeURIComponent(signal)}`}>signal …{signal.slice(-8)}</a>
+          <a href={signalPath(base, signal)}>signal …{signal.slice(-8)}</a>
         </>
       ))}
       . {prefilledWith(from.length, form.conditions.length)}
@@ -205,7 +206,7 @@ async function rulePage(
         <RuleSummary rule={rule} />
       </Notice>
     ),
-    <Activity facts={facts} version={rule.version} />,
+    <Results facts={facts} version={rule.version} />,
     manager ? (
       <RuleEditor
         {...editor}
@@ -280,7 +281,7 @@ async function deletedPage(c: Ctx): Promise<Response> {
       crumbs: [],
       intro: hasScoringSignals ? "Its scoring signals stay with their points." : "Its scoring signals are removed.",
     },
-    <Activity facts={facts} version={null} />,
+    <Results facts={facts} version={null} />,
     mayManage(c) && hasScoringSignals && !isInProgress(job) && (
       <Confirm
         label="Remove scoring signals"
@@ -305,7 +306,7 @@ export function scoredSince(facts: RuleFacts | undefined, today: number, days: n
 }
 
 /** Scored signals, and the latest application. Refreshes while in progress. @param props.version null: deleted rule. */
-function Activity({ facts, version }: { facts: RuleFacts | undefined; version: number | null }) {
+function Results({ facts, version }: { facts: RuleFacts | undefined; version: number | null }) {
   const today = dayOf(Date.now());
   const days = latestDays(facts?.days ?? "", today, DAYS_COUNTED);
   const job = facts?.job ?? null;
@@ -387,13 +388,13 @@ async function versionsPage(c: Ctx): Promise<Response> {
         ],
         ms: Date.parse(version.at),
         tone: index === 0 ? "good" : "quiet",
-        text: [`By ${authorName(version.by)}`, <Changes version={version} before={versions[index + 1]} />],
+        text: [`By ${authorName(version.by)}`, changesOf(version, versions[index + 1])],
       }))}
     />,
   );
 }
 
-function Changes({ version, before }: { version: RuleVersion; before: RuleVersion | undefined }) {
+function changesOf(version: RuleVersion, before: RuleVersion | undefined) {
   if (before !== undefined) return <RuleDifferences before={before} after={version} />;
   return <p>{version.version === 1 ? "Rule created" : "Earlier versions are no longer kept."}</p>;
 }

@@ -2,13 +2,7 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PAGE_ROWS, QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
-import type {
-  QueueFilter,
-  QueueGroup,
-  QueueSort,
-  SignalTrace,
-  StoreTotals,
-} from "../../store/protocol/stored-signals.ts";
+import type { QueueGroup, QueueSort, SignalTrace, StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { LinkButton } from "../kit/forms.tsx";
 import { Sparkline, TimeChart } from "../kit/charts.tsx";
 import { counted, withQuery } from "../kit/format.ts";
@@ -16,17 +10,8 @@ import { Filters, ListAddress, ListPanel, scanOn } from "../kit/list.tsx";
 import { Count, Empty, Json, Notice, Panel, Stat, Stats, StatusBadge, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
-import {
-  groupPath,
-  isSignalId,
-  listPages,
-  NoSignals,
-  SIGNAL_PAGE,
-  SignalLink,
-  SignalPanel,
-  signalPath,
-  SignalTabs,
-} from "./signals.tsx";
+import { groupPath, signalPath } from "../paths.ts";
+import { isSignalId, listPages, NoSignals, SIGNAL_PAGE, SignalLink, SignalList, SignalTabs } from "./signals.tsx";
 import { tracePages } from "./trace.tsx";
 
 const SPARKLINE_DAYS = 14;
@@ -47,18 +32,12 @@ export const signalPages = pages
     const asked = c.req.query("q");
     if (isSignalId(asked)) return c.redirect(signalPath(base, asked.trim()), 303);
     const list = new ListAddress(`${base}/signals`, c.req.query());
-    const search = list.searchText("q", "Search", "Search event or signal id");
-    const source = list.text("source", "Source");
-    const only = list.choice("only", "Show", ONLY, "");
-    const sort = list.sort(SORTS, "last_seen");
-    const { sinceMs, untilMs } = list.days("Last seen");
-    const filter: QueueFilter = {
-      sort,
-      search: search || undefined,
-      source: source || undefined,
-      only: only || undefined,
-      sinceDay: sinceMs === null ? undefined : dayOf(sinceMs),
-      untilDay: untilMs === null ? undefined : dayOf(untilMs) - 1,
+    const filter = {
+      search: list.searchText("q", "Search", "Search event or signal id"),
+      source: list.text("source", "Source"),
+      only: list.choice("only", "Show", ONLY),
+      sort: list.sort(SORTS, "last_seen"),
+      ...list.days("Last seen"),
     };
     const found = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
       const { groups, ...rest } = await storeOf(c).queuePage(filter, slice);
@@ -149,8 +128,7 @@ async function groupPage(c: Ctx): Promise<Response> {
     return { group: null, items: [], next: null, complete: true, ...found?.signals, ...found };
   });
   if (group === null) return notFoundPage(c, "event");
-  const stored = signals.items.filter(({ status }) => status !== "duplicate" && status !== "purged");
-  const ids = new Set([group.sampleId, ...stored.map(({ id }) => id)]);
+  const ids = new Set([group.sampleId, ...signals.items.map(({ id }) => id)]);
   const wanted = list.query["cursor"] === undefined ? [...ids].slice(0, GROUP_SAMPLES) : [];
   const traces = await Promise.all(wanted.map((id) => store.signal(id)));
   const samples = traces.flatMap((trace) => (trace === null || trace.payload === null ? [] : [trace]));
@@ -177,7 +155,7 @@ async function groupPage(c: Ctx): Promise<Response> {
       <DaysPanel group={group} />
       {samples.length > 0 && <SamplesPanel base={base} samples={samples} />}
     </div>,
-    <SignalPanel
+    <SignalList
       base={base}
       list={list}
       signals={signals}

@@ -9,12 +9,12 @@ import { replayDeadLetters } from "../../workspace/signal-operations.ts";
 import { optionsOf, STATUS_COPY } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
 import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
-import { counted, grouped, withQuery } from "../kit/format.ts";
+import { counted, grouped } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, type Scanned, scanOn } from "../kit/list.tsx";
 import { type Column, Empty, ShortId, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { personPath } from "../people/person.tsx";
+import { personPath, signalPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
 
@@ -29,37 +29,31 @@ export const listPages = pages
     const id = [query["id"], query["email"]].find(isSignalId);
     if (id !== undefined) return c.redirect(signalPath(base, id.trim()), 303);
     const list = new ListAddress(`${base}/signals/all`, query);
-    const email = list.searchText("email", "Person", "Search email or signal id");
-    const event = list.text("event", "Event");
-    const source = list.text("source", "Source");
-    const status = list.choice("status", "Status", STATUS_OPTIONS, "");
-    const keyId = await readKeyFilter(c, list);
-    const { sinceMs, untilMs } = list.days("Received");
     const store = storeOf(c);
     const names = await store.recentNames();
     const filter = {
-      email: email || undefined,
-      event: inKnownCase(event, names.events) || undefined,
-      source: inKnownCase(source, names.sources) || undefined,
-      status: status || undefined,
-      keyId: keyId || undefined,
-      sinceMs: sinceMs ?? undefined,
-      untilMs: untilMs ?? undefined,
+      email: list.searchText("email", "Person", "Search email or signal id"),
+      event: inKnownCase(list.text("event", "Event"), names.events),
+      source: inKnownCase(list.text("source", "Source"), names.sources),
+      status: list.choice("status", "Status", STATUS_OPTIONS),
+      keyId: (await readKeyFilter(c, list)) || undefined,
+      ...list.times("Received"),
     };
+    const isHeld = filter.status === "held";
     const signals = await scanOn(list.slice(PAGE_ROWS), (slice) => store.signals(filter, slice));
     const totals = await store.totals();
     return page(
       c,
       { ...SIGNAL_PAGE, title: "All signals" },
-      <SignalTabs base={base} shown={status === "held" ? "/all?status=held" : "/all"} totals={totals} />,
-      status === "held" && totals.held > 0 && (
+      <SignalTabs base={base} shown={isHeld ? "/all?status=held" : "/all"} totals={totals} />,
+      isHeld && totals.held > 0 && (
         <p>
           Held signals do not update scores until an owner or admin releases them.{" "}
           <a href={`${base}/usage/plan`}>Release held signals</a>
         </p>
       ),
       <Filters list={list} known={{ event: names.events, source: names.sources }} />,
-      <SignalPanel base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />,
+      <SignalList base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />,
     );
   })
   .get("/dead-letters", async (c) => {
@@ -71,32 +65,25 @@ export const listPages = pages
       c,
       { ...SIGNAL_PAGE, title: "Dead letters" },
       <SignalTabs base={base} shown="/dead-letters" totals={totals} />,
-      found.items.length === 0 ? (
-        <Empty title="No dead letters" text="Every signal was processed." />
-      ) : (
-        <ListPanel
-          title="Accepted, but not processed"
-          actions={isManager && <ReplayAll base={base} />}
-          list={list}
-          found={found}
-        >
-          <Table
-            caption="Dead letters"
-            rows={found.items}
-            href={({ id }) => signalPath(base, id)}
-            columns={[
-              { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
-              { head: "Reason", kind: "text", cell: ({ reason }) => reason },
-              { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
-              {
-                head: "Replay",
-                kind: "actions",
-                cell: ({ id }) => isManager && <ReplayButton base={base} id={id} />,
-              },
-            ]}
-          />
-        </ListPanel>
-      ),
+      <ListPanel
+        title="Accepted, but not processed"
+        actions={isManager && found.items.length > 0 && <ReplayAll base={base} />}
+        list={list}
+        found={found}
+        empty={<Empty title="No dead letters" text="Every signal was processed." />}
+      >
+        <Table
+          caption="Dead letters"
+          rows={found.items}
+          href={({ id }) => signalPath(base, id)}
+          columns={[
+            { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
+            { head: "Reason", kind: "text", cell: ({ reason }) => reason },
+            { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
+            { head: "Replay", kind: "actions", cell: ({ id }) => isManager && <ReplayButton base={base} id={id} /> },
+          ]}
+        />
+      </ListPanel>,
     );
   })
   .post("/dead-letters/replay", requireManager, readForm(), async (c) => {
@@ -107,15 +94,6 @@ export const listPages = pages
     const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
   });
-
-/** Address of a group; names may contain any characters. */
-export function groupPath(base: string, event: string, source: string): string {
-  return withQuery(`${base}/signals/group`, { event, source });
-}
-
-export function signalPath(base: string, id: string): string {
-  return `${base}/signals/${encodeURIComponent(id)}`;
-}
 
 /** The title has the signal's id. */
 export function SignalLink({ base, id }: { base: string; id: string }) {
@@ -131,12 +109,11 @@ export function isSignalId(text: string | undefined): text is string {
 }
 
 /** The known name that equals the text apart from letter case; otherwise the text. */
-function inKnownCase(text: string, known: readonly string[]): string {
-  if (known.includes(text)) return text;
+function inKnownCase(text: string | undefined, known: readonly string[]): string | undefined {
+  if (text === undefined || known.includes(text)) return text;
   return known.find((name) => name.toLowerCase() === text.toLowerCase()) ?? text;
 }
 
-/** The heading of the lists of signals. */
 export const SIGNAL_PAGE = { section: "signals", title: "Signal queue", heading: "Signal queue" } as const;
 
 interface TabsProps {
@@ -178,7 +155,7 @@ export function titleOf({ kind, event }: Pick<SignalSummary, "kind" | "event">):
 
 const NO_HELD = "Signals beyond the signal limit wait here until they are released or their billing period ends.";
 
-interface SignalPanelProps {
+interface SignalListProps {
   base: string;
   list: ListAddress;
   signals: Scanned<FoundSignals>;
@@ -189,7 +166,7 @@ interface SignalPanelProps {
   empty?: Child;
 }
 
-export function SignalPanel({ base, signals, withEvent, ...panel }: SignalPanelProps) {
+export function SignalList({ base, signals, withEvent, ...panel }: SignalListProps) {
   const names: Column<SignalSummary>[] = [
     { head: "Event", cell: titleOf },
     { head: "Person", cell: ({ email }) => email !== null && <a href={personPath(base, email)}>{email}</a> },
@@ -198,10 +175,11 @@ export function SignalPanel({ base, signals, withEvent, ...panel }: SignalPanelP
   const person: Column<SignalSummary> = { head: "Person", cell: ({ email }) => email ?? "Unknown person" };
   const { active, query } = panel.list;
   const isHeldTab = active.length === 1 && query["status"] === "held";
+  const noMatches = isHeldTab && <Empty title="No held signals" text={NO_HELD} />;
   return (
     <ListPanel
       {...panel}
-      {...(isHeldTab && { noMatches: <Empty title="No held signals" text={NO_HELD} /> })}
+      noMatches={noMatches}
       found={signals}
       what="signals"
       read={counted(signals.scans * LIST_SCAN_SIGNALS, "signal")}

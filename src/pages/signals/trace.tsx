@@ -14,8 +14,9 @@ import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
 import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type TimelineStep } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
-import { lapseText, personPath, type RuleNames } from "../people/person.tsx";
-import { groupPath, ReplayButton, signalPath, titleOf } from "./signals.tsx";
+import { groupPath, keyPath, personPath, rulePath, signalPath } from "../paths.ts";
+import { lapseText, type RuleNames } from "../people/person.tsx";
+import { ReplayButton, titleOf } from "./signals.tsx";
 
 /** Milliseconds between two refreshes of the page while the signal is in flight. */
 const REFRESH_MS = 2_000;
@@ -66,14 +67,8 @@ interface SignalProps {
 }
 
 function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
-  const facts = [
-    ["Source", trace?.source],
-    ["Email", trace?.email],
-    ["User id", trace?.userId],
-    ["Anonymous id", trace?.anonymousId],
-  ] as const;
   const key = apiKey !== null && (
-    <a href={`${base}/settings/api-keys/${encodeURIComponent(apiKey.id)}`}>
+    <a href={keyPath(base, apiKey.id)}>
       <KeyTitle {...apiKey} />
     </a>
   );
@@ -82,8 +77,11 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
       <Facts
         of={[
           ["Id", <CopyText id="signal-id" label="signal id" text={signal.id} />],
-          key && ["API key", key],
-          ...facts.map(([name, value]) => (value ? ([name, value] as const) : null)),
+          ["API key", key],
+          ["Source", trace?.source],
+          ["Email", trace?.email],
+          ["User id", trace?.userId],
+          ["Anonymous id", trace?.anonymousId],
         ]}
       />
       {[emailProblemOf(trace?.payload), timeProblemOf(trace?.payload)].map(
@@ -203,14 +201,10 @@ function processedSteps(base: string, trace: SignalTrace, rules: RuleNames): Tim
   }
   const isIdentify = kind === "identify";
   if (person === null) {
-    return isIdentify
-      ? [
-          {
-            title: "No person identified",
-            text: "Without an email, an identify call creates no person and links no ids.",
-          },
-        ]
-      : [{ title: "No person named", text: "The signal has no email, user id or anonymous id. It scores nothing." }];
+    const [title, text] = isIdentify
+      ? ["No person identified", "Without an email, an identify call creates no person and links no ids."]
+      : ["No person named", "The signal has no email, user id or anonymous id. It scores nothing."];
+    return [{ title, text }];
   }
   const found: TimelineStep = {
     title: isIdentify ? "Person identified" : "Person found",
@@ -218,7 +212,7 @@ function processedSteps(base: string, trace: SignalTrace, rules: RuleNames): Tim
     tone: "good",
     text: [
       <a href={personPath(base, person.email)}>{person.email}</a>,
-      `, by ${NAMED_BY_LABEL[person.by]}`,
+      `, by its ${NAMED_BY_LABEL[person.by]}`,
       person.linkedAtMs !== null && ", linked when the visitor became known",
     ],
   };
@@ -236,8 +230,7 @@ function scoreSteps(base: string, trace: SignalTrace, rules: RuleNames): Timelin
         <strong>{signed(scoring.includes(match) ? match.points : 0)}</strong> {match.scoringSignal}
         {howOften(base, match)}
         {match.scored && lapseOf(trace, match)}, from{" "}
-        <a href={`${base}/rules/${encodeURIComponent(match.ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version{" "}
-        {match.ruleVersion}
+        <a href={rulePath(base, match.ruleId)}>{rule?.name ?? "a deleted rule"}</a> version {match.ruleVersion}
         {rule !== undefined && rule.version !== match.ruleVersion && ` (now version ${rule.version})`}
       </div>
     );

@@ -83,12 +83,9 @@ function percent(used: number, signalLimit: number): string {
 }
 
 function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
-  const { periodStartMs, periodEndMs, signalLimit, overages } = usage;
+  const { periodStartMs, periodEndMs, signalLimit } = usage;
   const used = ordinalsTaken(usage);
   const ceiling = quotaCeiling(usage);
-  const level = usageLevel(used, signalLimit);
-  const tone = level === null ? {} : { tone: level === 80 || overages ? ("warn" as const) : ("bad" as const) };
-  const text = `${grouped(used)} of ${counted(signalLimit, "signal")} used`;
   const forecast = forecastText(usage, pace, plan?.overagePrice ?? null, nowMs);
   const references: Reference[] = [{ value: signalLimit, label: `Limit ${grouped(signalLimit)}` }];
   if (ceiling !== null && ceiling > signalLimit) {
@@ -97,10 +94,7 @@ function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
   const planName = plan === undefined ? "View plan" : `${plan.name} plan`;
   return (
     <Panel title="This period" actions={<a href={`${base}/usage/plan`}>{planName}</a>}>
-      <Meter share={used / signalLimit} label={text} {...tone} />
-      <p class="quiet">
-        {text}. The period ends on {day(periodEndMs)}, {ago(periodEndMs, nowMs)}.
-      </p>
+      <UsageMeter usage={usage} nowMs={nowMs} />
       <TimeChart
         label={`${counted(used, "signal")} since ${day(periodStartMs)}, limit ${grouped(signalLimit)}. ${forecast}`}
         caption={forecast}
@@ -110,6 +104,23 @@ function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
         toMs={periodEndMs}
       />
     </Panel>
+  );
+}
+
+/** The used share of the signal limit, as a bar and in words. */
+export function UsageMeter({ usage, nowMs }: { usage: Usage; nowMs: number }) {
+  const { signalLimit, periodEndMs, overages } = usage;
+  const used = ordinalsTaken(usage);
+  const level = usageLevel(used, signalLimit);
+  const tone = level === null ? {} : { tone: level === 80 || overages ? ("warn" as const) : ("bad" as const) };
+  const text = `${grouped(used)} of ${counted(signalLimit, "signal")} used`;
+  return (
+    <>
+      <Meter share={used / signalLimit} label={text} {...tone} />
+      <p class="quiet">
+        {text}. The period ends on {day(periodEndMs)}, {ago(periodEndMs, nowMs)}.
+      </p>
+    </>
   );
 }
 
@@ -206,11 +217,11 @@ interface Place {
   path?: string;
 }
 
-/** The places of a signal that was answered with 202. The counts of all places add up to the accepted signals. */
+/** The places of a signal that was answered with 202. Their counts add up to the accepted signals, the last entry. */
 const PLACES = {
   processed: {
     name: "Processed",
-    meaning: "Applied, or waiting in cold storage for a known visitor",
+    meaning: "Applied, or in cold storage until the visitor is known",
     path: "signals/all?status=processed",
   },
   duplicates: {
@@ -223,14 +234,11 @@ const PLACES = {
   deadLettered: { name: "Dead letters", meaning: "Could not be processed", path: "signals/dead-letters" },
   inFlight: { name: "In flight", meaning: "On their way to the store" },
   lost: { name: "Lost", meaning: "Accepted, then lost in a restore from a backup" },
-} as const satisfies Record<Exclude<keyof Balance, "accepted" | "balanced">, Place>;
+  accepted: { name: "Accepted", meaning: "All signals answered with 202" },
+} as const satisfies Record<Exclude<keyof Balance, "balanced">, Place>;
 
 function BooksPanel({ base, total, period }: { base: string; total: Balance; period: Balance }) {
   const places = Object.entries<Place>(PLACES) as [keyof typeof PLACES, Place][];
-  const rows: [field: keyof typeof PLACES | "accepted", place: Place][] = [
-    ...places.filter(([field]) => field !== "lost" || total.lost > 0),
-    ["accepted", { name: "Accepted", meaning: "All signals answered with 202" }],
-  ];
   const isBalanced = total.balanced && period.balanced;
   return (
     <Panel
@@ -246,7 +254,7 @@ function BooksPanel({ base, total, period }: { base: string; total: Balance; per
       )}
       <Table
         caption="Books"
-        rows={rows}
+        rows={places.filter(([field]) => field !== "lost" || total.lost > 0)}
         columns={[
           {
             head: "Place",
@@ -271,30 +279,24 @@ function BooksPanel({ base, total, period }: { base: string; total: Balance; per
 function PastPeriods({ periods }: { periods: readonly ClosedPeriod[] }) {
   return (
     <Panel title="Past periods" list>
-      {periods.length === 0 ? (
-        <Empty title="No past periods yet" text="Each period appears here when it ends." />
-      ) : (
-        <Table
-          caption="Past periods"
-          rows={periods}
-          columns={[
-            {
-              head: "Period",
-              cell: ({ periodStartMs, periodEndMs }) => `${day(periodStartMs)} to ${day(periodEndMs)}`,
-            },
-            { head: "Limit", kind: "number", drop: "narrow", cell: ({ signalLimit }) => grouped(signalLimit) },
-            { head: "Accepted", kind: "number", cell: ({ accepted }) => <Count value={accepted} /> },
-            { head: "Held", kind: "number", cell: ({ held }) => <Count value={held} /> },
-            { head: "Refused", kind: "number", cell: ({ rejected }) => <Count value={rejected} /> },
-            {
-              head: "Overages",
-              kind: "number",
-              cell: ({ overages, overage }) => (overages ? <Count value={overage} /> : <span class="quiet">Off</span>),
-            },
-            { head: "In a row over the limit", kind: "number", drop: "narrow", cell: ({ streak }) => grouped(streak) },
-          ]}
-        />
-      )}
+      <Table
+        caption="Past periods"
+        rows={periods}
+        empty={<Empty title="No past periods yet" text="Each period appears here when it ends." />}
+        columns={[
+          { head: "Period", cell: ({ periodStartMs, periodEndMs }) => `${day(periodStartMs)} to ${day(periodEndMs)}` },
+          { head: "Limit", kind: "number", drop: "narrow", cell: ({ signalLimit }) => grouped(signalLimit) },
+          { head: "Accepted", kind: "number", cell: ({ accepted }) => <Count value={accepted} /> },
+          { head: "Held", kind: "number", cell: ({ held }) => <Count value={held} /> },
+          { head: "Refused", kind: "number", cell: ({ rejected }) => <Count value={rejected} /> },
+          {
+            head: "Overages",
+            kind: "number",
+            cell: ({ overages, overage }) => (overages ? <Count value={overage} /> : <span class="quiet">Off</span>),
+          },
+          { head: "In a row over the limit", kind: "number", drop: "narrow", cell: ({ streak }) => grouped(streak) },
+        ]}
+      />
     </Panel>
   );
 }

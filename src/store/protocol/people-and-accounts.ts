@@ -57,13 +57,13 @@ export interface ListedPeople {
 
 export interface PeopleFilter {
   /** Part of the email, or of a trait that is searched, in any letter case. */
-  text?: string;
-  minScore?: number;
+  text?: string | undefined;
+  minScore?: number | undefined;
   /** External id of the account that the people belong to. */
   account?: string | undefined;
   /** First and last day of the last signal, inclusive, in days since 1970. */
-  sinceDay?: number;
-  untilDay?: number;
+  sinceDay?: number | undefined;
+  untilDay?: number | undefined;
 }
 
 export interface PeopleQuery extends PeopleFilter {

@@ -1,8 +1,9 @@
 /** Shared steps of the browser tests. */
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
-import { inject } from "vitest";
+import { afterAll, afterEach, beforeAll, inject } from "vitest";
+import { launch } from "./chromium.ts";
 
-export { launch } from "./chromium.ts";
+export { launch };
 
 export const SIZES = {
   large: { width: 1920, height: 1080 },
@@ -22,4 +23,27 @@ export async function signIn(context: BrowserContext, email: string, to = "/"): 
   await page.goto(`/sign-in?to=${encodeURIComponent(to)}`);
   await page.getByRole("button", { name: email }).click();
   return page;
+}
+
+/** A browser for the tests of one file. After each test it closes the contexts of that test. */
+export function browserForFile(options: Parameters<typeof launch>[0] = {}) {
+  let browser: Browser;
+  const contexts: BrowserContext[] = [];
+  beforeAll(async () => {
+    browser = await launch(options);
+  });
+  afterEach(async () => {
+    for (const context of contexts.splice(0)) await context.close();
+  });
+  afterAll(() => browser?.close());
+
+  const openContext = async (how: BrowserContextOptions = {}): Promise<BrowserContext> => {
+    const context = await newContext(browser, how);
+    contexts.push(context);
+    return context;
+  };
+  /** Opens a signed-in page in a new context. */
+  const open = async (email: string, to = "/", how: BrowserContextOptions = {}): Promise<Page> =>
+    signIn(await openContext(how), email, to);
+  return { openContext, open };
 }

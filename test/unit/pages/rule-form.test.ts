@@ -13,7 +13,6 @@ import type { MappingCondition } from "../../../src/domain/rules/mapping-conditi
 import {
   BLANK_FORM,
   changeRows,
-  copyOf,
   draftOf,
   formOf,
   previewDays,
@@ -297,50 +296,10 @@ test("rows are added and removed, and blank rows are no conditions", () => {
   expect(withoutBlankRows({ ...FORM, conditions: half }).conditions).toEqual(half.slice(0, 2));
 });
 
-test("a posted form has each part of a rule, its conditions row by row, and defaults for missing fields", () => {
-  const posted = {
-    name: "Asked",
-    event: "Form *",
-    match: "any",
-    scoring_signal: "demo",
-    points: "20",
-    frequency: "once_ever",
-    points_last_days: "90",
-    days: "7",
-  };
-  const rows = { path: ["event", "source"], operator: ["in", "exists"], value: ["a\r\nb", ""] };
+test("a posted form without fields is blank, and a file is no text", () => {
   const data = new FormData();
-  for (const [name, value] of Object.entries(posted)) data.append(name, value);
-  for (const [name, values] of Object.entries(rows)) for (const value of values) data.append(name, value);
-  data.append("enabled", "on");
-  const { scoring_signal: scoringSignal, points_last_days: pointsLastDays, ...others } = posted;
-  const conditions = [
-    { path: "event", operator: "in", value: "a\nb" },
-    { path: "source", operator: "exists", value: "" },
-  ];
-  expect(readRuleForm(data)).toEqual({ ...others, scoringSignal, pointsLastDays, conditions, enabled: true });
-  const defaults = { frequency: "every_time", pointsLastDays: "always" };
-  const blank = { name: "", event: "", points: "", ...defaults, days: "", conditions: [], enabled: false };
-  expect(readRuleForm(new FormData())).toMatchObject(blank);
-  // A file is no text.
-  const odd = new FormData();
-  odd.append("name", new File(["x"], "x.txt"));
-  expect(readRuleForm(odd).name).toBe("");
-});
-
-test("a proposed rule is enabled and has the default frequency", () => {
-  const proposed = { name: "n", event: "e", match: "all" as const, conditions: [], scoringSignal: "s", points: 5 };
-  expect(formOf(proposed)).toEqual({ ...BLANK_FORM, ...proposed, points: "5", conditions: [] });
-});
-
-test("a duplicate is disabled and has the same content and a name that says so, cut to the maximum length", () => {
-  const rule = {
-    ...RULE,
-    name: "😀".repeat(255),
-    match: "any" as const,
-    frequency: "once_ever" as const,
-  };
-  expect(copyOf(rule)).toEqual({ ...formOf(rule), name: `Copy of ${"😀".repeat(247)}`, enabled: false });
+  data.append("name", new File(["x"], "x.txt"));
+  expect(readRuleForm(data)).toEqual({ ...BLANK_FORM, match: "", conditions: [], enabled: false, days: "" });
 });
 
 test("a preview needs no name, scoring signal or points; errors in the other fields are shown", () => {

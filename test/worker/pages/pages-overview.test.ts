@@ -1,12 +1,11 @@
 /** The overview: first steps, what needs attention, and the figures of the last days. */
-import { createExecutionContext, runInDurableObject } from "cloudflare:test";
+import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import worker from "../../../src/index.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
 import type { Part } from "../../support/html.ts";
 import { intercept } from "../../support/intercept.ts";
-import { type Browser, newMembers } from "../../support/members.ts";
+import { type Browser, newMembers, visitWith } from "../../support/members.ts";
 
 afterEach(() => void vi.useRealTimers());
 
@@ -75,9 +74,18 @@ describe("the list of problems", () => {
     ]);
   });
 
+  test("lists held signals, and not their reason, the signal limit, as a second problem", async () => {
+    const { workspace, home, member } = await newMembers({ signalLimit: 2 });
+    await workspace.send([{ event: "a" }, { event: "b" }, { event: "c" }]);
+    await workspace.settled();
+    expect(attention(await member.read(`${home}/`))).toEqual([expect.stringContaining("1 signal held: ")]);
+  });
+
   test("lists 20 refused calls of a key in 24 hours, and names the key for managers only", async () => {
     const { workspace, home, admin, member } = await newMembers({ key: { name: "CRM <b>key</b>" } });
     for (let calls = 0; calls < 19; calls++) await workspace.send({ email: "jane@example.com" });
+    // Refused for another reason.
+    for (let calls = 0; calls < 5; calls++) await workspace.send("{ nonsense");
     expect(attention(await admin.read(`${home}/`))).toEqual([]);
     await workspace.send({ email: "jane@example.com" });
     const page = await admin.read(`${home}/`);
@@ -151,15 +159,10 @@ test("the overview reads each object once", async () => {
       return make();
     });
   const bindings = {
-    ...env,
     SIGNAL_STORE: counted("store", env.SIGNAL_STORE),
     QUOTA_COUNTER: counted("counter", env.QUOTA_COUNTER),
     DESTINATIONS: counted("destinations", env.DESTINATIONS),
   };
-  const request = new Request(`https://signals.example${home}/`, { headers: { cookie: await owner.cookie() } });
-  const answer = await worker.fetch(request as never, bindings as unknown as Env, createExecutionContext());
-  expect([answer.status, calls.toSorted()]).toEqual([
-    200,
-    ["counter overview", "destinations failing", "store overview"],
-  ]);
+  expect((await visitWith(bindings, owner, `${home}/`)).status).toBe(200);
+  expect(calls.toSorted()).toEqual(["counter overview", "destinations failing", "store overview"]);
 });

@@ -6,18 +6,18 @@ import { type Members, newMembers } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
-let of: Members;
+let members: Members;
 let workspace: TestWorkspace;
 let path: string;
 
 beforeEach(async () => {
-  of = await newMembers();
-  ({ workspace } = of);
-  path = `${of.home}/rejections`;
+  members = await newMembers();
+  ({ workspace } = members);
+  path = `${members.home}/rejections`;
 });
 
 const masked = ({ key }: { key: string }) => `${key.slice(0, 8)}…${key.slice(-4)}`;
-const textAt = async (query = "") => (await of.owner.read(path + query)).text;
+const textAt = async (query = "") => (await members.owner.read(path + query)).text;
 
 function entry(keyId: string, atMs: number): RefusedCalls {
   const reason = { keyId, code: "event_missing", cause: null, detail: "No event.", requestId: `req_${keyId}` } as const;
@@ -31,7 +31,7 @@ describe("the Rejections page", () => {
     await workspace.send({ email: "a@example.com" });
     await workspace.send([{ event: "ok" }, { event: "ok", email: "{{lead.Email}}" }]);
     const broken = await workspace.send("{ nonsense", { key: otherKey.key });
-    const page = await of.owner.read(path);
+    const page = await members.owner.read(path);
     for (const expected of [
       /No event 422 event_missing test key sk_\S+ 2 2/,
       /Invalid email 422 email_invalid test key sk_\S+ 1 1/,
@@ -43,7 +43,7 @@ describe("the Rejections page", () => {
     ])
       expect(page.text).toMatch(expected);
     for (const answer of [broken, first])
-      expect(await of.owner.see(path)).toContain(answer.headers.get("x-request-id") ?? "none");
+      expect(await members.owner.see(path)).toContain(answer.headers.get("x-request-id") ?? "none");
   });
 
   test("filters by key and by code", async () => {
@@ -53,7 +53,7 @@ describe("the Rejections page", () => {
     const second = await requestId(workspace.send("{ nonsense"));
     const third = await requestId(workspace.send("{ nonsense", { key: otherKey.key }));
     const shown = async (query: string) => {
-      const html = await of.owner.see(path + query);
+      const html = await members.owner.see(path + query);
       return [first, second, third].map((id) => html.includes(id));
     };
     expect(await shown("")).toEqual([true, true, true]);
@@ -61,7 +61,7 @@ describe("the Rejections page", () => {
     expect(await shown(`?code=body_not_json&key=${otherKey.id}`)).toEqual([false, false, true]);
     expect(await shown(`?code=&key=`)).toEqual([true, true, true]);
     expect(await textAt(`?key=key_of_nobody`)).toContain("No refused calls match these filters");
-    const { chips } = await of.owner.read(`${path}?code=body_not_json&key=${otherKey.id}&to=2020-01-01`);
+    const { chips } = await members.owner.read(`${path}?code=body_not_json&key=${otherKey.id}&to=2020-01-01`);
     expect(Object.keys(chips)).toEqual([
       "Reason: Not JSON",
       `API key: Old campaign (${masked(otherKey)})`,
@@ -72,7 +72,7 @@ describe("the Rejections page", () => {
 
   test("names an unknown reason and a reversed range of days as errors, and does not apply them", async () => {
     await workspace.send("{ nonsense");
-    const page = await of.owner.read(`${path}?code=nonsense&from=2031-01-02&to=2031-01-01`);
+    const page = await members.owner.read(`${path}?code=nonsense&from=2031-01-02&to=2031-01-01`);
     expect(page.alerts).toEqual([
       expect.stringContaining("“nonsense” is not one of"),
       expect.stringContaining("“From” (2031-01-02) is after “To” (2031-01-01)"),
@@ -83,7 +83,7 @@ describe("the Rejections page", () => {
   test("tells keys with the same name apart by their masked keys", async () => {
     const keys = [await workspace.newKey({ name: "CRM" }), await workspace.newKey({ name: "CRM" })];
     for (const { key } of keys) await workspace.send("{ nonsense", { key });
-    const page = await of.owner.read(path);
+    const page = await members.owner.read(path);
     for (const key of keys) {
       expect(page.links(`CRM ${masked(key)}`)).toHaveLength(2);
       expect(
@@ -101,10 +101,10 @@ describe("the Rejections page", () => {
     await workspace.counter.countRefused([
       { ...entry("key_old", dayAgo), calls: 3, signals: 3 },
       { ...entry("key_new", now), calls: 2, signals: 2 },
-      { ...entry("key_new", now), code: "body_empty", calls: 5, signals: 0 },
+      { ...entry("key_new", now), code: "body_empty", calls: 5, signals: 0, firstAtMs: dayAgo },
     ]);
     const summary = async (query: string) => {
-      const table = (await of.member.read(path + query)).table("Refused calls by reason and key");
+      const table = (await members.member.read(path + query)).table("Refused calls by reason and key");
       return table.rows.map(({ cells }) => cells.slice(2, 4));
     };
     expect(await summary("")).toEqual([
@@ -117,11 +117,14 @@ describe("the Rejections page", () => {
       ["5", "0"],
       ["2", "2"],
     ]);
-    expect(await summary(`?to=${yesterday}`)).toEqual([["3", "3"]]);
+    expect(await summary(`?to=${yesterday}`)).toEqual([
+      ["5", "0"],
+      ["3", "3"],
+    ]);
     expect(await summary(`?from=${today}&code=event_missing`)).toEqual([["2", "2"]]);
     expect(await summary("?key=key_old")).toEqual([["3", "3"]]);
     expect(await textAt(`?key=key_old`)).toContain("10 refused calls in the last");
-    const { targets } = await of.member.read(`${path}?from=${today}`);
+    const { targets } = await members.member.read(`${path}?from=${today}`);
     expect(targets).toContain(`${path}?from=${today}&code=event_missing&key=key_new`);
   });
 
@@ -155,7 +158,7 @@ describe("the Rejections page", () => {
       Array.from({ length: PAGE_ROWS + 5 }, (_, n) => entry(`key_${n}`, Date.now() + n)),
     );
     const pageOf = async (query: string) => {
-      const page = await of.owner.read(path + query);
+      const page = await members.owner.read(path + query);
       const ids = page.all("code.short-id").map(({ text }) => text);
       return { ids: ids.filter((id) => id.startsWith("req_")), next: page.next?.split("?")[1] };
     };
@@ -180,13 +183,13 @@ describe("the Rejections page", () => {
   test("shows members key ids only, and hostile names and details as text", async () => {
     const key = await workspace.newKey({ name: "<script>alert(1)</script>" });
     await workspace.counter.countRefused([{ ...entry(key.id, Date.now()), detail: "<script>alert(2)</script>" }]);
-    for (const browser of [of.owner, of.member]) {
+    for (const browser of [members.owner, members.member]) {
       const page = await browser.read(path);
       expect(page.text).toContain("<script>alert(2)</script>");
       expect(page.inlineScripts).toHaveLength(0);
-      expect(page.text.includes("<script>alert(1)</script>")).toBe(browser === of.owner);
-      expect(page.targets.includes(`${of.home}/settings/api-keys/${key.id}`)).toBe(browser === of.owner);
+      expect(page.text.includes("<script>alert(1)</script>")).toBe(browser === members.owner);
+      expect(page.targets.includes(`${members.home}/settings/api-keys/${key.id}`)).toBe(browser === members.owner);
     }
-    expect(await of.member.see(path)).toContain(key.id);
+    expect(await members.member.see(path)).toContain(key.id);
   });
 });

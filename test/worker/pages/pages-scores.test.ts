@@ -10,12 +10,12 @@ const NOW = Date.now() - (Date.now() % DAY) + DAY / 2;
 const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" });
 const day = (daysAhead: number) => DATE.format(NOW + daysAhead * DAY);
 
-let of: Members;
+let members: Members;
 let ordinal = 0;
 
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ["Date"], now: NOW });
-  of = await newMembers();
+  members = await newMembers();
   await newRule({ event: "demo", points: 20, points_last_days: 30 });
   await newRule({ event: "visit", points: 5 });
 });
@@ -26,7 +26,7 @@ afterEach(() => {
 
 async function newRule(rule: { event: string; points: number; points_last_days?: number }): Promise<void> {
   const { event } = rule;
-  await of.workspace.operator("POST", "/rules", {
+  await members.workspace.operator("POST", "/rules", {
     name: `Rule of ${event}`,
     scoring_signal: `${event}_scored`,
     ...rule,
@@ -34,11 +34,11 @@ async function newRule(rule: { event: string; points: number; points_last_days?:
 }
 
 /** Delivers payloads in this order, in one call. @returns the ids of the signals. */
-async function happened(...payloads: object[]): Promise<string[]> {
+async function deliverAll(...payloads: object[]): Promise<string[]> {
   const signals = payloads.map((payload): Delivered => {
     return { id: `sig_${crypto.randomUUID()}`, at: Date.now(), ordinal: ++ordinal, payload };
   });
-  await deliver(of.workspace.id, signals);
+  await deliver(members.workspace.id, signals);
   return signals.map(({ id }) => id);
 }
 
@@ -50,10 +50,10 @@ async function update(payload: { id: string; plan: string }): Promise<void> {
     { target: "external_id", path: "id", type: "string" },
     { target: "plan", path: "plan", type: "string" },
   ];
-  const key = await of.workspace.newKey({ endpoint_type: "product_org", payload_template });
-  await of.workspace.send(payload, { key: key.key, path: "/api/product-orgs/webhook/{key}" });
+  const key = await members.workspace.newKey({ endpoint_type: "product_org", payload_template });
+  await members.workspace.send(payload, { key: key.key, path: "/api/product-orgs/webhook/{key}" });
   await until(async () => {
-    const [account] = await of.workspace.list(`/accounts?external_id=${encodeURIComponent(payload.id)}`);
+    const [account] = await members.workspace.list(`/accounts?external_id=${encodeURIComponent(payload.id)}`);
     expect(account).toMatchObject({ plan: payload.plan });
   });
 }
@@ -62,20 +62,20 @@ function joins(email: string, account: string): object {
   return { type: "identify", userId: `user of ${email}`, traits: { email, company: { id: account } } };
 }
 
-const accountPath = (id: string) => `${of.home}/accounts/one?${new URLSearchParams({ external_id: id }).toString()}`;
-const personPath = (email: string) => `${of.home}/people/${encodeURIComponent(email)}`;
-const listed = (page: Part) => page.rows.map((row) => row.only("th").text);
+const accountPath = (id: string) =>
+  `${members.home}/accounts/one?${new URLSearchParams({ external_id: id }).toString()}`;
+const personPath = (email: string) => `${members.home}/people/${encodeURIComponent(email)}`;
 /** A list says that its order is not final. */
 const LAPSING = "Points are lapsing right now; the order may change.";
 
 describe("points that lapse", () => {
   test("a person's page keeps the entries, says when points lapse, and its curve falls there", async () => {
-    await happened(
+    await deliverAll(
       { email: "jane@example.com", event: "visit" },
       { email: "jane@example.com", event: "demo", timestamp: new Date(NOW - 40 * DAY).toISOString() },
       { email: "jane@example.com", event: "demo" },
     );
-    const before = await of.owner.read(personPath("jane@example.com"));
+    const before = await members.owner.read(personPath("jane@example.com"));
     expect(before.fact("Score")).toBe(`25 from 2 scoring signals, 1 lapsed; next points lapse on ${day(31)}`);
     const entries = (page: Part) =>
       page
@@ -89,7 +89,7 @@ describe("points that lapse", () => {
     ]);
 
     vi.setSystemTime(NOW + 32 * DAY);
-    const after = await of.member.read(personPath("jane@example.com"));
+    const after = await members.member.read(personPath("jane@example.com"));
     expect(after.fact("Score")).toBe("5 from 1 scoring signal, 2 lapsed");
     expect(entries(after)[0]).toBe(`+20, lapsed on ${day(31)}: demo_scored from Rule of demo`);
     const heights = [...(after.all("path.line")[0]?.attribute("d") ?? "").matchAll(/,([\d.]+)/g)].map(([, y]) =>
@@ -100,13 +100,14 @@ describe("points that lapse", () => {
   });
 
   test("the trace of a signal says when its points lapse, and that lapsed points were not added", async () => {
-    const [late, demo, visit] = await happened(
+    const [late, demo, visit, linkedLate] = await deliverAll(
       { email: "jane@example.com", event: "demo", timestamp: new Date(NOW - 40 * DAY).toISOString() },
       { email: "jane@example.com", event: "demo" },
       { email: "jane@example.com", event: "visit" },
+      { type: "track", anonymousId: "visitor-1", event: "demo" },
     );
-    const textOf = async (id: string | undefined, reader = of.owner) =>
-      (await reader.read(`${of.home}/signals/${id}`)).only("#trace").text;
+    const textOf = async (id: string | undefined, reader = members.owner) =>
+      (await reader.read(`${members.home}/signals/${id}`)).only("#trace").text;
     expect(await textOf(late)).toContain(`0 demo_scored, lapsed on ${day(-9)}, so +20 points were not added, from`);
     expect(await textOf(late)).toContain("0 points The points had lapsed before the signal arrived.");
     expect(await textOf(demo)).toContain(`+20 demo_scored, until ${day(30)}, from`);
@@ -114,27 +115,30 @@ describe("points that lapse", () => {
     expect(await textOf(visit)).toContain("+5 visit_scored, from");
 
     vi.setSystemTime(NOW + 32 * DAY);
-    expect(await textOf(demo, of.member)).toContain(`+20 demo_scored, lapsed on ${day(31)}, from`);
-    expect(await textOf(demo, of.member)).toContain(
+    expect(await textOf(demo, members.member)).toContain(`+20 demo_scored, lapsed on ${day(31)}, from`);
+    expect(await textOf(demo, members.member)).toContain(
       "+20 points Added to the score of the person. +20 points lapsed since.",
     );
+    await deliverAll({ type: "identify", anonymousId: "visitor-1", traits: { email: "jane@example.com" } });
+    expect(await textOf(linkedLate, members.member)).toContain("so +20 points were not added");
   });
 
   test("lists of people and accounts say that points are lapsing", async () => {
-    await happened(joins("jane@example.com", "acme"), { email: "jane@example.com", event: "demo" });
+    await deliverAll(joins("jane@example.com", "acme"), { email: "jane@example.com", event: "demo" });
     for (const path of ["/people", "/accounts"]) {
-      expect((await of.owner.read(of.home + path)).text).not.toContain(LAPSING);
+      expect((await members.owner.read(members.home + path)).text).not.toContain(LAPSING);
     }
     // The alarm follows the machine's clock.
     vi.setSystemTime(NOW + 32 * DAY);
-    for (const path of ["/people", "/accounts"]) expect((await of.member.read(of.home + path)).text).toContain(LAPSING);
-    expect((await of.member.read(accountPath("acme"))).fact("Score")).toBe("20 points are lapsing right now");
+    for (const path of ["/people", "/accounts"])
+      expect((await members.member.read(members.home + path)).text).toContain(LAPSING);
+    expect((await members.member.read(accountPath("acme"))).fact("Score")).toBe("20 points are lapsing right now");
   });
 });
 
 describe("accounts that score", () => {
   test("are sorted by score, people, last seen or newest, with both numbers", async () => {
-    await happened(
+    await deliverAll(
       joins("ann@example.com", "one"),
       joins("bob@example.com", "two"),
       joins("cid@example.com", "two"),
@@ -142,16 +146,19 @@ describe("accounts that score", () => {
       { email: "bob@example.com", event: "visit" },
     );
     vi.setSystemTime(NOW + DAY);
-    await happened(joins("dan@example.com", "three"));
-    const accounts = (query: string) => of.member.read(`${of.home}/accounts${query}`);
-    expect(listed(await accounts(""))).toEqual(["one", "two", "three"]);
-    expect(listed(await accounts("?sort=people"))).toEqual(["two", "three", "one"]);
-    expect(listed(await accounts("?sort=last_seen"))).toEqual(["three", "two", "one"]);
-    expect(listed(await accounts("?sort=newest"))).toEqual(["three", "two", "one"]);
+    await deliverAll(joins("dan@example.com", "three"));
+    const accounts = (query: string) => members.member.read(`${members.home}/accounts${query}`);
+    for (const [query, order] of [
+      ["", ["one", "two", "three"]],
+      ["?sort=people", ["two", "three", "one"]],
+      ["?sort=last_seen", ["three", "two", "one"]],
+      ["?sort=newest", ["three", "two", "one"]],
+    ] as const)
+      expect((await accounts(query)).rowHeads, query).toEqual(order);
     expect((await accounts("")).row("two").cells.slice(0, 4)).toEqual(["two", "–", "5", "2"]);
     expect((await accounts("")).text).not.toContain("too many accounts");
 
-    await runInDurableObject(of.workspace.store, (_, { storage: { sql } }) => {
+    await runInDurableObject(members.workspace.store, (_, { storage: { sql } }) => {
       sql.exec(
         `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
          INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
@@ -161,11 +168,11 @@ describe("accounts that score", () => {
     });
     const many = await accounts("");
     expect(many.text).toContain("There are too many accounts to sort. The newest come first.");
-    expect(listed(many)[0]).toBe("many-10000");
+    expect(many.rowHeads[0]).toBe("many-10000");
   });
 
   test("have a page with people by score, latest scores, and the call that set each value", async () => {
-    const [group] = await happened(
+    const [group] = await deliverAll(
       { type: "group", groupId: "acme/1", anonymousId: "a", traits: { name: "Acme", tier: "gold" } },
       joins("low@example.com", "acme/1"),
       joins("high@example.com", "acme/1"),
@@ -175,40 +182,42 @@ describe("accounts that score", () => {
     );
     await update({ id: "acme/1", plan: "Free" });
 
-    const page = await of.member.read(accountPath("acme/1"));
+    const page = await members.member.read(accountPath("acme/1"));
     expect([page.only("h1").text, page.fact("Score"), page.fact("People")]).toEqual(["Acme", "25", "2"]);
-    expect(listed(page.only("#people"))).toEqual(["high@example.com", "low@example.com"]);
+    expect(page.only("#people").rowHeads).toEqual(["high@example.com", "low@example.com"]);
     expect(page.only("#people").row("high@example.com").targets).toEqual([personPath("high@example.com")]);
     const scores = page.only("#scores").all("li");
     expect(scores).toHaveLength(2);
     const high = scores.find((score) => score.targets.includes(personPath("high@example.com")));
     expect(high?.text).toContain(`+20 demo_scored from Rule of demo, until ${day(30)}`);
     expect(page.table("Attributes").row("tier").text).toContain("by a group call");
-    expect(page.table("Attributes").row("tier").targets).toEqual([`${of.home}/signals/${group}`]);
+    expect(page.table("Attributes").row("tier").targets).toEqual([`${members.home}/signals/${group}`]);
     expect(page.table("Fields").row("Name").text).toContain("by a group call");
     expect(page.table("Fields").row("Plan").text).toContain("by an account update");
 
-    const people = await of.member.read(page.link("All people of this account").target ?? "");
-    expect(listed(people)).toEqual(["high@example.com", "low@example.com"]);
-    expect(people.chips).toEqual({ "Account: acme/1": `${of.home}/people?sort=score` });
+    const people = await members.member.read(page.link("All people of this account").target ?? "");
+    expect(people.rowHeads).toEqual(["high@example.com", "low@example.com"]);
+    expect(people.chips).toEqual({ "Account: acme/1": `${members.home}/people?sort=score` });
     expect(people.search.field("account").value).toBe("acme/1");
-    const person = await of.member.read(personPath("high@example.com"));
+    const person = await members.member.read(personPath("high@example.com"));
     expect(person.link("Acme").target).toBe(accountPath("acme/1"));
-    expect((await of.member.read(personPath("else@example.com"))).link("other").target).toBe(accountPath("other"));
+    expect((await members.member.read(personPath("else@example.com"))).link("other").target).toBe(accountPath("other"));
   });
 
   test("without people, scores or values say what to send first", async () => {
-    expect((await of.member.read(`${of.home}/accounts`)).only("#group-call").text).toContain('"type": "group"');
-    await happened({ email: "nobody@example.com", event: "other" }, joins("jane@example.com", "bare"));
-    expect((await of.member.read(personPath("nobody@example.com"))).fact("Account")).toBe("None");
-    const bare = await of.member.read(accountPath("bare"));
+    expect((await members.member.read(`${members.home}/accounts`)).only("#group-call").text).toContain(
+      '"type": "group"',
+    );
+    await deliverAll({ email: "nobody@example.com", event: "other" }, joins("jane@example.com", "bare"));
+    expect((await members.member.read(personPath("nobody@example.com"))).fact("Account")).toBe("None");
+    const bare = await members.member.read(accountPath("bare"));
     expect(bare.text).toContain("No scores yet");
-    expect(bare.only("#scores").targets).toEqual([`${of.home}/rules`]);
+    expect(bare.only("#scores").targets).toEqual([`${members.home}/rules`]);
     expect(bare.text).toContain("No fields yet");
     expect(bare.only("#group-call").text).toContain('"groupId": "bare"');
 
     await update({ id: "empty", plan: "Free" });
-    const empty = await of.member.read(accountPath("empty"));
+    const empty = await members.member.read(accountPath("empty"));
     expect(empty.only("#people").text).toContain("No people yet");
     expect(empty.only("#group-call").text).toContain('"groupId": "empty"');
     expect(empty.all("#scores")).toEqual([]);

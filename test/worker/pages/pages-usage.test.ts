@@ -1,10 +1,8 @@
 /** The pages Usage, Plan and Ledger (spec §8, design §6): content, permissions, and the effect of the forms. */
-import { createExecutionContext } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
-import worker from "../../../src/index.ts";
 import { intercept } from "../../support/intercept.ts";
-import { Answer, newMembers, type Browser } from "../../support/members.ts";
+import { type Browser, newMembers, visitWith } from "../../support/members.ts";
 import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 afterEach(() => {
@@ -14,12 +12,8 @@ afterEach(() => {
 const send = (workspace: TestWorkspace, count: number) =>
   workspace.send(Array.from({ length: count }, (_, n) => ({ event: "Signed Up", email: `p${n}@example.com` })));
 
-const auditOf = async (workspace: TestWorkspace) => {
-  const { results } = await env.DB.prepare("SELECT actor, action, detail FROM audit_log WHERE workspace_id = ?")
-    .bind(workspace.id)
-    .all<{ actor: string; action: string; detail: string }>();
-  return results.map(({ actor, action, detail }) => [actor, action, JSON.parse(detail) as unknown]);
-};
+const auditOf = async (workspace: TestWorkspace) =>
+  (await workspace.auditLog()).map(({ actor, action, detail }) => [actor, action, detail]);
 
 /** The people of a new workspace, and the path of its Usage page. */
 async function atUsage(options: NewWorkspace = {}) {
@@ -55,16 +49,19 @@ describe("the usage pages", () => {
     expect(ledger.link("Held").target).toBe(`${home}/signals/all?status=held`);
   });
 
-  test("draw each day with its verdicts, and list the numbers by day", async () => {
-    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
-    const { workspace, path, owner } = await atUsage({ signalLimit: 10, anchor: "2026-01-01T00:00:00Z" });
+  test("draw each day of the period with its verdicts, and list the numbers by day", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 9) });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 10, anchor: "2026-01-01T10:00:00Z" });
+    // On the same day as the first signals of the period, but before it begins.
+    await send(workspace, 5);
+    vi.setSystemTime(Date.UTC(2031, 2, 1, 12));
     await send(workspace, 8);
     vi.setSystemTime(Date.UTC(2031, 2, 2, 12));
     await send(workspace, 15);
     vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
     const page = await owner.read(path);
     const bars = page.all("svg.large title").map(({ text }) => text);
-    expect(bars).toHaveLength(31);
+    expect(bars).toHaveLength(32);
     expect(bars.slice(0, 3)).toEqual([
       "Mar 1, 2031: 8 accepted, 0 held, 0 refused",
       "Mar 2, 2031: 2 accepted, 10 held, 3 refused",
@@ -220,14 +217,6 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(form.buttons("Release 2 signals (about $3.00)")).toHaveLength(1);
   });
 
-  /** The Worker with replaced objects. */
-  async function visit(bindings: object, path: string, browser: Browser, body?: URLSearchParams): Promise<Answer> {
-    const headers = { cookie: await browser.cookie(), origin: "https://signals.example" };
-    const form = body === undefined ? {} : { method: "POST", body };
-    const request = new Request(`https://signals.example${path}`, { headers, redirect: "manual", ...form });
-    return Answer.of(worker.fetch(request, { ...env, ...bindings } as unknown as Env, createExecutionContext()));
-  }
-
   test("the page asks for the workspace's usage in parallel with its other reads", async () => {
     const { home, owner } = await newMembers();
     // The store answers only after the counter was called.
@@ -242,7 +231,7 @@ describe("changing plan and overages, releasing held signals", () => {
         return make();
       }),
     };
-    expect((await visit(bindings, `${home}/people`, owner)).status).toBe(200);
+    expect((await visitWith(bindings, owner, `${home}/people`)).status).toBe(200);
   });
 
   test("shows a plan as current only after the counter has it, and pushes it again first", async () => {
@@ -253,8 +242,8 @@ describe("changing plan and overages, releasing held signals", () => {
         method === "configure" ? Promise.reject(new Error("the counter is away")) : make(),
       ),
     };
-    expect((await visit(bindings, `${path}/plan`, owner, new URLSearchParams({ plan }))).status).toBe(303);
-    expect((await visit(bindings, path, owner)).status).toBe(503);
+    expect((await visitWith(bindings, owner, `${path}/plan`, { plan })).status).toBe(303);
+    expect((await visitWith(bindings, owner, path)).status).toBe(503);
     expect(await workspace.counter.usage()).toMatchObject({ signalLimit: 5 });
     expect((await owner.read(path)).text).toContain("of 70");
     expect(await workspace.counter.usage()).toMatchObject({ signalLimit: 70 });

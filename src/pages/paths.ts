@@ -1,0 +1,29 @@
+/** Paths of the pages of records. `base` is the workspace's path. */
+import { withQuery } from "./kit/format.ts";
+
+/** An email may contain slashes and percent signs. */
+export function personPath(base: string, email: string): string {
+  return `${base}/people/${encodeURIComponent(email)}`;
+}
+
+/** External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
+export function accountPath(base: string, externalId: string): string {
+  return withQuery(`${base}/accounts/one`, { external_id: externalId });
+}
+
+export function signalPath(base: string, id: string): string {
+  return `${base}/signals/${encodeURIComponent(id)}`;
+}
+
+/** The page of an event in the signal queue. */
+export function groupPath(base: string, event: string, source: string): string {
+  return withQuery(`${base}/signals/group`, { event, source });
+}
+
+export function rulePath(base: string, id: string): string {
+  return `${base}/rules/${encodeURIComponent(id)}`;
+}
+
+export function keyPath(base: string, id: string): string {
+  return `${base}/settings/api-keys/${encodeURIComponent(id)}`;
+}
