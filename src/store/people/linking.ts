@@ -21,8 +21,8 @@ import { changeStatus, countedSignal } from "../state/status-change.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
 import { People, writeAndRecount } from "./people.ts";
 import { countedPoints, evaluateStored, type CountedMatch } from "./scoring.ts";
-import { entriesAfter, hasEntries, VisitorLists } from "./timelines.ts";
-import { visitorKey, visitorList, visitorOfKey, type VisitorId } from "./identities.ts";
+import { VisitorLists } from "./identities.ts";
+import { entriesAfter, hasEntries, visitorKey, visitorList, visitorOfKey, type VisitorId } from "./timelines.ts";
 
 /** Signals that one step links. */
 export const LINK_PAGE_SIGNALS = 500;
@@ -144,7 +144,7 @@ function linesToEvaluate(
   { version, rules }: WorkspaceRules,
 ): LinesOfSegment[] {
   const needsPayload = (seq: number, facts: Facts): boolean =>
-    !isJudged(state, seq, facts, version) && isAboutEvent(rules, facts.event ?? "");
+    !isEvaluated(state, seq, facts, version) && isAboutEvent(rules, facts.event ?? "");
   return segments.map(({ segment, seqs }) => ({
     segment,
     seqs: seqs.filter((seq) => needsPayload(seq, segment.facts(seq))),
@@ -152,7 +152,7 @@ function linesToEvaluate(
 }
 
 /** Whether the line has its outcomes by this version of the rules. */
-function isJudged({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
+function isEvaluated({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
   if (facts.kind !== "signal") return true;
   return facts.status === "anonymous" && judged.rulesVersion === rulesVersion && seq >= judged.sinceSeq;
 }
@@ -225,7 +225,8 @@ class Linking {
   #linked(seq: number, facts: Facts): Facts | null {
     const { admission, owner: before } = facts;
     const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
-    const owner = isOpen ? this.#people.ownerOf(facts, admission, facts.occurred.ms) : null;
+    // A signal with an email has its person at once, so no line to link has an email.
+    const owner = isOpen ? this.#people.ownerByIds(facts, admission) : null;
     const email = owner && this.#people.emailOf(owner.personId);
     if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
       this.done.set(seq, null);
@@ -239,14 +240,14 @@ class Linking {
     }
     // A batch takes no line from a person, because the person may need a recount.
     if (before !== null && this.#rules.rules === null) return null;
-    const judged = this.#judge(seq, facts, email);
-    if (judged === null) {
+    const evaluated = this.#evaluate(seq, facts, email);
+    if (evaluated === null) {
       this.#lacking.add(seq);
       return null;
     }
     const lost = before === null ? [] : this.#people.removeLine(before.personId, seq, facts);
     changeStatus(this.#state.books, countedSignal(facts), facts.status, "processed");
-    const linked: Facts = { ...facts, ...judged, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
+    const linked: Facts = { ...facts, ...evaluated, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
     const won = this.#people.addLine(owner.personId, seq, linked);
     this.done.set(seq, countsOf(owner.personId, lost, won));
     return linked;
@@ -258,9 +259,9 @@ class Linking {
   }
 
   /** Rule outcomes of the line; null: its payload is missing here. */
-  #judge(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "outcomes"> | null {
+  #evaluate(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "outcomes"> | null {
     const { version, rules } = this.#rules;
-    if (isJudged(this.#state, seq, facts, version)) return facts;
+    if (isEvaluated(this.#state, seq, facts, version)) return facts;
     if (rules === null) return null;
     if (!isAboutEvent(rules, facts.event ?? "")) return NO_OUTCOMES;
     const payload = this.#payloads.get(seq);

@@ -10,21 +10,20 @@ import { isDropped, keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { countedMatches } from "../people/scoring.ts";
-import { ascendingEntries, readEntries } from "../people/timelines.ts";
-import { personList } from "../people/identities.ts";
+import { ascendingEntries, readEntries, personList } from "../people/timelines.ts";
 import type { ExportFormat, ExportPage, ExportRange } from "../protocol/store-operations.ts";
 import type { DeadLetterRow } from "../schema.ts";
 import { admissionOf, findDeadLetter, lastDeadLetter } from "../state/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
 import {
-  counting,
+  withCountedOutcomes,
   isScored,
   latestIdentities,
   PERSON_COLUMNS,
   toPersonSummary,
   toScoringSignals,
-  type PersonRow,
+  type PersonSummaryRow,
 } from "./person-page.ts";
 
 /** Maximum characters of a page, and one row more: two pages are in memory at the same time. */
@@ -137,7 +136,7 @@ interface PeoplePlace {
 
 function* peopleSteps({ sql, books }: StoreState, from: PeoplePlace | null): Generator<Step<PeoplePlace>> {
   const { person: after, lastPerson } = from ?? { person: 0, lastPerson: books.nextPersonId - 1 };
-  const people = sql.exec<PersonRow>(
+  const people = sql.exec<PersonSummaryRow>(
     `SELECT ${PERSON_COLUMNS} FROM people WHERE id > ? AND id <= ? ORDER BY id`,
     after,
     lastPerson,
@@ -185,7 +184,7 @@ function* scoreSteps(state: StoreState, from: ScorePlace | null): Generator<Step
     const after = id === begin.person ? (begin.after ?? 0) : 0;
     for (const stored of ascendingEntries(sql, personList(id), readEntries(recent), after)) {
       if (stored.seq > lastSeq) break;
-      const entry = counting(state, id, stored);
+      const entry = withCountedOutcomes(state, id, stored);
       const rows = (isScored(entry) ? toScoringSignals(state, id, entry) : []).map((scored) => ({
         email,
         signal_id: scored.signalId,

@@ -10,8 +10,8 @@ import {
   personList,
   visitorKey,
   visitorOfKey,
-} from "../../../../src/store/people/identities.ts";
-import type { VisitorId } from "../../../../src/store/people/identities.ts";
+  type VisitorId,
+} from "../../../../src/store/people/timelines.ts";
 
 const UUID = "5b0d4a3e-9f63-4a51-8c1e-2f4f1f1b7a01";
 const kind = fc.constantFrom<VisitorId["kind"]>("anonymous_id", "user_id");

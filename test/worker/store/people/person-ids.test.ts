@@ -7,7 +7,7 @@ import { exportPage } from "../../../../src/store/queries/exports.ts";
 import { readPeople } from "../../../../src/store/queries/people-search.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
-import type { VisitorId } from "../../../../src/store/people/identities.ts";
+import type { VisitorId } from "../../../../src/store/people/timelines.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { textOfTables } from "../../../support/everything.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";

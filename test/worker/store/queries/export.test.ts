@@ -6,7 +6,7 @@ import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
 import type { ExportPage, ExportRange } from "../../../../src/store/protocol/store-operations.ts";
-import { keyOf, personList } from "../../../../src/store/people/identities.ts";
+import { keyOf, personList } from "../../../../src/store/people/timelines.ts";
 import { exportFile } from "../../../../src/workspace/export-file.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import worker from "../../../../src/index.ts";

@@ -18,8 +18,7 @@ import { deleteExpired, setRetention } from "../../../../src/store/deletion/rete
 import { areLapsesDue, stepLapses } from "../../../../src/store/people/lapse-run.ts";
 import { nextLinkJobMs } from "../../../../src/store/people/linking.ts";
 import { hasRecounts, stepRecounts } from "../../../../src/store/people/people.ts";
-import { readEntries, ascendingEntries } from "../../../../src/store/people/timelines.ts";
-import { personList } from "../../../../src/store/people/identities.ts";
+import { readEntries, ascendingEntries, personList } from "../../../../src/store/people/timelines.ts";
 import { hasRuleJobs, startRuleJob, stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { updateGroups } from "../../../../src/store/state/status-change.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";

@@ -14,7 +14,7 @@ import {
   stepRuleJob,
 } from "../../../../src/store/rules/rule-jobs.ts";
 import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
-import { countInBooks } from "../../../../src/store/state/status-change.ts";
+import { countInBooks, updateGroups } from "../../../../src/store/state/status-change.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { readScores } from "../../../support/read-store.ts";
@@ -86,6 +86,7 @@ class Bench {
 
   apply(change: Partial<RuleToApply> = {}): RuleJob {
     const toApply = { ruleId: RULE.id, rule: RULE, rulesVersion: 1, ...change };
+    updateGroups(this.store.state);
     startRuleJob(this.store.state, toApply, Date.now());
     this.store.state.signals.flush();
     return this.job(toApply.ruleId);
