@@ -1,6 +1,7 @@
 /**
- * Accounts as a batch reads and changes them (design §8.7): upserted by external id. For each field, the latest received update wins, and
- * any update wins over group calls. So any order of delivery gives the same account, as long as the account has room for every update.
+ * Accounts as a batch reads and changes them (design §8.7): upserted by external id. For each field, the latest received update counts.
+ * A group call only sets fields that no update has set. If the account has room for every update, any order of delivery gives the same
+ * account.
  *
  * An account has the sum of its members' scores. Whoever changes a person reports it here, in the same transaction.
  */

@@ -54,7 +54,7 @@ export function findAccounts(sql: SqlStorage, query: AccountsQuery, page: Page):
   return { items: accounts, next, sorted, lapsing: areLapsesDue(sql, Date.now()) };
 }
 
-interface OrderedAccounts {
+interface AccountRows {
   /** The accounts of the page, and one more if any follows. */
   rows: SummaryRow[];
   /** False: there are too many accounts to sort. */
@@ -63,7 +63,7 @@ interface OrderedAccounts {
 }
 
 /** The cursor has the number and the sort value of the last account. */
-function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit }: Page): OrderedAccounts {
+function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit }: Page): AccountRows {
   const [, id = "", last = ""] = /^(\d{1,15})\.(.*)$/su.exec(cursor ?? "") ?? [];
   if ("prefix" in query) {
     // The plus keeps SQLite from beginning at the prefix: the cursor says where to begin.
@@ -150,7 +150,7 @@ export function readAccountPage(state: StoreState, externalId: string, page: Pag
 const TOP_PEOPLE = 10;
 const RECENT_PEOPLE = 20;
 const LATEST_SCORES = 10;
-/** The page searches the newest people of an account for those who were seen last: some 10 ms for so many. */
+/** The newest people of an account that the page sorts by last seen: some 10 ms. */
 const MEMBERS_READ = 10_000;
 /** The latest signals of each recent person that are read to find scores. */
 const RECENT_SIGNALS = 50;

@@ -107,13 +107,13 @@ export async function exportPage(state: StoreState, objects: ColdObjects, range:
     case "signals":
       return exportSignals(state, objects, range, place as SignalPlace | null);
     case "people":
-      return pageOf(peopleSteps(state, place as PeoplePlace | null), PEOPLE_COLUMNS, range);
+      return fillPage(peopleSteps(state, place as PeoplePlace | null), PEOPLE_COLUMNS, range);
     case "scoring_signals":
-      return pageOf(scoreSteps(state, place as ScorePlace | null), SCORE_COLUMNS, range);
+      return fillPage(scoreSteps(state, place as ScorePlace | null), SCORE_COLUMNS, range);
   }
 }
 
-function pageOf(
+function fillPage(
   steps: Iterable<Step<unknown>>,
   columns: Columns,
   { format, cursor }: Pick<ExportRange, "format" | "cursor">,
@@ -222,7 +222,7 @@ async function exportSignals(
   let cold: Payloads = new Map();
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const steps = new SignalSteps(state, cold);
-    const page = pageOf(steps.from(place), SIGNAL_COLUMNS, range);
+    const page = fillPage(steps.from(place), SIGNAL_COLUMNS, range);
     if (steps.missing.length === 0) return page;
     // oxlint-disable-next-line no-await-in-loop -- the page is read again, because people may be deleted meanwhile
     cold = await readPayloads(state.signals, objects, steps.missing);

@@ -435,10 +435,11 @@ export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFa
 // Tries a mapping rule on stored signals before it is saved (design §8.5): the newest first, a page at a time. Only
 // reads.
 
-/** Lines of a segment that the rule covers, the latest first. */
-interface SegmentLines {
+/** A line that the rule covers. */
+interface CoveredLine {
   segment: Segment;
-  lines: { seq: number; facts: Facts }[];
+  seq: number;
+  facts: Facts;
 }
 
 /** A page of a preview. If a payload cannot be read, the preview ends early. */
@@ -449,18 +450,17 @@ export async function previewPage(
   range: PreviewRange,
 ): Promise<PreviewPage> {
   const compiled = compileRules([rule]);
-  const { segments, next } = latestLines(state, rule, compiled, range);
-  const isTried = (facts: Facts): boolean => canScore(facts) && facts.admission.receivedAtMs >= range.sinceMs;
-  const tried = segments.map(({ segment, lines }) => ({
-    segment,
-    seqs: lines.filter(({ facts }) => isTried(facts)).map(({ seq }) => seq),
-  }));
-  const payloads = await readPayloads(state.signals, objects, tried);
+  const { lines, next } = latestLines(state, rule, compiled, range);
+  const isTried = ({ facts }: CoveredLine): boolean => canScore(facts) && facts.admission.receivedAtMs >= range.sinceMs;
+  const tried = Map.groupBy(lines.filter(isTried), ({ segment }) => segment);
+  const ofSegments = [...tried].map(([segment, some]) => ({ segment, seqs: some.map(({ seq }) => seq) }));
+  const payloads = await readPayloads(state.signals, objects, ofSegments);
   const people = new People(state, Date.now());
   const matches: { personId: number; atMs: number }[] = [];
   const page = { scanned: 0, samples: [] as PreviewSample[], next, complete: true };
-  for (const { seq, facts } of segments.flatMap(({ lines }) => lines)) {
-    if (isTried(facts) && !payloads.has(seq)) {
+  for (const line of lines) {
+    const { seq, facts } = line;
+    if (isTried(line) && !payloads.has(seq)) {
       page.next = null;
       page.complete = false;
       break;
@@ -514,26 +514,23 @@ function latestLines(
   rule: MappingRule,
   compiled: CompiledRules,
   { beforeSeq, sinceMs, limit }: PreviewRange,
-): { segments: SegmentLines[]; next: number | null } {
+): { lines: CoveredLine[]; next: number | null } {
   const { prefix, exact } = eventRange(rule.event);
-  const segments: SegmentLines[] = [];
-  let found = 0;
+  const lines: CoveredLine[] = [];
+  let segments = 0;
   for (const segment of signals.walkBack(beforeSeq, exact ? { event: prefix } : {})) {
     // A line is recorded after it was received. So a line that was recorded too early ends the preview.
     if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
-    const part: SegmentLines = { segment, lines: [] };
-    segments.push(part);
     const seqs = !hasEventsOf(segment, compiled) ? [] : exact ? segment.seqsWith("event", prefix) : segment.seqs();
     for (const seq of seqs.toReversed()) {
       if (seq >= beforeSeq) continue;
       const facts = segment.facts(seq);
       if (!isCounted(facts) || !isAboutEvent(compiled, facts.event ?? "")) continue;
-      if (facts.recordedAtMs < sinceMs) return { segments, next: null };
-      if (found === limit) return { segments, next: seq + 1 };
-      part.lines.push({ seq, facts });
-      found++;
+      if (facts.recordedAtMs < sinceMs) return { lines, next: null };
+      if (lines.length === limit) return { lines, next: seq + 1 };
+      lines.push({ segment, seq, facts });
     }
-    if (segments.length === RULE_STEP_SEGMENTS) return { segments, next: segment.firstSeq };
+    if (++segments === RULE_STEP_SEGMENTS) return { lines, next: segment.firstSeq };
   }
-  return { segments, next: null };
+  return { lines, next: null };
 }
