@@ -82,7 +82,7 @@ describe("a person", () => {
   );
 
   test(
-    "who is deleted lowers the account in the same step and leaves no name; no event is raised",
+    "leaves the account in the first step of a deletion, without a name and without an event",
     inBalance((store) => {
       for (const email of [ANN, BOB]) {
         send(store, "identify", { userId: email, traits: { email, name: "Jane Doe", company: { id: "acme" } } });
@@ -119,7 +119,7 @@ function want(store: TestStore, ...accountThresholds: number[]): void {
 describe("the traits of a group call", () => {
   const group = { userId: "u-1", groupId: "acme", traits: { name: "Acme", plan: "free", industry: "tools", "": 1 } };
 
-  test("set values that no account update has set, whatever comes first, and the page names who set each", () =>
+  test("set values that no account update has set, in any order, and the page names the source of each value", () =>
     Promise.all(
       [0, 1].map((first) =>
         inBalance((store) => {

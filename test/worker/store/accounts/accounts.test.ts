@@ -6,8 +6,8 @@ import type { AccountField } from "../../../../src/domain/accounts/payload-templ
 import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../../../../src/limits.ts";
 import { listAccounts } from "../../../../src/store/queries/account-page.ts";
 import { Accounts } from "../../../../src/store/accounts/accounts.ts";
-import type { AccountsList } from "../../../../src/store/protocol/people-and-accounts.ts";
 import { MINUTE, deliver, type Delivered } from "../../../support/deliver.ts";
+import { allSlices } from "../../../support/slices.ts";
 import { inStore } from "../../../support/store.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { AccountChange, BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
@@ -175,15 +175,6 @@ describe("an account update", () => {
     expect([none.status, (await none.json<Problem>()).code]).toEqual([422, "template_mismatch"]);
   });
 
-  test("by the successor of a rotated key is mapped by the same template", async () => {
-    const workspace = await newAccounts();
-    const body = { overlap: "24h" };
-    const { key } = await workspace.operator<{ key: string }>("POST", `/keys/${workspace.key.id}/rotate`, body);
-    expect((await workspace.send({ company: { id: "a1" }, plan: "p" }, { path: PATH, key })).status).toBe(202);
-    await workspace.settled();
-    expect(await accountOf(workspace, "a1")).toMatchObject({ plan: "p" });
-  });
-
   test("takes no effect while it is held", async () => {
     const workspace = await newAccounts(1);
     await accepted(workspace, { company: { id: "a1" }, plan: "first" });
@@ -286,18 +277,13 @@ describe("the list of accounts", () => {
     }));
 
   test("has shorter pages for large accounts, and omits no account", () =>
-    inStore(({ sql }) => {
+    inStore(async ({ sql }) => {
       const large = Array.from({ length: 40 }, (_, version) => `${version}`.padEnd(50_000, "x"));
       for (const externalId of ["a0", "a1", "a2", "a3"]) updateOften(sql, externalId, "feature_flags", large);
-      const pages: string[][] = [];
-      let cursor: string | null = null;
-      do {
-        const page: AccountsList = listAccounts(sql, {}, { cursor, limit: 200 });
-        expect(JSON.stringify(page).length).toBeLessThan(3 * ACCOUNT_PAGE_MAX_CHARACTERS);
-        pages.push(page.items.map(({ externalId }) => externalId));
-        cursor = page.next;
-      } while (cursor !== null);
-      expect(pages.flat()).toEqual(["a3", "a2", "a1", "a0"]);
+      const pages = await allSlices((cursor) => listAccounts(sql, {}, { cursor, limit: 200 }));
+      for (const page of pages) expect(JSON.stringify(page).length).toBeLessThan(3 * ACCOUNT_PAGE_MAX_CHARACTERS);
+      const ids = pages.flatMap(({ items }) => items.map(({ externalId }) => externalId));
+      expect(ids).toEqual(["a3", "a2", "a1", "a0"]);
       expect(pages.length).toBeGreaterThan(1);
     }));
 });
@@ -346,19 +332,9 @@ describe("the preview of a template", () => {
   const nested = (levels: number) => `${'{"id":'.repeat(levels)}1${"}".repeat(levels)}`;
   test.each([
     ["a template that no key may have", { payload_template: [], sample: {} }, "payload_template"],
-    [
-      "an external id that is true or false",
-      { payload_template: [{ ...ID, type: "boolean" }], sample: {} },
-      "payload_template.0.type",
-    ],
     ["no sample", { payload_template: [ID] }, "sample"],
     ["a sample that is no object", { payload_template: [ID], sample: [] }, "sample"],
     ["a sample that is too deep", `{"payload_template":[${JSON.stringify(ID)}],"sample":${nested(33)}}`, "sample"],
-    [
-      "a sample deeper than a signal may be",
-      `{"payload_template":[${JSON.stringify(ID)}],"sample":${nested(50)}}`,
-      "sample",
-    ],
     ["a sample that is too large", { payload_template: [ID], sample: { id: "é".repeat(33_000) } }, "sample"],
   ])("%s is a 422 that names the place", async (_, body, path) => {
     const answer = await preview(body);

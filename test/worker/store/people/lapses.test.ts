@@ -88,7 +88,7 @@ describe("points that last 30 days", () => {
   );
 
   test(
-    "that had lapsed on arrival add nothing, and the trace says when they lapsed",
+    "add nothing if they have lapsed on arrival, and the trace says when they lapsed",
     inBalance(async (store) => {
       use(store);
       want(store, 10);

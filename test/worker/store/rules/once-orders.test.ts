@@ -1,6 +1,6 @@
 /**
- * Design §8.5, §8.6: after any history, a rule that is applied to the past gives its own scores, also a rule that scores once, and a rule
- * whose points lapse.
+ * Design §8.5, §8.6: after any history, a rule that is applied to the past gives its own scores. This includes rules that score once and
+ * rules whose points lapse.
  */
 import * as fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";

@@ -1,10 +1,10 @@
 /** Design §8.5, spec §6.3: mapping rules previewed on stored signals, applied to them, and proposed from a signal. */
-import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { PREVIEW_MAX_SIGNALS } from "../../../../src/limits.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { scoresOf } from "../../../support/read-store.ts";
+import { applyRule } from "../../../support/rules.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
@@ -33,16 +33,7 @@ const create = (rule: object, target = workspace) => target.operator<{ id: strin
 const preview = (rule: object, query = "") =>
   workspace.operator<Answer & { samples: { id: string; email: string }[] }>("POST", `/rules/preview${query}`, rule);
 
-/** Applies a rule to the past, and drives the store's alarm until it is done. */
-async function applyNow(ruleId: string): Promise<Answer> {
-  await workspace.operator("POST", `/rules/${ruleId}/apply`);
-  for (let steps = 0; steps < 100; steps++) {
-    const job = await workspace.operator<Answer>("GET", `/rules/${ruleId}/apply`);
-    if (job["status"] === "done") return job;
-    await runInDurableObject(workspace.store, (instance) => instance.alarm());
-  }
-  throw new Error("never done");
-}
+const applyNow = (ruleId: string) => applyRule(workspace, ruleId);
 
 function form(id: string, email: string | null, properties: object = {}, at = START): Delivered {
   const who = email === null ? {} : { email };
