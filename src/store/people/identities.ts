@@ -9,7 +9,6 @@ import type { Facts, ListingId } from "../log/line.ts";
 import {
   changeEntries,
   keyOf,
-  keysOf,
   visitorKey,
   visitorList,
   visitorOfKey,
@@ -62,7 +61,7 @@ const SELECT_CLAIMS = `SELECT keys.key, at, ordinal, person_id FROM json_each(?)
   CROSS JOIN identities ON identities.key = unhex(keys.value)`;
 const INSERT_CLAIM = "INSERT OR REPLACE INTO identities (key, at, ordinal, person_id) VALUES (?, ?, ?, ?)";
 const SELECT_OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
-  WHERE person_id = ? AND key > ? AND key < ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
+  WHERE person_id = ? AND substr(key, 1, 1) = ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
   ORDER BY "at", ordinal LIMIT ?`;
 // Earlier claims go too: an earlier owner must not get the id back. A deletion removes the claims of the deleted person.
 const DELETE_CLAIMS = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?) AND ${PERSON_EXISTS} RETURNING person_id`;
@@ -141,7 +140,8 @@ export class Identities {
     const oldest = this.#sql.exec<{ key: ArrayBuffer; at: number; ordinal: number }>(
       SELECT_OLDEST,
       personId,
-      ...keysOf(kind),
+      // The first byte of a key is its kind.
+      visitorKey({ kind, value: "" }),
       count,
     );
     let dropped = 0;

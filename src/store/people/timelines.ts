@@ -55,12 +55,6 @@ export function visitorOfKey(key: ArrayBuffer): VisitorId {
   return { kind: list.startsWith(LETTERS.user_id) ? "user_id" : "anonymous_id", value: list.slice(1) };
 }
 
-/** The keys between which all ids of a kind lie. */
-export function keysOf(kind: VisitorId["kind"]): [behind: ArrayBuffer, before: ArrayBuffer] {
-  const letter = LETTERS[kind].charCodeAt(0);
-  return [Uint8Array.of(letter).buffer, Uint8Array.of(letter + 1).buffer];
-}
-
 /** Characters of a row of a timeline: hundreds of entries. */
 export const TIMELINE_ROW_CHARACTERS = 2_000;
 /** Characters of the latest entries in a person's own row. */
