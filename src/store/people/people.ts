@@ -431,7 +431,7 @@ class RecountStep {
   /** Counts as many lines of a person as the budget allows, and stores the place. */
   take({ person_id: personId, before }: RecountRow): void {
     const { sql } = this.#state;
-    const left = this.#people.emailOf(personId) === null ? 0 : this.#count(personId, before);
+    const left = this.#count(personId, before);
     if (left === 0) sql.exec("DELETE FROM recounts WHERE person_id = ?", personId);
     else sql.exec("INSERT OR REPLACE INTO recounts (person_id, before) VALUES (?, ?)", personId, left);
   }

@@ -34,7 +34,7 @@ import {
 /** Maximum number of results that a search sorts, in some 10 ms. More results are listed by email. */
 export const PEOPLE_SORTED = 5_000;
 /** Maximum number of people of an account that a list sorts. */
-const MEMBERS_SORTED = 10_000;
+export const MEMBERS_SORTED = 10_000;
 /** People of one day who are sorted exactly by their last signal: some 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
 /** The latest signals of a person that the operator API reads to find scores. */

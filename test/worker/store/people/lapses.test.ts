@@ -239,6 +239,11 @@ describe("a night", () => {
       expect(ofType(events, "people.rescored")).toMatchObject([
         { cause: "points_lapsed", points: -20 * (SCORE_FALLS_MAX + 1), thresholds: [{ threshold: 10, fallen: 1_001 }] },
       ]);
+      // The next night has one fall again.
+      visit(store, { email: "p0@example.com" });
+      pass(31);
+      visitDue(store);
+      expect(ofType(raised(store), "person.score_fell")).toHaveLength(1);
     }),
   );
 

@@ -3,7 +3,12 @@ import { runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../../../src/limits.ts";
-import { findPeople, PEOPLE_DAY_SORTED, PEOPLE_SORTED } from "../../../../src/store/queries/people-search.ts";
+import {
+  findPeople,
+  MEMBERS_SORTED,
+  PEOPLE_DAY_SORTED,
+  PEOPLE_SORTED,
+} from "../../../../src/store/queries/people-search.ts";
 import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/protocol/people-and-accounts.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
@@ -167,6 +172,16 @@ describe("very many people", () => {
     expect(pages.every(({ sorted }) => !sorted)).toBe(true);
     const few = await workspace.store.findPeople({ sort: "score", text: "p000001" }, { cursor: null, limit: 1 });
     expect(few).toMatchObject({ sorted: true, items: [{ score: 6 }] });
+  });
+
+  test("of one account are searched in any order beyond the sort limit", async () => {
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      insertMany(sql, MEMBERS_SORTED + 2);
+      sql.exec("UPDATE people SET account = 'acme' WHERE id <> 5");
+    });
+    // The person with number n has n % 7 points.
+    const emails = await found({ sort: "score", account: "acme", text: "P000000" });
+    expect(emails).toEqual([6, 4, 3, 9, 2, 8, 1, 7].map(emailOf));
   });
 
   test("are searched in consecutive slices", async () => {

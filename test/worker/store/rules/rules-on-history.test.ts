@@ -1,8 +1,9 @@
 /** Design §8.5, spec §6.3: mapping rules previewed on stored signals, applied to them, and proposed from a signal. */
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { PREVIEW_MAX_SIGNALS } from "../../../../src/limits.ts";
+import { RULE_STEP_SIGNALS } from "../../../../src/limits.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
+import { previewRule } from "../../../../src/workspace/rules-on-history.ts";
 import { scoresOf } from "../../../support/read-store.ts";
 import { applyRule } from "../../../support/rules.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
@@ -130,27 +131,17 @@ describe("a preview", () => {
   });
 
   test("reads signals up to its limit, and says if there are more", async () => {
+    const limit = RULE_STEP_SIGNALS + 50;
+    const draft = { event: "Form", match: "all" as const, conditions: [], scoringSignal: "form", points: 3 };
+    const tried = () => previewRule(env, workspace.id, draft, 30, limit);
+    const bobs = Array.from({ length: limit - 1 }, (_, n) => form(`sig_many_${n}`, "bob@example.com"));
     await deliver(workspace.id, [form("sig_first", "ann@example.com")]);
-    await deliverMany(PREVIEW_MAX_SIGNALS - 1);
-    expect(await preview(aRule())).toMatchObject({ scanned: PREVIEW_MAX_SIGNALS, people: 2, complete: true });
-    await deliver(workspace.id, [{ ...form("sig_last", "bob@example.com"), row: 1_000_000 }]);
-    expect(await preview(aRule())).toMatchObject({
-      scanned: PREVIEW_MAX_SIGNALS,
-      matches: PREVIEW_MAX_SIGNALS,
-      people: 1,
-      complete: false,
-    });
+    await deliver(workspace.id, bobs);
+    expect(await tried()).toMatchObject({ scanned: limit, people: 2, complete: true });
+    await deliver(workspace.id, [form("sig_last", "bob@example.com")]);
+    expect(await tried()).toMatchObject({ scanned: limit, matches: limit, people: 1, complete: false });
   });
 });
-
-/** Delivers this many of Bob's signals. */
-async function deliverMany(count: number): Promise<void> {
-  const signals = Array.from({ length: count }, (_, n) => ({
-    ...form(`sig_many_${n}`, "bob@example.com"),
-    row: n + 2,
-  }));
-  for (let from = 0; from < count; from += 1_000) await deliver(workspace.id, signals.slice(from, from + 1_000));
-}
 
 describe("applying a rule", () => {
   test("updates points and names, adds missing scores, and removes scores that no longer match", async () => {
