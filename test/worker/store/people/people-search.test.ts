@@ -179,9 +179,10 @@ describe("very many people", () => {
       insertMany(sql, MEMBERS_SORTED + 2);
       sql.exec("UPDATE people SET account = 'acme' WHERE id <> 5");
     });
+    const members = Array.from({ length: MEMBERS_SORTED + 2 }, (_, n) => n + 1).filter((n) => n !== 5);
     // The person with number n has n % 7 points.
-    const emails = await found({ sort: "score", account: "acme", text: "P000000" });
-    expect(emails).toEqual([6, 4, 3, 9, 2, 8, 1, 7].map(emailOf));
+    const expected = members.toSorted((a, b) => (b % 7) - (a % 7) || b - a).map(emailOf);
+    expect(await found({ sort: "score", account: "acme", text: "X.EXAMPLE" }, 1_000)).toEqual(expected);
   });
 
   test("are searched in consecutive slices", async () => {
