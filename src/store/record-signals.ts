@@ -16,8 +16,8 @@ import { afterPurge, type Facts, type ListingId, type Owner } from "./log/line.t
 import { hashBytes, type Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";
 import { People } from "./people/people.ts";
-import { insertEntries, type Entry } from "./people/timelines.ts";
-import { idsOf, visitorList, visitorOfPayload, type VisitorId } from "./people/identities.ts";
+import { idsOf, visitorOfPayload } from "./people/identities.ts";
+import { insertEntries, type Entry, visitorList, type VisitorId } from "./people/timelines.ts";
 import type { SignalToRecord } from "./protocol/stored-signals.ts";
 import type { DeadLetterRow } from "./schema.ts";
 import { admissionOf, insertDeadLetter, noteDeadLetters } from "./state/dead-letters.ts";

@@ -302,12 +302,13 @@ export class SignalStore extends RestorableObject {
 
   /** Starts to apply a rule to stored signals, see rules/rule-jobs.ts. The alarm does the work. */
   applyRule(rule: RuleToApply): RuleJob {
+    const state = this.#stateWithGroups;
     this.#transact(() => {
-      startRuleJob(this.state, rule, Date.now());
-      this.state.signals.flush();
+      startRuleJob(state, rule, Date.now());
+      state.signals.flush();
     });
     this.#alarmForNext();
-    const job = findRuleJob(this.state.sql, rule.ruleId);
+    const job = findRuleJob(state.sql, rule.ruleId);
     if (job === null) throw new Error("a job that was just started is gone");
     return job;
   }

@@ -5,7 +5,7 @@ import { env } from "cloudflare:workers";
 import { ByteReader } from "../../src/platform/bytes.ts";
 import { COLUMNS, Lines } from "../../src/store/log/lines.ts";
 import { unpackPayloads } from "../../src/store/log/packing.ts";
-import { listOfKey } from "../../src/store/people/identities.ts";
+import { listOfKey } from "../../src/store/people/timelines.ts";
 
 const PACKED: Record<string, (bytes: ArrayBuffer) => string> = {
   signals_facts: textOfLines,

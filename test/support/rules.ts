@@ -1,4 +1,5 @@
 /** Mapping rules of a test's workspace, by the operator API. */
+import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -20,4 +21,20 @@ export function conditionsOf(size: number, text = "value") {
 export async function storedRules({ id }: TestWorkspace): Promise<{ count: number; size: number }> {
   const sums = env.DB.prepare("SELECT count(*) AS count, sum(size) AS size FROM mapping_rules WHERE workspace_id = ?");
   return (await sums.bind(id).first<{ count: number; size: number }>()) ?? { count: 0, size: 0 };
+}
+
+/** Applies a rule to the past. Returns the finished job. */
+export async function applyRule(workspace: TestWorkspace, ruleId: string): Promise<Record<string, unknown>> {
+  await workspace.operator("POST", `/rules/${ruleId}/apply`);
+  return ruleApplied(workspace, ruleId);
+}
+
+/** Drives the store's alarm until a rule has been applied to the past. Returns the finished job. */
+export async function ruleApplied(workspace: TestWorkspace, ruleId: string): Promise<Record<string, unknown>> {
+  for (let steps = 0; steps < 100; steps++) {
+    const job = await workspace.operator("GET", `/rules/${ruleId}/apply`);
+    if (job["status"] === "done") return job;
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+  }
+  throw new Error("never done");
 }

@@ -1,6 +1,7 @@
 /**
- * Accounts as a batch reads and changes them (design §8.7): upserted by external id. For each field, the latest received update wins, and
- * any update wins over group calls. So any order of delivery gives the same account, as long as the account has room for every update.
+ * Accounts as a batch reads and changes them (design §8.7): upserted by external id. For each field, the latest received update counts.
+ * A group call only sets fields that no update has set. If the account has room for every update, any order of delivery gives the same
+ * account.
  *
  * An account has the sum of its members' scores. Whoever changes a person reports it here, in the same transaction.
  */
@@ -33,7 +34,7 @@ interface Value {
   bytes: number;
 }
 
-interface Stored {
+interface KnownAccount {
   /** Of the stored row; null: the account is not stored yet. */
   id: number | null;
   /** By target. */
@@ -69,7 +70,7 @@ interface MemberChange {
 
 export class Accounts {
   readonly #sql: SqlStorage;
-  readonly #byExternalId = new Map<string, Stored>();
+  readonly #byExternalId = new Map<string, KnownAccount>();
   /** By external id. */
   readonly #memberChanges = new Map<string, MemberChange>();
 
@@ -80,16 +81,16 @@ export class Accounts {
   /** Applies an update. Returns null, or why the account has no room for the update; then nothing has changed. */
   update(record: AccountRecord, claim: ValueClaim): string | null {
     const account = this.#account(record.externalId, claim.receivedAtMs);
-    const sent = valuesSent(record, claim);
-    const taken = new Map([...sent].filter(([target]) => isNews(account, target, claim)));
+    const sent = valuesOf(record, claim);
+    const taken = new Map([...sent].filter(([target]) => isLatest(account, target, claim)));
     const refusal = updateRefusal(account.bytes, account.values, { sent, taken });
     if (refusal !== null) return refusal;
 
-    const id = this.#see(account, record.externalId, claim);
+    const id = this.#noteUpdate(account, record.externalId, claim);
     for (const field of ACCOUNT_FIELDS) {
       const [value, last] = [sent.get(field), account.values.get(field)];
       // No update has set a value of a group call, so the field has no history yet.
-      if (value !== undefined) this.#remember(id, last?.claim.by === "group" ? undefined : last, field, value);
+      if (value !== undefined) this.#addToHistory(id, last?.claim.by === "group" ? undefined : last, field, value);
     }
     for (const [target, value] of taken) setValue(account, target, value);
     return null;
@@ -100,7 +101,7 @@ export class Accounts {
     const claim: ValueClaim = { ...order, by: "group" };
     const account = this.#account(record.externalId, claim.receivedAtMs);
     const taken = new Map(
-      [...valuesSent(record, claim)].filter(([target]) => {
+      [...valuesOf(record, claim)].filter(([target]) => {
         const last = account.values.get(target);
         return last === undefined || (last.claim.by === "group" && isLater(claim, last.claim));
       }),
@@ -108,7 +109,7 @@ export class Accounts {
     const attributes = [...account.values.values()].filter(({ claim: { by } }) => by === "group").length;
     if (taken.size === 0 || attributes + taken.size > GROUP_ATTRIBUTES_MAX) return;
     if (updateRefusal(account.bytes, account.values, { sent: taken, taken }) !== null) return;
-    this.#see(account, record.externalId, claim);
+    this.#noteUpdate(account, record.externalId, claim);
     for (const [target, value] of taken) setValue(account, target, value);
   }
 
@@ -138,15 +139,15 @@ export class Accounts {
     const account = this.#byExternalId.get(externalId);
     const changed = account?.hasChanged === true ? account : null;
     if (before === undefined) {
-      const times = { first_seen: seenMs, last_seen: seenMs };
       if (people > 0) {
+        const times = { first_seen: seenMs, last_seen: seenMs };
+        const sums = { score, people };
         insertRow(this.#sql, "accounts", {
           external_id: externalId,
           attributes: "{}",
           claims: "{}",
           ...times,
-          score,
-          people,
+          ...sums,
         });
       }
     } else if (people < 0 && before.people + people === 0 && before.is_bare === 1 && changed === null) {
@@ -178,7 +179,7 @@ export class Accounts {
   }
 
   /** Notes an update of the account, which is created if it is new. Returns its id. */
-  #see(account: Stored, externalId: string, { receivedAtMs }: ValueClaim): number {
+  #noteUpdate(account: KnownAccount, externalId: string, { receivedAtMs }: ValueClaim): number {
     account.id ??= this.#sql.exec<{ id: number }>(CREATE, externalId, receivedAtMs).one().id;
     account.hasChanged = true;
     account.firstSeenMs = Math.min(account.firstSeenMs, receivedAtMs);
@@ -187,7 +188,7 @@ export class Accounts {
   }
 
   /** Adds an update to the history of a field: at the end if it changes the latest value, or in its place if it arrived late. */
-  #remember(accountId: number, last: Value | undefined, field: AccountField, { text: after, claim }: Value): void {
+  #addToHistory(accountId: number, last: Value | undefined, field: AccountField, { text: after, claim }: Value): void {
     const of = { accountId, field };
     if (last !== undefined && !isLater(claim, last.claim)) insertLateChange(this.#sql, of, after, claim, last.claim);
     else if (last?.text !== after) {
@@ -195,13 +196,13 @@ export class Accounts {
     }
   }
 
-  #account(externalId: string, atMs: number): Stored {
+  #account(externalId: string, atMs: number): KnownAccount {
     const account = this.#byExternalId.get(externalId) ?? this.#read(externalId) ?? emptyAccount(externalId, atMs);
     this.#byExternalId.set(externalId, account);
     return account;
   }
 
-  #read(externalId: string): Stored | undefined {
+  #read(externalId: string): KnownAccount | undefined {
     const row = this.#sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId).toArray()[0];
     if (row === undefined) return undefined;
     const account = { ...emptyAccount(externalId, row.first_seen), id: row.id, lastSeenMs: row.last_seen };
@@ -232,13 +233,13 @@ export function nameOf(json: string | null): string | null {
   return name === null || typeof name === "string" ? name : String(json);
 }
 
-function emptyAccount(externalId: string, atMs: number): Stored {
+function emptyAccount(externalId: string, atMs: number): KnownAccount {
   const bytes = Buffer.byteLength(externalId);
   return { id: null, values: new Map(), bytes, firstSeenMs: atMs, lastSeenMs: atMs, hasChanged: false };
 }
 
 /** The values of an update, by target. */
-function valuesSent({ fields, attributes }: AccountRecord, claim: ValueClaim): Map<string, Value> {
+function valuesOf({ fields, attributes }: AccountRecord, claim: ValueClaim): Map<string, Value> {
   const sent = new Map<string, Value>();
   const add = (target: string, value: unknown): void => {
     sent.set(target, toValue(target, canonicalJson(value), claim));
@@ -253,12 +254,12 @@ function toValue(target: string, text: string, claim: ValueClaim): Value {
 }
 
 /** Whether an account update sets a value: it is the latest, or the value comes from a group call. */
-function isNews(account: Stored, target: string, claim: ValueClaim): boolean {
+function isLatest(account: KnownAccount, target: string, claim: ValueClaim): boolean {
   const last = account.values.get(target);
   return last === undefined || last.claim.by === "group" || isLater(claim, last.claim);
 }
 
-function setValue(account: Stored, target: string, value: Value): void {
+function setValue(account: KnownAccount, target: string, value: Value): void {
   account.bytes += value.bytes - (account.values.get(target)?.bytes ?? 0);
   account.values.set(target, value);
 }

@@ -7,7 +7,7 @@ import { scrubCold } from "../log/cold.ts";
 import { keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
-import { VisitorLists } from "../people/timelines.ts";
+import { VisitorLists } from "../people/identities.ts";
 import {
   changeStatus,
   countedSignal,

@@ -14,21 +14,27 @@ import { isScrubbing } from "../log/cold.ts";
 import { afterDeletion, type Facts } from "../log/line.ts";
 import { AFTER_DELETION, endLinkJob, putOffLinkJob } from "../people/linking.ts";
 import { People, writeAndRecount } from "../people/people.ts";
-import { changeEntries, entriesAfter, insertEntries, readEntries, type Entry } from "../people/timelines.ts";
 import {
   claimInForce,
   claimsInStore,
   deletePairs,
-  personList,
-  visitorKey,
-  visitorList,
-  visitorOfKey,
   visitorOfPayload,
-  type VisitorId,
   type VisitorNames,
   type Identities,
   idsOf,
 } from "../people/identities.ts";
+import {
+  changeEntries,
+  entriesAfter,
+  insertEntries,
+  readEntries,
+  type Entry,
+  personList,
+  visitorKey,
+  visitorList,
+  visitorOfKey,
+  type VisitorId,
+} from "../people/timelines.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
 import type { DeadLetterRow, DeletionRow, PersonRow } from "../schema.ts";
 import { admissionOf } from "../state/dead-letters.ts";

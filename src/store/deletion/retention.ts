@@ -14,7 +14,7 @@ import { releaseObjects, scrubCold } from "../log/cold.ts";
 import { afterPurge, isDropped, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
-import { VisitorLists } from "../people/timelines.ts";
+import { VisitorLists } from "../people/identities.ts";
 import type { StoreConfig } from "../protocol/store-operations.ts";
 import type { DeadLetterRow } from "../schema.ts";
 import { admissionOf } from "../state/dead-letters.ts";

@@ -1,22 +1,26 @@
 /**
  * Ids of visitors and the people who own them (spec §2.3). An identify call claims an id for a person. Other calls pair ids of one
- * visitor. `Identities` reads and changes claims and pairs for a batch.
+ * visitor. `Identities` reads and changes claims and pairs for a batch. `VisitorLists` takes lines off the timelines of visitors.
  */
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
-import { readUuid, UUID_BYTES, UUID_CHARACTERS, UuidTexts } from "../../platform/bytes.ts";
 import { isLater, type Admission, type ReceivedOrder } from "../../wire/admission.ts";
+import type { Facts, ListingId } from "../log/line.ts";
+import {
+  changeEntries,
+  keyOf,
+  visitorKey,
+  visitorList,
+  visitorOfKey,
+  type ListKey,
+  type VisitorId,
+} from "./timelines.ts";
 
 /** The names of a visitor, in a normalised signal or in a line of the log. */
 export interface VisitorNames {
   email?: string | null;
   userId?: string | null;
   anonymousId?: string | null;
-}
-
-export interface VisitorId {
-  kind: "anonymous_id" | "user_id";
-  value: string;
 }
 
 /** Names in the payload of a dead letter; null: it is an account update, or unreadable. */
@@ -38,60 +42,6 @@ export function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
   return ids;
 }
 
-// Keys of timelines and ids
-
-/** The key of a timeline: a person, such as `p17`, or a visitor, as a letter and the id. */
-export type ListKey = string;
-
-const LETTERS = { anonymous_id: "a", user_id: "u" } as const;
-/** Second byte of a stored key whose rest is a UUID. */
-const UUID_HERE = 0xff;
-const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
-
-export function personList(personId: number): ListKey {
-  return `p${personId}`;
-}
-
-export function visitorList({ kind, value }: VisitorId): ListKey {
-  return LETTERS[kind] + value;
-}
-
-/** The stored form of a key. */
-export function keyOf(list: ListKey): ArrayBuffer {
-  if (list.length === 1 + UUID_CHARACTERS) {
-    const bytes = new Uint8Array(2 + UUID_BYTES);
-    if (readUuid(list, 1, bytes.subarray(2))) {
-      bytes[0] = list.charCodeAt(0);
-      bytes[1] = UUID_HERE;
-      return bytes.buffer;
-    }
-  }
-  return new Uint8Array(encoder.encode(list)).buffer;
-}
-
-export function visitorKey(id: VisitorId): ArrayBuffer {
-  return keyOf(visitorList(id));
-}
-
-export function listOfKey(key: ArrayBuffer): ListKey {
-  const bytes = new Uint8Array(key);
-  if (bytes[1] !== UUID_HERE) return decoder.decode(bytes);
-  return String.fromCharCode(bytes[0] ?? 0) + new UuidTexts(bytes.subarray(2), UUID_BYTES).next();
-}
-
-export function visitorOfKey(key: ArrayBuffer): VisitorId {
-  const list = listOfKey(key);
-  return { kind: list.startsWith(LETTERS.user_id) ? "user_id" : "anonymous_id", value: list.slice(1) };
-}
-
-/** The keys between which all ids of a kind lie. */
-export function keysOf(kind: VisitorId["kind"]): [behind: ArrayBuffer, before: ArrayBuffer] {
-  const letter = LETTERS[kind].charCodeAt(0);
-  return [Uint8Array.of(letter).buffer, Uint8Array.of(letter + 1).buffer];
-}
-
-// Claims and pairs
-
 /** Latest claims kept per id. An id with this number of owners belongs to no person. */
 export const IDENTITY_MAX_CLAIMS = 20;
 const PAIRS_MAX = 20;
@@ -106,15 +56,15 @@ interface IdClaim extends ReceivedOrder {
 }
 
 // Claims of a person being deleted are removed in portions, and are ignored from the start.
-const IS_THERE = "EXISTS (SELECT 1 FROM people WHERE people.id = person_id)";
-const READ = `SELECT keys.key, at, ordinal, person_id FROM json_each(?) AS keys
+const PERSON_EXISTS = "EXISTS (SELECT 1 FROM people WHERE people.id = person_id)";
+const SELECT_CLAIMS = `SELECT keys.key, at, ordinal, person_id FROM json_each(?) AS keys
   CROSS JOIN identities ON identities.key = unhex(keys.value)`;
-const INSERT = "INSERT OR REPLACE INTO identities (key, at, ordinal, person_id) VALUES (?, ?, ?, ?)";
-const OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
-  WHERE person_id = ? AND key > ? AND key < ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
+const INSERT_CLAIM = "INSERT OR REPLACE INTO identities (key, at, ordinal, person_id) VALUES (?, ?, ?, ?)";
+const SELECT_OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
+  WHERE person_id = ? AND substr(key, 1, 1) = ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
   ORDER BY "at", ordinal LIMIT ?`;
 // Earlier claims go too: an earlier owner must not get the id back. A deletion removes the claims of the deleted person.
-const DROP = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?) AND ${IS_THERE} RETURNING person_id`;
+const DELETE_CLAIMS = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?) AND ${PERSON_EXISTS} RETURNING person_id`;
 
 type IdCounts = Record<VisitorId["kind"], number>;
 
@@ -132,7 +82,7 @@ export class Identities {
 
   /** Reads the claims of ids with few statements. Returns their owners. */
   preload(ids: readonly VisitorId[]): Set<number> {
-    const claims = readClaims(this.#sql, ids, `WHERE ${IS_THERE}`);
+    const claims = readClaims(this.#sql, ids, `WHERE ${PERSON_EXISTS}`);
     for (const [list, ofId] of claims) this.#claims.set(list, ofId);
     return new Set([...claims.values()].flat().map(({ personId }) => personId));
   }
@@ -188,15 +138,16 @@ export class Identities {
   /** Drops up to `count` of a person's oldest ids of a kind, but no ids with signals to link. Returns the number. */
   dropOldest(personId: number, kind: VisitorId["kind"], count: number): number {
     const oldest = this.#sql.exec<{ key: ArrayBuffer; at: number; ordinal: number }>(
-      OLDEST,
+      SELECT_OLDEST,
       personId,
-      ...keysOf(kind),
+      // The first byte of a key is its kind.
+      visitorKey({ kind, value: "" }),
       count,
     );
     let dropped = 0;
     for (const { key, at, ordinal } of oldest.toArray()) {
       deletePairs(this.#sql, key);
-      for (const { person_id: owner } of this.#sql.exec<{ person_id: number }>(DROP, key, at, ordinal)) {
+      for (const { person_id: owner } of this.#sql.exec<{ person_id: number }>(DELETE_CLAIMS, key, at, ordinal)) {
         this.#count(owner, kind, -1);
         if (owner === personId) dropped++;
       }
@@ -221,7 +172,7 @@ export class Identities {
     }
     for (const { receivedAtMs, ordinal, personId } of after.filter((claim) => !before.includes(claim))) {
       this.#count(personId, id.kind, 1);
-      this.#sql.exec(INSERT, key, receivedAtMs, ordinal, personId);
+      this.#sql.exec(INSERT_CLAIM, key, receivedAtMs, ordinal, personId);
     }
   }
 
@@ -255,7 +206,9 @@ function readClaims(sql: SqlStorage, ids: readonly VisitorId[], condition = ""):
   for (const lists of portionsOf(ids.map(visitorList))) {
     const claims = lists.map((): IdClaim[] => []);
     const keys = JSON.stringify(lists.map((list) => new Uint8Array(keyOf(list)).toHex()));
-    const rows = sql.exec(`${READ} ${condition}`, keys).raw<[index: number, at: number, ordinal: number, id: number]>();
+    const rows = sql
+      .exec(`${SELECT_CLAIMS} ${condition}`, keys)
+      .raw<[index: number, at: number, ordinal: number, id: number]>();
     for (const [index, receivedAtMs, ordinal, personId] of rows) {
       claims[index]?.push({ receivedAtMs, ordinal, personId });
     }
@@ -300,4 +253,44 @@ function inOrder(a: ReceivedOrder, b: ReceivedOrder): number {
 function latest(a: ReceivedOrder, b: ReceivedOrder): ReceivedOrder {
   const { receivedAtMs, ordinal } = isLater(a, b) ? a : b;
   return { receivedAtMs, ordinal };
+}
+
+/** Removes lines from the timelines of visitors. `write` makes the changes. */
+export class VisitorLists {
+  readonly #gone = new Map<ListKey, Map<number, "gone">>();
+  /** Keys of the ids of lines that are no longer stored, as hexadecimal digits. */
+  readonly #keys = new Set<string>();
+
+  /** Removes a line from its timelines, except `kept`. @param facts before the change. */
+  remove(seq: number, facts: Facts, kept: readonly ListingId[] = []): void {
+    for (const id of idsOf(facts)) {
+      if (facts.listedBy.includes(id.kind) && !kept.includes(id.kind)) this.removeFrom(visitorList(id), seq);
+    }
+  }
+
+  /** Removes a line that is no longer stored. When the last line of an id goes, its pairs go too. */
+  drop(seq: number, facts: Facts): void {
+    this.remove(seq, facts);
+    for (const id of idsOf(facts)) this.#keys.add(new Uint8Array(visitorKey(id)).toHex());
+  }
+
+  removeFrom(list: ListKey, seq: number): void {
+    const gone = this.#gone.get(list);
+    if (gone === undefined) this.#gone.set(list, new Map([[seq, "gone"]]));
+    else gone.set(seq, "gone");
+  }
+
+  write(sql: SqlStorage): void {
+    for (const [list, gone] of this.#gone) changeEntries(sql, list, "", gone);
+    for (const keys of portionsOf(this.#keys)) {
+      const unlisted = sql.exec<{ key: ArrayBuffer }>(
+        `SELECT DISTINCT key FROM pairs WHERE key IN (SELECT unhex(value) FROM json_each(?))
+           AND NOT EXISTS (SELECT 1 FROM timelines WHERE list = pairs.key)`,
+        JSON.stringify(keys),
+      );
+      for (const { key } of unlisted.toArray()) deletePairs(sql, key);
+    }
+    this.#gone.clear();
+    this.#keys.clear();
+  }
 }

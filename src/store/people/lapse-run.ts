@@ -14,7 +14,7 @@ import { People } from "./people.ts";
 
 /** People of a step: some 20 ms. */
 export const LAPSE_STEP_PEOPLE = 500;
-/** A run counts the falls among at most so many due people before it begins: some 40 ms. With more people it sends a summary. */
+/** Due people whose falls a run counts before it begins: some 40 ms. If more people are due, the run sends a summary. */
 const COUNTED_PEOPLE = 20_000;
 
 /** When the next points lapse, in milliseconds since 1970; null: none will. */

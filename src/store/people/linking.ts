@@ -21,8 +21,8 @@ import { changeStatus, countedSignal } from "../state/status-change.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
 import { People, writeAndRecount } from "./people.ts";
 import { countedPoints, evaluateStored, type CountedMatch } from "./scoring.ts";
-import { entriesAfter, hasEntries, VisitorLists } from "./timelines.ts";
-import { visitorKey, visitorList, visitorOfKey, type VisitorId } from "./identities.ts";
+import { VisitorLists } from "./identities.ts";
+import { entriesAfter, hasEntries, visitorKey, visitorList, visitorOfKey, type VisitorId } from "./timelines.ts";
 
 /** Signals that one step links. */
 export const LINK_PAGE_SIGNALS = 500;
@@ -60,13 +60,14 @@ export function linkAtOnce(
   if (rulesVersion !== null && waiting.length > 0) {
     const hasJob = (visitor: VisitorId): boolean =>
       sql.exec("SELECT 1 FROM link_jobs WHERE key = ?", visitorKey(visitor)).toArray().length > 0;
-    const fresh = waiting.filter(({ visitor }) => !hasJob(visitor));
-    const linking = new Linking(state, people, { version: rulesVersion, rules: null }, new Map(), nowMs);
-    for (const { segment, seqs } of segmentsOf(state, fresh)) linking.link(segment, seqs);
-    linking.unlist(fresh);
+    const withoutJob = waiting.filter(({ visitor }) => !hasJob(visitor));
+    const rules = { version: rulesVersion, rules: null };
+    const linking = new Linking({ state, people, rules, payloads: new Map(), nowMs });
+    for (const { segment, seqs } of segmentsOf(state, withoutJob)) linking.link(segment, seqs);
+    linking.unlist(withoutJob);
   }
-  const unread = visitors.slice(read.length);
-  for (const visitor of [...waiting.map((lines) => lines.visitor), ...unread]) {
+  const beyondBudget = visitors.slice(read.length);
+  for (const visitor of [...waiting.map((lines) => lines.visitor), ...beyondBudget]) {
     if (hasEntries(sql, visitorList(visitor))) startLinkJob(sql, visitor, nowMs);
   }
 }
@@ -97,7 +98,7 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
     const isKnown = (visitor: VisitorId): boolean => people.identities.claimsOf(visitor).length > 0;
     const lines = linesOf(state, due.filter(isKnown));
     const listed = new Set(lines.flatMap(({ seqs }) => seqs));
-    const linking = new Linking(state, people, current, payloads, nowMs);
+    const linking = new Linking({ state, people, rules: current, payloads, nowMs });
     for (const { segment, seqs } of segments) {
       // The next step takes lines that have changed meanwhile.
       const left = seqs.filter((seq) => listed.has(seq));
@@ -144,7 +145,7 @@ function linesToEvaluate(
   { version, rules }: WorkspaceRules,
 ): LinesOfSegment[] {
   const needsPayload = (seq: number, facts: Facts): boolean =>
-    !isJudged(state, seq, facts, version) && isAboutEvent(rules, facts.event ?? "");
+    !isEvaluated(state, seq, facts, version) && isAboutEvent(rules, facts.event ?? "");
   return segments.map(({ segment, seqs }) => ({
     segment,
     seqs: seqs.filter((seq) => needsPayload(seq, segment.facts(seq))),
@@ -152,7 +153,7 @@ function linesToEvaluate(
 }
 
 /** Whether the line has its outcomes by this version of the rules. */
-function isJudged({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
+function isEvaluated({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
   if (facts.kind !== "signal") return true;
   return facts.status === "anonymous" && judged.rulesVersion === rulesVersion && seq >= judged.sinceSeq;
 }
@@ -168,31 +169,25 @@ interface LinkCounts {
   points: number;
 }
 
+interface LinkContext {
+  state: StoreState;
+  people: People;
+  /** `rules.rules` is null while a batch is recorded: only lines with outcomes by this version are linked. */
+  rules: { version: number; rules: CompiledRules | null };
+  payloads: Payloads;
+  nowMs: number;
+}
+
 class Linking {
-  readonly #state: StoreState;
-  readonly #people: People;
-  readonly #rules: { version: number; rules: CompiledRules | null };
-  readonly #payloads: Payloads;
-  readonly #nowMs: number;
+  readonly #context: LinkContext;
   readonly #lists = new VisitorLists();
   /** Lines without the payload that they need. */
   readonly #lacking = new Set<number>();
   /** Lines that are linked or need no link, with the changes of scores; null: none. */
   readonly done = new Map<number, LinkCounts | null>();
 
-  /** @param rules `rules.rules` is null while a batch is recorded: only lines with outcomes by this version are linked. */
-  constructor(
-    state: StoreState,
-    people: People,
-    rules: { version: number; rules: CompiledRules | null },
-    payloads: Payloads,
-    nowMs: number,
-  ) {
-    this.#state = state;
-    this.#people = people;
-    this.#rules = rules;
-    this.#payloads = payloads;
-    this.#nowMs = nowMs;
+  constructor(context: LinkContext) {
+    this.#context = context;
   }
 
   link(segment: Segment, seqs: readonly number[]): void {
@@ -204,12 +199,12 @@ class Linking {
       this.#lists.remove(seq, before, linked.listedBy);
       changes.set(seq, linked);
     }
-    this.#state.signals.rewrite(segment, changes);
+    this.#context.state.signals.rewrite(segment, changes);
   }
 
   /** Removes lines that are done or gone from the timelines. Returns the visitors that wait for payloads. */
   unlist(lines: readonly VisitorLines[]): VisitorId[] {
-    const { sql, signals } = this.#state;
+    const { sql, signals } = this.#context.state;
     const left = lines.flatMap(({ seqs }) => seqs).filter((seq) => !this.done.has(seq));
     const gone = new Set(left.filter((seq) => signals.isGone(seq)));
     const lacking = lines.filter(({ visitor, seqs }) => {
@@ -223,10 +218,12 @@ class Linking {
 
   /** Links a line. Returns its new facts; null: the line waits for rules or its payload. */
   #linked(seq: number, facts: Facts): Facts | null {
+    const { state, people, rules, nowMs } = this.#context;
     const { admission, owner: before } = facts;
     const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
-    const owner = isOpen ? this.#people.ownerOf(facts, admission, facts.occurred.ms) : null;
-    const email = owner && this.#people.emailOf(owner.personId);
+    // A signal with an email has its person at once, so no line to link has an email.
+    const owner = isOpen ? people.ownerByIds(facts, admission) : null;
+    const email = owner && people.emailOf(owner.personId);
     if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
       this.done.set(seq, null);
       return { ...facts, listedBy: [] };
@@ -238,36 +235,37 @@ class Linking {
       return { ...facts, owner, listedBy };
     }
     // A batch takes no line from a person, because the person may need a recount.
-    if (before !== null && this.#rules.rules === null) return null;
-    const judged = this.#judge(seq, facts, email);
-    if (judged === null) {
+    if (before !== null && rules.rules === null) return null;
+    const evaluated = this.#evaluate(seq, facts, email);
+    if (evaluated === null) {
       this.#lacking.add(seq);
       return null;
     }
-    const lost = before === null ? [] : this.#people.removeLine(before.personId, seq, facts);
-    changeStatus(this.#state.books, countedSignal(facts), facts.status, "processed");
-    const linked: Facts = { ...facts, ...judged, status: "processed", owner, listedBy, linkedAtMs: this.#nowMs };
-    const won = this.#people.addLine(owner.personId, seq, linked);
+    const lost = before === null ? [] : people.removeLine(before.personId, seq, facts);
+    changeStatus(state.books, countedSignal(facts), facts.status, "processed");
+    const linked: Facts = { ...facts, ...evaluated, status: "processed", owner, listedBy, linkedAtMs: nowMs };
+    const won = people.addLine(owner.personId, seq, linked);
     this.done.set(seq, countsOf(owner.personId, lost, won));
     return linked;
   }
 
   /** Whether a line may change its person. A line of a person being deleted stays with them. */
   #canBeTaken({ by, personId }: Owner): boolean {
-    return by === "anonymous_id" && this.#people.emailOf(personId) !== null;
+    return by === "anonymous_id" && this.#context.people.emailOf(personId) !== null;
   }
 
   /** Rule outcomes of the line; null: its payload is missing here. */
-  #judge(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "outcomes"> | null {
-    const { version, rules } = this.#rules;
-    if (isJudged(this.#state, seq, facts, version)) return facts;
+  #evaluate(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "outcomes"> | null {
+    const { state, payloads } = this.#context;
+    const { version, rules } = this.#context.rules;
+    if (isEvaluated(state, seq, facts, version)) return facts;
     if (rules === null) return null;
     if (!isAboutEvent(rules, facts.event ?? "")) return NO_OUTCOMES;
-    const payload = this.#payloads.get(seq);
+    const payload = payloads.get(seq);
     if (payload === undefined) return null;
     const evaluation = payload === null ? null : evaluateStored(rules, facts, payload, email);
     if (evaluation === null) return NO_OUTCOMES;
-    return { rulesTried: evaluation.rulesTried, outcomes: this.#state.outcomes.idsOf(evaluation.matches) };
+    return { rulesTried: evaluation.rulesTried, outcomes: state.outcomes.idsOf(evaluation.matches) };
   }
 }
 

@@ -16,9 +16,9 @@ import { type Facts, type Owner, isDropped } from "../log/line.ts";
 import type { PersonRow } from "../schema.ts";
 import { ScoreNews } from "../state/raise-events.ts";
 import { type StoreState, deletedUntilMs } from "../state/store-state.ts";
-import { claimInForce, Identities, idsOf, personList, portionsOf, type VisitorNames } from "./identities.ts";
-import { removeLapsed, Scoring, type CountedMatch, endReplacement } from "./scoring.ts";
+import { claimInForce, Identities, idsOf, portionsOf, type VisitorNames } from "./identities.ts";
 import {
+  personList,
   addToRecent,
   ascendingEntries,
   changeEntries,
@@ -30,6 +30,7 @@ import {
   type Entry,
   type Scored,
 } from "./timelines.ts";
+import { removeLapsed, Scoring, type CountedMatch, endReplacement } from "./scoring.ts";
 import type { Segment } from "../log/segment.ts";
 
 /** A change of what a line scores; null: nothing. */
@@ -60,10 +61,7 @@ const NOBODY: Readonly<PersonColumns> = {
 };
 const COLUMNS = Object.keys(NOBODY);
 const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
-const ID_COUNTS = [
-  ["anonymous_id", "anonymous_ids"],
-  ["user_id", "user_ids"],
-] as const;
+const ID_KINDS = ["anonymous_id", "user_id"] as const;
 
 interface KnownPerson {
   /** The stored row; null: the person is new. */
@@ -110,6 +108,11 @@ export class People {
   /** Returns the person of a signal (design §8.3): by email, else user id, else anonymous id. An unknown email makes a new person. */
   ownerOf(visitor: VisitorNames, order: ReceivedOrder, occurredMs: number): Owner | null {
     if (typeof visitor.email === "string") return { personId: this.personFor(visitor.email, occurredMs), by: "email" };
+    return this.ownerByIds(visitor, order);
+  }
+
+  /** Returns the person who owns the strongest owned id of a visitor. */
+  ownerByIds(visitor: VisitorNames, order: ReceivedOrder): Owner | null {
     for (const id of idsOf(visitor)) {
       const claim = claimInForce(this.identities.claimsOf(id), order);
       if (claim !== undefined) return { personId: claim.personId, by: id.kind };
@@ -249,8 +252,8 @@ export class People {
   /** Updates the numbers of ids, and drops the oldest ids above PERSON_MAX_IDS of a kind. */
   #countIds(): void {
     for (const person of this.#addIdChanges()) {
-      for (const [kind, column] of ID_COUNTS) {
-        const tooMany = person.now[column] - PERSON_MAX_IDS;
+      for (const kind of ID_KINDS) {
+        const tooMany = person.now[`${kind}s`] - PERSON_MAX_IDS;
         if (tooMany > 0) person.now.ids_dropped += this.identities.dropOldest(person.now.id, kind, tooMany);
       }
     }
@@ -263,22 +266,15 @@ export class People {
     for (const [personId, by] of this.identities.takeChanges()) {
       const person = this.#person(personId);
       if (person === null) continue;
-      for (const [kind, column] of ID_COUNTS) person.now[column] += by[kind];
+      for (const kind of ID_KINDS) person.now[`${kind}s`] += by[kind];
       changed.push(person);
     }
     return changed;
   }
 
-  /** Changes entries that are stored or were added in this batch. */
-  #change(person: KnownPerson, changes: Map<number, Scored | null | "gone">): void {
-    person.entries = person.entries.flatMap((entry) => {
-      const change = changes.get(entry.seq);
-      if (change === undefined) return [entry];
-      changes.delete(entry.seq);
-      return change === "gone" ? [] : [{ seq: entry.seq, scored: change }];
-    });
-    const { id, recent } = person.now;
-    person.now.recent = changeEntries(this.#state.sql, personList(id), recent, changes);
+  /** Changes stored entries. A batch never changes an entry that it has added. */
+  #change({ now }: KnownPerson, changes: ReadonlyMap<number, Scored | null | "gone">): void {
+    now.recent = changeEntries(this.#state.sql, personList(now.id), now.recent, changes);
   }
 
   #write(person: KnownPerson): void {
@@ -435,7 +431,7 @@ class RecountStep {
   /** Counts as many lines of a person as the budget allows, and stores the place. */
   take({ person_id: personId, before }: RecountRow): void {
     const { sql } = this.#state;
-    const left = this.#people.emailOf(personId) === null ? 0 : this.#count(personId, before);
+    const left = this.#count(personId, before);
     if (left === 0) sql.exec("DELETE FROM recounts WHERE person_id = ?", personId);
     else sql.exec("INSERT OR REPLACE INTO recounts (person_id, before) VALUES (?, ?)", personId, left);
   }

@@ -230,9 +230,9 @@ export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
     );
 }
 
-// Points that lapse. A person's row stores them as a sum for each UTC day at whose start points lapse, at most 366
-// days. Every change of a person first removes the points that are due, so a score never has points of an earlier day.
-// The alarm visits people whom nothing else changes.
+// Points that lapse. A person's row stores a sum for each UTC day at whose start points lapse, at most 366 days. Every
+// change of a person first removes the due points, so a score never has points of an earlier day. The alarm visits the
+// people who do not change otherwise.
 //
 // The text in the row is `day:points,…`, ascending, in base 36.
 

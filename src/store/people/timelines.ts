@@ -4,8 +4,56 @@
  * person are in the person's own row, which recording writes anyway.
  */
 import { readUuid, UUID_BYTES, UUID_CHARACTERS, uuidMs, UuidTexts } from "../../platform/bytes.ts";
-import type { Facts, ListingId } from "../log/line.ts";
-import { deletePairs, idsOf, keyOf, portionsOf, visitorKey, visitorList, type ListKey } from "./identities.ts";
+import type { Facts } from "../log/line.ts";
+
+export interface VisitorId {
+  kind: "anonymous_id" | "user_id";
+  value: string;
+}
+
+/** Names a timeline: a person by number, such as `p17`, or a visitor by a letter and the id. */
+export type ListKey = string;
+
+const LETTERS = { anonymous_id: "a", user_id: "u" } as const;
+/** Second byte of a stored key whose rest is a UUID. */
+const UUID_HERE = 0xff;
+const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
+
+export function personList(personId: number): ListKey {
+  return `p${personId}`;
+}
+
+export function visitorList({ kind, value }: VisitorId): ListKey {
+  return LETTERS[kind] + value;
+}
+
+/** The stored form of a key. */
+export function keyOf(list: ListKey): ArrayBuffer {
+  if (list.length === 1 + UUID_CHARACTERS) {
+    const bytes = new Uint8Array(2 + UUID_BYTES);
+    if (readUuid(list, 1, bytes.subarray(2))) {
+      bytes[0] = list.charCodeAt(0);
+      bytes[1] = UUID_HERE;
+      return bytes.buffer;
+    }
+  }
+  return new Uint8Array(encoder.encode(list)).buffer;
+}
+
+export function visitorKey(id: VisitorId): ArrayBuffer {
+  return keyOf(visitorList(id));
+}
+
+export function listOfKey(key: ArrayBuffer): ListKey {
+  const bytes = new Uint8Array(key);
+  if (bytes[1] !== UUID_HERE) return decoder.decode(bytes);
+  return String.fromCharCode(bytes[0] ?? 0) + new UuidTexts(bytes.subarray(2), UUID_BYTES).next();
+}
+
+export function visitorOfKey(key: ArrayBuffer): VisitorId {
+  const list = listOfKey(key);
+  return { kind: list.startsWith(LETTERS.user_id) ? "user_id" : "anonymous_id", value: list.slice(1) };
+}
 
 /** Characters of a row of a timeline: hundreds of entries. */
 export const TIMELINE_ROW_CHARACTERS = 2_000;
@@ -258,44 +306,4 @@ function readId(text: string): { signalId: string; ms: number } {
   if (text.startsWith(".")) return { signalId: text.slice(1), ms: 0 };
   const bytes = Buffer.from(text, "base64url");
   return { signalId: ID_PREFIX + new UuidTexts(bytes, UUID_BYTES).next(), ms: uuidMs(bytes) };
-}
-
-/** Removes lines from the timelines of visitors. `write` makes the changes. */
-export class VisitorLists {
-  readonly #gone = new Map<ListKey, Map<number, "gone">>();
-  /** Keys of the ids of lines that are no longer stored, as hexadecimal digits. */
-  readonly #keys = new Set<string>();
-
-  /** Removes a line from its timelines, except `kept`. @param facts before the change. */
-  remove(seq: number, facts: Facts, kept: readonly ListingId[] = []): void {
-    for (const id of idsOf(facts)) {
-      if (facts.listedBy.includes(id.kind) && !kept.includes(id.kind)) this.removeFrom(visitorList(id), seq);
-    }
-  }
-
-  /** Removes a line that is no longer stored. When the last line of an id goes, its pairs go too. */
-  drop(seq: number, facts: Facts): void {
-    this.remove(seq, facts);
-    for (const id of idsOf(facts)) this.#keys.add(new Uint8Array(visitorKey(id)).toHex());
-  }
-
-  removeFrom(list: ListKey, seq: number): void {
-    const gone = this.#gone.get(list);
-    if (gone === undefined) this.#gone.set(list, new Map([[seq, "gone"]]));
-    else gone.set(seq, "gone");
-  }
-
-  write(sql: SqlStorage): void {
-    for (const [list, gone] of this.#gone) changeEntries(sql, list, "", gone);
-    for (const keys of portionsOf(this.#keys)) {
-      const unlisted = sql.exec<{ key: ArrayBuffer }>(
-        `SELECT DISTINCT key FROM pairs WHERE key IN (SELECT unhex(value) FROM json_each(?))
-           AND NOT EXISTS (SELECT 1 FROM timelines WHERE list = pairs.key)`,
-        JSON.stringify(keys),
-      );
-      for (const { key } of unlisted.toArray()) deletePairs(sql, key);
-    }
-    this.#gone.clear();
-    this.#keys.clear();
-  }
 }

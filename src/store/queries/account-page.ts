@@ -26,8 +26,8 @@ import type { StoreState } from "../state/store-state.ts";
 import { findPeople } from "./people-search.ts";
 import { latestScored, toScoringSignals } from "./person-page.ts";
 
-/** The begin of a JSON text, and one character more that shows whether it is cut: a value may be as large as a signal. */
-function beginOf(column: string, characters: number, name: string): string {
+/** The start of a JSON text, and one character more that shows whether it is cut: a value may be as large as a signal. */
+function startOf(column: string, characters: number, name: string): string {
   return `substr(${column}, 1, ${characters + 1}) AS ${name}`;
 }
 
@@ -38,7 +38,7 @@ const SUMMARY = `id, external_id AS externalId, ${[
   ["recurring_revenue", "recurringRevenue"],
   ["trial_status", "trialStatus"],
 ]
-  .map(([column = "", name = ""]) => beginOf(column, ACCOUNT_LIST_CHARACTERS, name))
+  .map(([column = "", name = ""]) => startOf(column, ACCOUNT_LIST_CHARACTERS, name))
   .join(", ")}, score, people, first_seen AS firstSeenMs, last_seen AS lastSeenMs`;
 
 type SummaryRow = AccountSummary & { id: number };
@@ -54,7 +54,7 @@ export function findAccounts(sql: SqlStorage, query: AccountsQuery, page: Page):
   return { items: accounts, next, sorted, lapsing: areLapsesDue(sql, Date.now()) };
 }
 
-interface OrderedAccounts {
+interface AccountRows {
   /** The accounts of the page, and one more if any follows. */
   rows: SummaryRow[];
   /** False: there are too many accounts to sort. */
@@ -63,7 +63,7 @@ interface OrderedAccounts {
 }
 
 /** The cursor has the number and the sort value of the last account. */
-function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit }: Page): OrderedAccounts {
+function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit }: Page): AccountRows {
   const [, id = "", last = ""] = /^(\d{1,15})\.(.*)$/su.exec(cursor ?? "") ?? [];
   if ("prefix" in query) {
     // The plus keeps SQLite from beginning at the prefix: the cursor says where to begin.
@@ -150,20 +150,17 @@ export function readAccountPage(state: StoreState, externalId: string, page: Pag
 const TOP_PEOPLE = 10;
 const RECENT_PEOPLE = 20;
 const LATEST_SCORES = 10;
-/** The page searches the newest people of an account for those who were seen last: some 10 ms for so many. */
-const PEOPLE_LOOKED_AT = 10_000;
-/** Latest signals of each recent person among which scores are looked for. */
+/** The newest people of an account that the page sorts by last seen: some 10 ms. */
+const MEMBERS_READ = 10_000;
+/** The latest signals of each recent person that are read to find scores. */
 const RECENT_SIGNALS = 50;
 
 function membersOf(state: StoreState, account: string): Pick<AccountPage, "topPeople" | "latestScores"> {
   const top = findPeople(state, { sort: "score", account }, { cursor: null, limit: TOP_PEOPLE });
   const recent = recentMembers(state.sql, account);
   const scores = recent.flatMap(({ id, email, recent: entries }) => {
-    const found = latestScored(
-      state,
-      { id, recent: entries },
-      { before: Number.MAX_SAFE_INTEGER, look: RECENT_SIGNALS },
-    );
+    const range = { before: Number.MAX_SAFE_INTEGER, limit: RECENT_SIGNALS };
+    const found = latestScored(state, { id, recent: entries }, range);
     return [...found].flatMap(({ entry }) =>
       entry === null ? [] : toScoringSignals(state, id, entry).map((score) => ({ ...score, email })),
     );
@@ -177,7 +174,7 @@ function recentMembers(sql: SqlStorage, account: string): { id: number; email: s
   const newest = sql.exec(
     "SELECT id, last_seen FROM people WHERE account = ? ORDER BY id DESC LIMIT ?",
     account,
-    PEOPLE_LOOKED_AT,
+    MEMBERS_READ,
   );
   const ids = [...newest.raw<[id: number, lastSeen: number]>()]
     .sort(([, a], [, b]) => b - a)
@@ -196,8 +193,8 @@ function listChanges(sql: SqlStorage, accountId: number, page: Page): PageOf<Sho
   const [, at, ordinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(page.cursor ?? "") ?? [];
   const first = [Number.MAX_SAFE_INTEGER, 0, ""];
   const rows = sql.exec<AccountChangeRow>(
-    `SELECT field, "at", ordinal, signal_id, ${beginOf('"before"', ACCOUNT_CHANGE_CHARACTERS, '"before"')},
-       ${beginOf('"after"', ACCOUNT_CHANGE_CHARACTERS, '"after"')}
+    `SELECT field, "at", ordinal, signal_id, ${startOf('"before"', ACCOUNT_CHANGE_CHARACTERS, '"before"')},
+       ${startOf('"after"', ACCOUNT_CHANGE_CHARACTERS, '"after"')}
      FROM account_changes WHERE account_id = ? AND ("at", ordinal, field) < (?, ?, ?)
      ORDER BY "at" DESC, ordinal DESC, field DESC LIMIT ?`,
     accountId,

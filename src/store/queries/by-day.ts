@@ -4,10 +4,11 @@
  * with one chunk; in any case each row appears once.
  */
 
-/** Sort values, most significant first; each has the same type in all rows. */
+/** Values to sort by, most significant first. Each has the same type in all rows. */
 export type Values = readonly (string | number)[];
 
 export interface DayList<Row> {
+  /** Rows that are read and sorted at a time. */
   chunk: number;
   /** `down`: the latest day comes first. */
   direction: "down" | "up";
@@ -22,25 +23,25 @@ export interface DayList<Row> {
 }
 
 /** The place behind a row: the day, the key at the end of the chunk before, and the order of the row. It is also the cursor. */
-export type DayPlace = readonly [day: number, chunk: Values | null, last: Values];
+export type DayPlace = readonly [day: number, chunkStart: Values | null, last: Values];
 
 /** The rows of a list, each with the place behind it. */
 export function* byDay<Row>(list: DayList<Row>, from: DayPlace | null): Generator<{ row: Row; place: DayPlace }> {
   const step = list.direction === "down" ? -1 : 1;
   const [fromDay = step < 0 ? Number.MAX_SAFE_INTEGER : 0, fromChunk = null, fromLast = null] = from ?? [];
   for (let day = list.nextDay(fromDay); day !== null; day = list.nextDay(day + step)) {
-    let [chunk, last]: [Values | null, Values | null] = day === from?.[0] ? [fromChunk, fromLast] : [null, null];
+    let [chunkStart, last]: [Values | null, Values | null] = day === from?.[0] ? [fromChunk, fromLast] : [null, null];
     for (let isMore = true; isMore;) {
-      const rows = list.rows(day, chunk);
+      const rows = list.rows(day, chunkStart);
       const sorted = rows
         .map((row) => ({ row, order: list.orderOf(row) }))
         .sort((a, b) => list.compare(a.order, b.order));
       for (const { row, order } of sorted) {
-        if (last === null || list.compare(order, last) > 0) yield { row, place: [day, chunk, order] };
+        if (last === null || list.compare(order, last) > 0) yield { row, place: [day, chunkStart, order] };
       }
       const end = rows.at(-1);
       isMore = end !== undefined && rows.length === list.chunk;
-      if (end !== undefined) [chunk, last] = [list.keyOf(end), null];
+      if (end !== undefined) [chunkStart, last] = [list.keyOf(end), null];
     }
   }
 }
@@ -80,12 +81,12 @@ type Types = readonly ("number" | "string")[];
 /** Checks the place of a cursor. Null: it is invalid, or of another list. */
 export function readDayPlace(place: unknown, key: Types, order: Types): DayPlace | null {
   if (!Array.isArray(place) || place.length !== 3) return null;
-  const [day, chunk, last] = place as unknown[];
-  if (!Number.isSafeInteger(day) || !(chunk === null || isOf(chunk, key)) || !isOf(last, order)) return null;
-  return [Number(day), chunk, last];
+  const [day, chunkStart, last] = place as unknown[];
+  const isKey = chunkStart === null || hasTypes(chunkStart, key);
+  return Number.isSafeInteger(day) && isKey && hasTypes(last, order) ? [Number(day), chunkStart, last] : null;
 }
 
-export function isOf(values: unknown, types: Types): values is Values {
+export function hasTypes(values: unknown, types: Types): values is Values {
   return (
     Array.isArray(values) &&
     values.length === types.length &&

@@ -16,7 +16,7 @@ import type { RuleSuggestions } from "../protocol/store-operations.ts";
 import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/stored-signals.ts";
 import type { GroupName } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { ascending, byDay, daysOf, isOf, readCursor, readDayPlace, writeCursor } from "./by-day.ts";
+import { ascending, byDay, daysOf, hasTypes, readCursor, readDayPlace, writeCursor } from "./by-day.ts";
 import type { DayPlace, Values } from "./by-day.ts";
 
 /** The latest groups, whose names are suggested. */
@@ -38,14 +38,14 @@ interface ScannedGroup {
 }
 
 const SCANNED = "SELECT event, source, count, held, anonymous, last_seen FROM event_groups WHERE last_day = ?";
-const NOTHING: QueuePage = { items: [], next: null, complete: true, isCut: false };
+const EMPTY_PAGE: QueuePage = { items: [], next: null, complete: true, isCut: false };
 
 /** A page of the signal queue. An invalid cursor finds nothing. */
 export function queuePage(sql: SqlStorage, filter: QueueFilter, { cursor, limit }: Page): QueuePage {
   const { sort = "last_seen" } = filter;
   if (sort === "count" || sort === "name") return sortedPage(sql, filter, sort, { cursor, limit });
   const from = readDayPlace(readCursor(cursor), ["string", "string"], ["number", "string", "string"]);
-  if (from === null && cursor !== null) return NOTHING;
+  if (from === null && cursor !== null) return EMPTY_PAGE;
   const items: QueueGroup[] = [];
   let [scanned, last]: [number, DayPlace | null] = [0, null];
   for (const { row, place } of byLastSeen(sql, from, filter)) {
@@ -58,15 +58,15 @@ export function queuePage(sql: SqlStorage, filter: QueueFilter, { cursor, limit 
     const group = matches(row, filter) ? findGroup(sql, row.event, row.source) : null;
     if (group !== null) items.push(group);
   }
-  return { ...NOTHING, items };
+  return { ...EMPTY_PAGE, items };
 }
 
 function sortedPage(sql: SqlStorage, filter: QueueFilter, sort: "count" | "name", { cursor, limit }: Page): QueuePage {
   const keyOf = ({ event, source, count }: ScannedGroup): Values =>
     sort === "count" ? [-count, event, source] : [event.toLowerCase(), event, source];
   const place = readCursor(cursor);
-  const behind = isOf(place, [sort === "count" ? "number" : "string", "string", "string"]) ? place : null;
-  if (cursor !== null && behind === null) return NOTHING;
+  const behind = hasTypes(place, [sort === "count" ? "number" : "string", "string", "string"]) ? place : null;
+  if (cursor !== null && behind === null) return EMPTY_PAGE;
   const matching: { row: ScannedGroup; key: Values }[] = [];
   let looked = 0;
   for (const { row } of byLastSeen(sql, null, { ...filter, sort: "last_seen" })) {

@@ -10,21 +10,20 @@ import { isDropped, keepsPayload, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { countedMatches } from "../people/scoring.ts";
-import { ascendingEntries, readEntries } from "../people/timelines.ts";
-import { personList } from "../people/identities.ts";
+import { ascendingEntries, readEntries, personList } from "../people/timelines.ts";
 import type { ExportFormat, ExportPage, ExportRange } from "../protocol/store-operations.ts";
 import type { DeadLetterRow } from "../schema.ts";
 import { admissionOf, findDeadLetter, lastDeadLetter } from "../state/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
 import {
-  counting,
+  withCountedOutcomes,
   isScored,
   latestIdentities,
   PERSON_COLUMNS,
   toPersonSummary,
   toScoringSignals,
-  type PersonRow,
+  type PersonSummaryRow,
 } from "./person-page.ts";
 
 /** Maximum characters of a page, and one row more: two pages are in memory at the same time. */
@@ -108,13 +107,13 @@ export async function exportPage(state: StoreState, objects: ColdObjects, range:
     case "signals":
       return exportSignals(state, objects, range, place as SignalPlace | null);
     case "people":
-      return pageOf(peopleSteps(state, place as PeoplePlace | null), PEOPLE_COLUMNS, range);
+      return fillPage(peopleSteps(state, place as PeoplePlace | null), PEOPLE_COLUMNS, range);
     case "scoring_signals":
-      return pageOf(scoreSteps(state, place as ScorePlace | null), SCORE_COLUMNS, range);
+      return fillPage(scoreSteps(state, place as ScorePlace | null), SCORE_COLUMNS, range);
   }
 }
 
-function pageOf(
+function fillPage(
   steps: Iterable<Step<unknown>>,
   columns: Columns,
   { format, cursor }: Pick<ExportRange, "format" | "cursor">,
@@ -137,7 +136,7 @@ interface PeoplePlace {
 
 function* peopleSteps({ sql, books }: StoreState, from: PeoplePlace | null): Generator<Step<PeoplePlace>> {
   const { person: after, lastPerson } = from ?? { person: 0, lastPerson: books.nextPersonId - 1 };
-  const people = sql.exec<PersonRow>(
+  const people = sql.exec<PersonSummaryRow>(
     `SELECT ${PERSON_COLUMNS} FROM people WHERE id > ? AND id <= ? ORDER BY id`,
     after,
     lastPerson,
@@ -185,7 +184,7 @@ function* scoreSteps(state: StoreState, from: ScorePlace | null): Generator<Step
     const after = id === begin.person ? (begin.after ?? 0) : 0;
     for (const stored of ascendingEntries(sql, personList(id), readEntries(recent), after)) {
       if (stored.seq > lastSeq) break;
-      const entry = counting(state, id, stored);
+      const entry = withCountedOutcomes(state, id, stored);
       const rows = (isScored(entry) ? toScoringSignals(state, id, entry) : []).map((scored) => ({
         email,
         signal_id: scored.signalId,
@@ -223,7 +222,7 @@ async function exportSignals(
   let cold: Payloads = new Map();
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const steps = new SignalSteps(state, cold);
-    const page = pageOf(steps.from(place), SIGNAL_COLUMNS, range);
+    const page = fillPage(steps.from(place), SIGNAL_COLUMNS, range);
     if (steps.missing.length === 0) return page;
     // oxlint-disable-next-line no-await-in-loop -- the page is read again, because people may be deleted meanwhile
     cold = await readPayloads(state.signals, objects, steps.missing);

@@ -1,6 +1,6 @@
 /**
- * Lists of signals, the latest recorded first: the log, the held signals and the dead letters, merged by recording time. A page looks at
- * each signal, so its cursor has the place in each of the three.
+ * Signals for the operator API and the pages. Lists have the latest recorded first: the log, the held signals and the dead letters, merged
+ * by recording time, so a cursor has the place in each of the three. `traceSignal` gives everything about one signal.
  */
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import type { LineStatus, SignalStatus } from "../../domain/signal/signal.ts";
@@ -11,8 +11,7 @@ import { type Facts, keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { countedMatches, lapseOf } from "../people/scoring.ts";
-import { latestEntries } from "../people/timelines.ts";
-import { personList } from "../people/identities.ts";
+import { latestEntries, personList } from "../people/timelines.ts";
 import type {
   FindFilter,
   FoundSignals,
@@ -31,12 +30,12 @@ import { parsed } from "../../domain/json/json-value.ts";
 import { readPayloads, type ColdObjects } from "../log/cold.ts";
 import { occasionOf } from "../state/rule-outcomes.ts";
 
-/** Cost of unpacking a segment, in examined lines. */
+/** Cost of unpacking a segment, in lines. */
 const SEGMENT_COST = 10;
 /** Entries of a timeline that are read at a time. */
 const ENTRIES_AT_ONCE = 100;
-/** Known signals that the live page passes: some may have the same recording millisecond as new signals. */
-const SEEN_LOOKED_AT = 100;
+/** The live page stops after this number of known signals. Some have the recording millisecond of new signals. */
+const KNOWN_SIGNALS_READ = 100;
 
 /** A dead letter without its payload. */
 type DeadSummary = Pick<
@@ -113,7 +112,7 @@ export function latestSignals(state: StoreState, cursor: string | null, limit: n
   let passed = 0;
   for (const { source, place, found } of newestFirst(state, {}, FIRST, names)) {
     if (place <= seen[source]) passed++;
-    if (passed > SEEN_LOOKED_AT || signals.length === limit) break;
+    if (passed > KNOWN_SIGNALS_READ || signals.length === limit) break;
     if (found === null || place <= seen[source]) continue;
     const { facts, dead } = found;
     signals.push({

@@ -21,24 +21,24 @@ import type {
 } from "../protocol/people-and-accounts.ts";
 import { areLapsesDue } from "../people/lapse-run.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { ascending, byDay, daysOf, isOf, readCursor, readDayPlace, writeCursor, type DayList } from "./by-day.ts";
+import { ascending, byDay, daysOf, hasTypes, readCursor, readDayPlace, writeCursor, type DayList } from "./by-day.ts";
 import {
   latestIdentities,
   latestScored,
   PERSON_COLUMNS,
   toPersonSummary,
   toScoringSignals,
-  type PersonRow,
+  type PersonSummaryRow,
 } from "./person-page.ts";
 
 /** Maximum number of results that a search sorts, in some 10 ms. More results are listed by email. */
 export const PEOPLE_SORTED = 5_000;
 /** Maximum number of people of an account that a list sorts. */
-const MEMBERS_SORTED = 10_000;
+export const MEMBERS_SORTED = 10_000;
 /** People of one day who are sorted exactly by their last signal: some 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
-/** The latest signals of a person among which the operator API looks for scores. */
-const PERSON_SCORES_LOOK = 1_000;
+/** The latest signals of a person that the operator API reads to find scores. */
+const PERSON_SIGNALS_READ = 1_000;
 
 const SELECT = `SELECT ${PERSON_COLUMNS} FROM people WHERE`;
 /** The matches of a search, with its first three parameters. Names the index, because SQLite prefers the index on scores. */
@@ -62,7 +62,7 @@ const SORTS = {
 
 /** A person, with the cursor behind them. */
 interface Listed {
-  row: PersonRow;
+  row: PersonSummaryRow;
   cursor: string;
 }
 
@@ -81,7 +81,7 @@ export function findPeople(state: StoreState, query: PeopleQuery, page: Page): P
  */
 export function readPeople(state: StoreState, { email, text = "", account }: ListedPeople, page: Page): PageOf<Person> {
   if (email !== undefined) {
-    const rows = state.sql.exec<PersonRow>(`${SELECT} email = ?`, email.trim().toLowerCase()).toArray();
+    const rows = state.sql.exec<PersonSummaryRow>(`${SELECT} email = ?`, email.trim().toLowerCase()).toArray();
     const found = rows.filter(({ accountId }) => account === undefined || accountId === account);
     return { items: found.map((row) => toPerson(state, row)), next: null };
   }
@@ -99,11 +99,11 @@ export function readPeople(state: StoreState, { email, text = "", account }: Lis
   return { items, next: found.next };
 }
 
-function toPerson(state: StoreState, row: PersonRow): Person {
+function toPerson(state: StoreState, row: PersonSummaryRow): Person {
   const { recent } = state.sql.exec<{ recent: string }>("SELECT recent FROM people WHERE id = ?", row.id).one();
-  const look = { before: Number.MAX_SAFE_INTEGER, look: PERSON_SCORES_LOOK };
+  const range = { before: Number.MAX_SAFE_INTEGER, limit: PERSON_SIGNALS_READ };
   const scoringSignals: Person["scoringSignals"] = [];
-  for (const { entry } of latestScored(state, { id: row.id, recent }, look)) {
+  for (const { entry } of latestScored(state, { id: row.id, recent }, range)) {
     if (entry !== null) scoringSignals.push(...toScoringSignals(state, row.id, entry));
     if (scoringSignals.length >= PERSON_SCORES_LISTED) break;
   }
@@ -152,7 +152,7 @@ function walk(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number
 }
 
 /** For an account with too many people to sort: the filters that SQL applies otherwise. */
-function isMember(row: PersonRow, account: string, text = ""): boolean {
+function isMember(row: PersonSummaryRow, account: string, text = ""): boolean {
   if (row.accountId !== account) return false;
   const named = SEARCHED_TRAITS.some((trait) => folded(row[trait] ?? "").includes(folded(text)));
   return named || row.email.includes(text.toLowerCase());
@@ -187,7 +187,7 @@ function searchSorted(
     .slice(0, limit + 1);
   const items = shown.slice(0, limit).flatMap(([id, value]) =>
     sql
-      .exec<PersonRow>(`${SELECT} id = ?`, id)
+      .exec<PersonSummaryRow>(`${SELECT} id = ?`, id)
       .toArray()
       .map((row): Listed => ({ row, cursor: writeCursor([SORTED, id, value]) })),
   );
@@ -200,7 +200,7 @@ type SortedPlace = readonly [id: number, value: number];
 /** Null: a cursor of another kind. */
 function sortedPlace(place: unknown): SortedPlace | null {
   const behind = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
-  return isOf(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
+  return hasTypes(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
 }
 
 /** The matches of a search by email, which is the order of the index. A page scans PEOPLE_SEARCHED people at most. */
@@ -218,7 +218,7 @@ function searchByEmail(
     PEOPLE_SEARCHED - 1,
   );
   const rows = sql
-    .exec<PersonRow>(
+    .exec<PersonSummaryRow>(
       `SELECT ${PERSON_COLUMNS} ${conditionOf(query)} AND email <= ?8 ORDER BY email LIMIT ?7`,
       after,
       ...valuesOf(query, text),
@@ -243,7 +243,7 @@ function valuesOf({ minScore, sinceDay, untilDay }: PeopleFilter, text: string):
 
 /** A person, or null for a row to pass, and the place behind it. */
 interface PersonStep {
-  row: PersonRow | null;
+  row: PersonSummaryRow | null;
   place: unknown;
 }
 
@@ -267,12 +267,14 @@ function inOrder(sql: SqlStorage, query: PeopleQuery, place: unknown): Generator
 
 function* byId(sql: SqlStorage, place: unknown): Generator<PersonStep> {
   const before = Number.isSafeInteger(place) ? Number(place) : Number.MAX_SAFE_INTEGER;
-  for (const row of sql.exec<PersonRow>(`${SELECT} id < ? ORDER BY id DESC`, before)) yield { row, place: row.id };
+  for (const row of sql.exec<PersonSummaryRow>(`${SELECT} id < ? ORDER BY id DESC`, before))
+    yield { row, place: row.id };
 }
 
 function* byEmail(sql: SqlStorage, place: unknown): Generator<PersonStep> {
   const after = typeof place === "string" ? place : "";
-  for (const row of sql.exec<PersonRow>(`${SELECT} email > ? ORDER BY email`, after)) yield { row, place: row.email };
+  for (const row of sql.exec<PersonSummaryRow>(`${SELECT} email > ? ORDER BY email`, after))
+    yield { row, place: row.email };
 }
 
 /** The index on scores has the people above and below zero. Between them come the people without a score, by their number. */
@@ -285,7 +287,7 @@ function* byScore(
   const isUp = direction === "up";
   const [beyond, order] = isUp ? [">", "ASC"] : ["<", "DESC"];
   const lowest = isUp ? { score: minScore, id: 0 } : null;
-  let from = isOf(place, ["number", "number"]) ? { score: Number(place[0]), id: Number(place[1]) } : lowest;
+  let from = hasTypes(place, ["number", "number"]) ? { score: Number(place[0]), id: Number(place[1]) } : lowest;
   for (const sign of isUp ? [-1, 0, 1] : [1, 0, -1]) {
     if (from !== null && Math.sign(from.score) !== sign) continue;
     // The remaining people have lower scores.
@@ -297,19 +299,19 @@ function* byScore(
     from = null;
   }
 
-  function everybody(behindId = isUp ? 0 : Number.MAX_SAFE_INTEGER): Iterable<PersonRow> {
-    return sql.exec<PersonRow>(`${SELECT} id ${beyond} ? ORDER BY id ${order}`, behindId);
+  function everybody(behindId = isUp ? 0 : Number.MAX_SAFE_INTEGER): Iterable<PersonSummaryRow> {
+    return sql.exec<PersonSummaryRow>(`${SELECT} id ${beyond} ? ORDER BY id ${order}`, behindId);
   }
 
-  function* scored(sign: number, behind: typeof from): Generator<PersonRow> {
+  function* scored(sign: number, behind: typeof from): Generator<PersonSummaryRow> {
     // SQLite uses a partial index only for a statement that repeats its condition.
     const half = `${SELECT} score <> 0 AND score ${sign > 0 ? ">" : "<"} 0`;
     const ordered = `ORDER BY score ${order}, id ${order}`;
-    if (behind === null) return yield* sql.exec<PersonRow>(`${half} ${ordered}`);
+    if (behind === null) return yield* sql.exec<PersonSummaryRow>(`${half} ${ordered}`);
     const { score, id } = behind;
     // Two statements: one statement for both would read everybody with that score.
-    yield* sql.exec<PersonRow>(`${half} AND score = ? AND id ${beyond} ? ORDER BY id ${order}`, score, id);
-    yield* sql.exec<PersonRow>(`${half} AND score ${beyond} ? ${ordered}`, score);
+    yield* sql.exec<PersonSummaryRow>(`${half} AND score = ? AND id ${beyond} ? ORDER BY id ${order}`, score, id);
+    yield* sql.exec<PersonSummaryRow>(`${half} AND score ${beyond} ? ${ordered}`, score);
   }
 }
 
@@ -320,13 +322,13 @@ function* byLastSeen(
   place: unknown,
 ): Generator<PersonStep> {
   const isUp = direction === "up";
-  const list: DayList<PersonRow> = {
+  const list: DayList<PersonSummaryRow> = {
     chunk: PEOPLE_DAY_SORTED,
     direction,
     nextDay: daysOf(sql, "people", direction, filter),
     rows: (day, behind) =>
       sql
-        .exec<PersonRow>(
+        .exec<PersonSummaryRow>(
           `${SELECT} last_day = ? AND id < ? ORDER BY id DESC LIMIT ?`,
           day,
           behind?.[0] ?? Number.MAX_SAFE_INTEGER,

@@ -5,8 +5,7 @@ import type { Page, PageOf } from "../../platform/list-page.ts";
 import { nameOf, SHORT_NAME } from "../accounts/accounts.ts";
 import type { Facts } from "../log/line.ts";
 import { scoreAt, lapseOf } from "../people/scoring.ts";
-import { latestEntries, type Entry, type Scored } from "../people/timelines.ts";
-import { personList, visitorOfKey } from "../people/identities.ts";
+import { latestEntries, type Entry, type Scored, personList, visitorOfKey } from "../people/timelines.ts";
 import type {
   Identity,
   PersonPage,
@@ -29,14 +28,14 @@ export const SCORE_CURVE_STEPS = 120;
 /** The latest signals of a score curve: reading them takes some 20 ms. */
 export const SCORE_CURVE_SIGNALS = 20_000;
 
-/** The column of a signal that named its person. */
+/** The field of a line with the name that found its person. */
 const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymousId" } as const;
 
 /** Entries of a timeline that are read at a time. */
 const ENTRIES_AT_ONCE = 1_000;
 
 /** A person in lists. */
-export type PersonRow = Omit<PersonSummary, "account" | "nextLapseAtMs"> & {
+export type PersonSummaryRow = Omit<PersonSummary, "account" | "nextLapseAtMs"> & {
   id: number;
   lastDay: number;
   lapses: string;
@@ -50,7 +49,7 @@ export const PERSON_COLUMNS = `id, email, ${TRAIT_NAMES.join(", ")}, score, firs
   last_day AS lastDay, ids_dropped AS idsDropped, lapses, next_lapse_at, account AS accountId,
   (SELECT ${SHORT_NAME} FROM accounts WHERE external_id = people.account) AS accountName`;
 
-type Row = PersonRow & { recent: string };
+type Row = PersonSummaryRow & { recent: string };
 
 /** Null: the email is unknown, or the person is being deleted. An invalid cursor is ignored. */
 export function readPersonPage(
@@ -79,7 +78,7 @@ function listSignals(state: StoreState, person: Row, before: number, limit: numb
   const oldest = state.signals.firstSeq;
   const entries = latestEntries(state.sql, personList(person.id), person.recent, { before, limit: limit + 1 });
   const stored = entries.filter(({ seq }) => seq >= oldest);
-  const shown = stored.slice(0, limit).map((entry) => counting(state, person.id, entry));
+  const shown = stored.slice(0, limit).map((entry) => withCountedOutcomes(state, person.id, entry));
   return {
     items: toTimeline(state, person.id, shown).filter(({ signal }) => signal !== null),
     next: stored.length > limit ? String(shown.at(-1)?.seq) : null,
@@ -90,12 +89,12 @@ function listSignals(state: StoreState, person: Row, before: number, limit: numb
 function listScores(state: StoreState, person: Row, before: number, limit: number): PageOf<TimelineEntry> {
   const scored: Entry[] = [];
   let last = 0;
-  for (const { looked, seq, entry } of latestScored(state, person, { before, look: SCORE_CURVE_SIGNALS })) {
+  for (const { count, seq, entry } of latestScored(state, person, { before, limit: SCORE_CURVE_SIGNALS })) {
     if (entry !== null && scored.length === limit)
       return { items: toTimeline(state, person.id, scored), next: String(last) };
     if (entry !== null) scored.push(entry);
     last = seq;
-    if (looked === SCORE_CURVE_SIGNALS) return { items: toTimeline(state, person.id, scored), next: String(last) };
+    if (count === SCORE_CURVE_SIGNALS) return { items: toTimeline(state, person.id, scored), next: String(last) };
   }
   return { items: toTimeline(state, person.id, scored), next: null };
 }
@@ -137,9 +136,9 @@ function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
   const scored: ScoredPoints[] = [];
   const shares = new Map<string, RuleShare>();
   let [signals, complete] = [0, true];
-  const look = { before: Number.MAX_SAFE_INTEGER, look: SCORE_CURVE_SIGNALS + 1 };
-  for (const { looked, entry } of latestScored(state, person, look)) {
-    complete = looked <= SCORE_CURVE_SIGNALS;
+  const range = { before: Number.MAX_SAFE_INTEGER, limit: SCORE_CURVE_SIGNALS + 1 };
+  for (const { count, entry } of latestScored(state, person, range)) {
+    complete = count <= SCORE_CURVE_SIGNALS;
     if (!complete || entry === null) continue;
     signals += entry.scored.outcomes.length;
     for (const score of toScoringSignals(state, person.id, entry)) {
@@ -202,7 +201,7 @@ function sharedIds(sql: SqlStorage, personId: number): SharedId[] {
 
 // Parts of a person that lists and exports show too
 
-export function toPersonSummary(row: PersonRow): PersonSummary {
+export function toPersonSummary(row: PersonSummaryRow): PersonSummary {
   const { id: _id, lastDay: _day, lapses, next_lapse_at, accountId, accountName, ...summary } = row;
   const left = scoreAt({ score: row.score, lapses, next_lapse_at }, dayOf(Date.now()));
   return {
@@ -231,8 +230,8 @@ export function isScored(entry: Entry): entry is ScoredEntry {
   return entry.scored !== null;
 }
 
-/** An entry with the outcomes that count: a rule may score a person only once. */
-export function counting({ once, outcomes }: StoreState, personId: number, entry: Entry): Entry {
+/** An entry without outcomes that do not count, because the rule scores a person only once. */
+export function withCountedOutcomes({ once, outcomes }: StoreState, personId: number, entry: Entry): Entry {
   const { seq, scored } = entry;
   if (scored === null) return entry;
   const counts = scored.outcomes.filter((id) => once.counts(personId, scored, outcomes.get(id)));
@@ -249,24 +248,24 @@ export function toScoringSignals(state: StoreState, personId: number, { scored }
 }
 
 /**
- * The signals of a person, the latest first, `look` at most. Retention may have dropped them. `entry` is null if the signal has no
- * score; `looked` counts the signals.
+ * The latest signals of a person, the latest first, also those that retention has dropped. `entry` is null if the signal has no score;
+ * `count` counts the signals so far.
  */
 export function* latestScored(
   state: StoreState,
   { id, recent }: { id: number; recent: string },
-  { before, look }: { before: number; look: number },
-): Generator<{ looked: number; seq: number; entry: ScoredEntry | null }> {
+  { before, limit }: { before: number; limit: number },
+): Generator<{ count: number; seq: number; entry: ScoredEntry | null }> {
   let end = before;
-  for (let looked = 0; looked < look;) {
-    const limit = Math.min(ENTRIES_AT_ONCE, look - looked);
-    const entries = latestEntries(state.sql, personList(id), recent, { before: end, limit });
+  for (let count = 0; count < limit;) {
+    const portion = Math.min(ENTRIES_AT_ONCE, limit - count);
+    const entries = latestEntries(state.sql, personList(id), recent, { before: end, limit: portion });
     for (const stored of entries) {
-      const entry = counting(state, id, stored);
-      yield { looked: ++looked, seq: entry.seq, entry: isScored(entry) ? entry : null };
+      const entry = withCountedOutcomes(state, id, stored);
+      yield { count: ++count, seq: entry.seq, entry: isScored(entry) ? entry : null };
     }
     const last = entries.at(-1);
-    if (last === undefined || entries.length < limit) return;
+    if (last === undefined || entries.length < portion) return;
     end = last.seq;
   }
 }

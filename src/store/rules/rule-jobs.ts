@@ -23,10 +23,9 @@ import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import type { LinesOfSegment } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
-import { personList } from "../people/identities.ts";
+import { personList, entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
 import { People, type ScoreChange } from "../people/people.ts";
 import { evaluateStored } from "../people/scoring.ts";
-import { entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
 import type {
   RuleFacts,
   RuleJob,
@@ -36,7 +35,6 @@ import type {
   PreviewSample,
 } from "../protocol/store-operations.ts";
 import type { RuleJobRow } from "../schema.ts";
-import { updateGroups } from "../state/status-change.ts";
 import { addCrossings, wants, type ScoreNews } from "../state/raise-events.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
@@ -49,6 +47,8 @@ const RULE_ESTIMATE_GROUPS = 10_000;
 /**
  * Starts or restarts a job. An outdated request changes nothing. Seals the open lines, so that a job reads sealed segments only. The
  * caller flushes the log.
+ *
+ * @param state without pending changes of event groups, by which the work is estimated.
  */
 export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: number): void {
   const { ruleId, rule, rulesVersion } = toApply;
@@ -57,7 +57,6 @@ export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: num
   // The new job replaces a running job. Report what that job has done.
   if (before !== null && before.status !== "done") raiseRuleApplied(state, before, nowMs);
   state.signals.seal();
-  updateGroups(state);
   state.sql.exec(
     `INSERT OR REPLACE INTO rule_jobs (rule_id, rule, rule_version, rules_version, status, requested_at, due_at, last_seq,
        position, total, scanned, matched, added, changed, removed)
@@ -436,10 +435,11 @@ export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFa
 // Tries a mapping rule on stored signals before it is saved (design §8.5): the newest first, a page at a time. Only
 // reads.
 
-/** Lines of a segment that the rule covers, the latest first. */
-interface SegmentLines {
+/** A line that the rule covers. */
+interface CoveredLine {
   segment: Segment;
-  lines: { seq: number; facts: Facts }[];
+  seq: number;
+  facts: Facts;
 }
 
 /** A page of a preview. If a payload cannot be read, the preview ends early. */
@@ -450,18 +450,17 @@ export async function previewPage(
   range: PreviewRange,
 ): Promise<PreviewPage> {
   const compiled = compileRules([rule]);
-  const { segments, next } = latestLines(state, rule, compiled, range);
-  const isTried = (facts: Facts): boolean => canScore(facts) && facts.admission.receivedAtMs >= range.sinceMs;
-  const tried = segments.map(({ segment, lines }) => ({
-    segment,
-    seqs: lines.filter(({ facts }) => isTried(facts)).map(({ seq }) => seq),
-  }));
-  const payloads = await readPayloads(state.signals, objects, tried);
+  const { lines, next } = latestLines(state, rule, compiled, range);
+  const isTried = ({ facts }: CoveredLine): boolean => canScore(facts) && facts.admission.receivedAtMs >= range.sinceMs;
+  const tried = Map.groupBy(lines.filter(isTried), ({ segment }) => segment);
+  const ofSegments = [...tried].map(([segment, some]) => ({ segment, seqs: some.map(({ seq }) => seq) }));
+  const payloads = await readPayloads(state.signals, objects, ofSegments);
   const people = new People(state, Date.now());
-  const found = new Found(rule, range.today);
+  const matches: { personId: number; atMs: number }[] = [];
   const page = { scanned: 0, samples: [] as PreviewSample[], next, complete: true };
-  for (const { seq, facts } of segments.flatMap(({ lines }) => lines)) {
-    if (isTried(facts) && !payloads.has(seq)) {
+  for (const line of lines) {
+    const { seq, facts } = line;
+    if (isTried(line) && !payloads.has(seq)) {
       page.next = null;
       page.complete = false;
       break;
@@ -473,7 +472,7 @@ export async function previewPage(
     const email = people.emailOf(personId);
     if (email === null) continue;
     const { id, receivedAtMs } = facts.admission;
-    found.add(personId, facts.occurred.ms);
+    matches.push({ personId, atMs: facts.occurred.ms });
     if (page.samples.length < PREVIEW_SAMPLES) {
       const { event, source } = facts;
       page.samples.push({
@@ -486,46 +485,27 @@ export async function previewPage(
       });
     }
   }
-  return { ...page, ...found.counts() };
+  return { ...page, ...countMatches(rule, range.today, matches) };
 }
 
-/** Counts the matches of a page. */
-class Found {
-  readonly #rule: MappingRule;
-  readonly #today: number;
-  readonly #people = new Set<number>();
-  readonly #occasions = new Set<string>();
-  readonly #lapsedOccasions = new Set<string>();
-  #matches = 0;
-  #lapsed = 0;
-
-  constructor(rule: MappingRule, today: number) {
-    this.#rule = rule;
-    this.#today = today;
-  }
-
-  add(personId: number, atMs: number): void {
-    const { frequency = "every_time", pointsLastDays = null } = this.#rule;
-    const hasLapsed = pointsLastDays !== null && lapseDayOf(atMs, pointsLastDays) <= this.#today;
-    this.#matches++;
-    if (hasLapsed) this.#lapsed++;
-    this.#people.add(personId);
-    if (frequency === "every_time") return;
-    const occasion = frequency === "once_ever" ? `${personId}` : `${personId} ${dayOf(atMs)}`;
-    this.#occasions.add(occasion);
-    // Points of a rule that scores once ever lapse with the earliest match.
-    if (hasLapsed) this.#lapsedOccasions.add(occasion);
-  }
-
-  counts(): Pick<PreviewPage, "matches" | "lapsed" | "people" | "occasions" | "lapsedOccasions"> {
-    return {
-      matches: this.#matches,
-      lapsed: this.#lapsed,
-      people: [...this.#people],
-      occasions: [...this.#occasions],
-      lapsedOccasions: [...this.#lapsedOccasions],
-    };
-  }
+/** Points of a rule that scores once ever lapse with the earliest match. @param today counted in days since 1970. */
+function countMatches(rule: MappingRule, today: number, matches: readonly { personId: number; atMs: number }[]) {
+  const { frequency = "every_time", pointsLastDays = null } = rule;
+  const occasionsOf = (some: typeof matches): string[] => {
+    if (frequency === "every_time") return [];
+    const occasions = some.map(({ personId, atMs }) =>
+      frequency === "once_ever" ? `${personId}` : `${personId} ${dayOf(atMs)}`,
+    );
+    return [...new Set(occasions)];
+  };
+  const lapsed = matches.filter(({ atMs }) => pointsLastDays !== null && lapseDayOf(atMs, pointsLastDays) <= today);
+  return {
+    matches: matches.length,
+    lapsed: lapsed.length,
+    people: [...new Set(matches.map(({ personId }) => personId))],
+    occasions: occasionsOf(matches),
+    lapsedOccasions: occasionsOf(lapsed),
+  };
 }
 
 /** The lines of a page. `next` is null at the end. */
@@ -534,26 +514,23 @@ function latestLines(
   rule: MappingRule,
   compiled: CompiledRules,
   { beforeSeq, sinceMs, limit }: PreviewRange,
-): { segments: SegmentLines[]; next: number | null } {
+): { lines: CoveredLine[]; next: number | null } {
   const { prefix, exact } = eventRange(rule.event);
-  const segments: SegmentLines[] = [];
-  let found = 0;
+  const lines: CoveredLine[] = [];
+  let segments = 0;
   for (const segment of signals.walkBack(beforeSeq, exact ? { event: prefix } : {})) {
     // A line is recorded after it was received. So a line that was recorded too early ends the preview.
     if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
-    const part: SegmentLines = { segment, lines: [] };
-    segments.push(part);
     const seqs = !hasEventsOf(segment, compiled) ? [] : exact ? segment.seqsWith("event", prefix) : segment.seqs();
     for (const seq of seqs.toReversed()) {
       if (seq >= beforeSeq) continue;
       const facts = segment.facts(seq);
       if (!isCounted(facts) || !isAboutEvent(compiled, facts.event ?? "")) continue;
-      if (facts.recordedAtMs < sinceMs) return { segments, next: null };
-      if (found === limit) return { segments, next: seq + 1 };
-      part.lines.push({ seq, facts });
-      found++;
+      if (facts.recordedAtMs < sinceMs) return { lines, next: null };
+      if (lines.length === limit) return { lines, next: seq + 1 };
+      lines.push({ segment, seq, facts });
     }
-    if (segments.length === RULE_STEP_SEGMENTS) return { segments, next: segment.firstSeq };
+    if (++segments === RULE_STEP_SEGMENTS) return { lines, next: segment.firstSeq };
   }
-  return { segments, next: null };
+  return { lines, next: null };
 }

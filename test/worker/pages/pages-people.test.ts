@@ -2,8 +2,7 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { beforeEach, describe, expect, test } from "vitest";
 import { SCORE_CURVE_STEPS, SCORE_CURVE_SIGNALS } from "../../../src/store/queries/person-page.ts";
-import { insertEntries } from "../../../src/store/people/timelines.ts";
-import { personList } from "../../../src/store/people/identities.ts";
+import { insertEntries, personList } from "../../../src/store/people/timelines.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
 import { StoreState } from "../../../src/store/state/store-state.ts";
 import { deliver, type Delivered } from "../../support/deliver.ts";

@@ -1,7 +1,7 @@
 /** Lists by a time whose index holds only the day (src/store/queries/by-day.ts), compared with sorted rows. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { ascending, byDay, readDayPlace, readCursor, writeCursor } from "../../../../src/store/queries/by-day.ts";
+import { byDay, readDayPlace, readCursor, writeCursor } from "../../../../src/store/queries/by-day.ts";
 import type { DayList, DayPlace } from "../../../../src/store/queries/by-day.ts";
 
 interface Row {
@@ -71,40 +71,4 @@ test("a list by day has every row once, for any days and page ends, and is sorte
       }
     }),
   );
-});
-
-test("a cursor of a list needs a day, a chunk key or none, and an order with the list's types", () => {
-  const read = (fields: unknown) => readDayPlace(fields, ["string", "number"], ["number", "string"]);
-  expect(read([3, null, [7, "a"]])).toEqual([3, null, [7, "a"]]);
-  expect(read([3, ["k", 9], [7, ""]])).toEqual([3, ["k", 9], [7, ""]]);
-  for (const fields of [
-    [3, null, [7, "a"], 1],
-    [3, null],
-    [3, null, [7, "a", 1]],
-    [3, null, [7]],
-    [3, null, ["7", "a"]],
-    [3, null, [7, 8]],
-    [3, null, [7.5, "a"]],
-    [3, ["k", Number.NaN], [7, "a"]],
-    [3, [9, "k"], [7, "a"]],
-    [3, "k", [7, "a"]],
-    ["3", null, [7, "a"]],
-    [3.5, null, [7, "a"]],
-    "x",
-    null,
-  ]) {
-    expect(read(fields), JSON.stringify(fields)).toBeNull();
-  }
-});
-
-test("values of an order are compared in turn, numbers as numbers and texts as texts", () => {
-  const sorted = [
-    [1, "b"],
-    [1, "c"],
-    [2, "a"],
-    [10, "a"],
-  ];
-  expect([sorted[3], sorted[1], sorted[0], sorted[2]].map((order) => order ?? []).toSorted(ascending)).toEqual(sorted);
-  expect(ascending([1, "a"], [1, "a"])).toBe(0);
-  expect([Math.sign(ascending([1, "a"], [1, "b"])), Math.sign(ascending([1, "b"], [1, "a"]))]).toEqual([-1, 1]);
 });

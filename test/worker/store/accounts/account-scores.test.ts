@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { eventTypes } from "../../../../src/domain/events/workspace-event.ts";
 import { findAccounts, readAccountPage } from "../../../../src/store/queries/account-page.ts";
 import { findPeople } from "../../../../src/store/queries/people-search.ts";
+import type { SignalToRecord } from "../../../../src/store/protocol/stored-signals.ts";
 import { wantEvents } from "../../../../src/store/state/raise-events.ts";
 import { ofType, takeRaised } from "../../../support/raised.ts";
 import { rowsWritten } from "../../../support/sql-cost.ts";
@@ -21,11 +22,11 @@ function send(store: TestStore, type: string, call: object, receivedAtMs = NOW):
   return store.record(NOW, { payload, receivedAtMs })[0] ?? "";
 }
 
-/** Records an update of a Product Org Updates key. */
-function update(store: TestStore, externalId: string, plan: string, receivedAtMs = NOW): void {
+/** An update by a Product Org Updates key. */
+function update(store: TestStore, externalId: string, plan: string, receivedAtMs = NOW): SignalToRecord {
   const signal = store.signal(NOW, { payload: {}, endpoint: "product_org", receivedAtMs });
   const account = { externalId, fields: { plan }, attributes: {} };
-  store.recordAll(NOW, [{ ...signal, work: { kind: "account", account, contentHash: null, duplicateWindowMs: 0 } }]);
+  return { ...signal, work: { kind: "account", account, contentHash: null, duplicateWindowMs: 0 } };
 }
 
 const accountsOf = (store: TestStore) =>
@@ -82,7 +83,7 @@ describe("a person", () => {
   );
 
   test(
-    "who is deleted lowers the account in the same step and leaves no name; no event is raised",
+    "leaves the account in the first step of a deletion, without a name and without an event",
     inBalance((store) => {
       for (const email of [ANN, BOB]) {
         send(store, "identify", { userId: email, traits: { email, name: "Jane Doe", company: { id: "acme" } } });
@@ -111,6 +112,17 @@ describe("a person", () => {
   );
 });
 
+test(
+  "an account keeps the values of an update in the batch in which its last person leaves",
+  inBalance((store) => {
+    send(store, "identify", { userId: "u-1", traits: { email: ANN, company: { id: "acme" } } });
+    const leave = { type: "group", messageId: "leave", userId: "u-1", groupId: "globex" };
+    store.recordAll(NOW, [store.signal(NOW, { payload: leave }), update(store, "acme", "pro")]);
+    expect(page(store, "acme")).toMatchObject({ people: 0, values: { plan: "pro" } });
+    expect(accountsOf(store)).toContainEqual(["globex", 0, 1]);
+  }),
+);
+
 function want(store: TestStore, ...accountThresholds: number[]): void {
   wantEvents(store.state, { types: [...eventTypes], thresholds: [], accountThresholds });
   store.state.signals.flush();
@@ -119,11 +131,14 @@ function want(store: TestStore, ...accountThresholds: number[]): void {
 describe("the traits of a group call", () => {
   const group = { userId: "u-1", groupId: "acme", traits: { name: "Acme", plan: "free", industry: "tools", "": 1 } };
 
-  test("set values that no account update has set, whatever comes first, and the page names who set each", () =>
+  test("set values that no account update has set, in any order, and the page names the source of each value", () =>
     Promise.all(
       [0, 1].map((first) =>
         inBalance((store) => {
-          const acts = [() => void send(store, "group", group), () => update(store, "acme", "pro", NOW - 60_000)];
+          const acts = [
+            () => void send(store, "group", group),
+            () => store.recordAll(NOW, [update(store, "acme", "pro", NOW - 60_000)]),
+          ];
           for (const act of first === 0 ? acts : acts.toReversed()) act();
           expect(page(store, "acme")).toMatchObject({
             values: { name: "Acme", plan: "pro" },

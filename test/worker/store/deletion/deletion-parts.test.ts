@@ -13,8 +13,7 @@ import {
 import { PURGE_ROWS, purgeHeld } from "../../../../src/store/deletion/retention.ts";
 import { COLD_AFTER_MS, isScrubbing } from "../../../../src/store/log/cold.ts";
 import { dueLinkJobs } from "../../../../src/store/people/linking.ts";
-import { entriesAfter } from "../../../../src/store/people/timelines.ts";
-import { listOfKey, visitorList } from "../../../../src/store/people/identities.ts";
+import { entriesAfter, listOfKey, visitorList } from "../../../../src/store/people/timelines.ts";
 import { Names } from "../../../../src/store/queries/names.ts";
 import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";

@@ -88,7 +88,7 @@ describe("points that last 30 days", () => {
   );
 
   test(
-    "that had lapsed on arrival add nothing, and the trace says when they lapsed",
+    "add nothing if they have lapsed on arrival, and the trace says when they lapsed",
     inBalance(async (store) => {
       use(store);
       want(store, 10);
@@ -140,7 +140,30 @@ describe("points that last 30 days", () => {
 });
 
 describe("a rule that scores once ever", () => {
-  const lapseDay = (store: TestStore) => ((nextLapseMs(store.sql) ?? 0) - Math.floor(NOON / DAY_MS) * DAY_MS) / DAY_MS;
+  /** In how many days each person's points lapse. */
+  function lapseDays({ sql }: TestStore): Record<string, number> {
+    const rows = sql.exec<{ email: string; ms: number }>("SELECT email, next_lapse_at AS ms FROM people");
+    const today = Math.floor(NOON / DAY_MS);
+    return Object.fromEntries([...rows].map(({ email, ms }) => [email.split("@")[0], ms / DAY_MS - today]));
+  }
+
+  test(
+    "counts from the next earliest match when the earliest leaves",
+    inBalance(async (store) => {
+      use(store, "once_ever");
+      identify(store, { anonymousId: "a-1", traits: { email: ANN } });
+      visit(store, { email: ANN }, 1);
+      visit(store, { anonymousId: "a-1", userId: "u-1" }, 5);
+      visit(store, { email: ANN }, 3);
+      expect(lapseDays(store)).toEqual({ ann: 26 });
+      identify(store, { userId: "u-1", traits: { email: "bob@example.com" } });
+      await store.linkAll();
+      expect([store.scores, lapseDays(store)]).toEqual([
+        { ann: 20, bob: 20 },
+        { ann: 28, bob: 26 },
+      ]);
+    }),
+  );
 
   test(
     "counts from a match that retention has dropped, also when another signal scores in its place",
@@ -154,12 +177,15 @@ describe("a rule that scores once ever", () => {
           receivedAtMs: NOON - 10 * DAY_MS,
         });
         visit(store, { email: ANN }, 1);
-        expect(lapseDay(store)).toBe(16);
+        expect(lapseDays(store)).toEqual({ ann: 16 });
         setRetention(store.sql, { retentionDays: 5 }, Date.now());
         deleteExpired(store.state, Date.now());
         identify(store, { userId: "u-1", traits: { email: "bob@example.com" } });
         await store.linkAll();
-        expect([store.scores, lapseDay(store)]).toEqual([{ ann: 20, bob: 20 }, 16]);
+        expect([store.scores, lapseDays(store)]).toEqual([
+          { ann: 20, bob: 20 },
+          { ann: 16, bob: 29 },
+        ]);
       },
       { hasDropped: true },
     ),
@@ -213,6 +239,11 @@ describe("a night", () => {
       expect(ofType(events, "people.rescored")).toMatchObject([
         { cause: "points_lapsed", points: -20 * (SCORE_FALLS_MAX + 1), thresholds: [{ threshold: 10, fallen: 1_001 }] },
       ]);
+      // The next night has one fall again.
+      visit(store, { email: "p0@example.com" });
+      pass(31);
+      visitDue(store);
+      expect(ofType(raised(store), "person.score_fell")).toHaveLength(1);
     }),
   );
 

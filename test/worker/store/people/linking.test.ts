@@ -5,10 +5,10 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
+import { DELETION_STEP_LINES } from "../../../../src/store/deletion/person-deletions.ts";
 import { ColdObjects } from "../../../../src/store/log/cold.ts";
 import { LINK_PAGE_SIGNALS, nextLinkJobMs, startLinkJob } from "../../../../src/store/people/linking.ts";
-import { insertEntries } from "../../../../src/store/people/timelines.ts";
-import { listOfKey, visitorList } from "../../../../src/store/people/identities.ts";
+import { insertEntries, listOfKey, visitorList } from "../../../../src/store/people/timelines.ts";
 import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
@@ -104,6 +104,20 @@ describe("the batch that identifies visitors", () => {
     }));
 });
 
+test("a visitor's next owner gets no signals that the deletion of the owner before has still to delete", () =>
+  withRules(async (store) => {
+    const many = DELETION_STEP_LINES + 2 * LINK_PAGE_SIGNALS;
+    store.record(NOW, ...Array.from({ length: many }, () => visit("a")));
+    store.record(NOW + 1, known("a", "ann@example.com"));
+    expect([store.linkJobs, store.scores]).toEqual([1, { ann: 5 * LINK_PAGE_SIGNALS }]);
+    store.beginDeletion("ann@example.com", NOW + 2);
+    store.record(NOW + 3, known("a", "bob@example.com"), visit("a"));
+    expect(store.finishDeletions(NOW + 4)).toBeGreaterThan(0);
+    await store.linkAll();
+    expect([store.linkJobs, store.scores]).toEqual([0, { bob: 5 }]);
+    expectStateToAddUp(store.state);
+  }));
+
 test.each(["open", "sealed", "cold"])(
   "gives each owner of an id the %s signals of their time, and the first owner the earlier signals",
   (where) =>
@@ -140,6 +154,19 @@ test.each(["open", "sealed", "cold"])(
       ]);
       expectStateToAddUp(store.state);
     }),
+);
+
+test.each([
+  ["anonymous id", { anonymousId: "visitor-a" }],
+  ["user id", { userId: "u-1" }],
+])("gives both ids of a call to the owner of its %s", (_, owned) =>
+  withRules((store) => {
+    store.record(NOW, identify("ann@example.com", owned));
+    store.record(NOW, { payload: { type: "identify", messageId: "both", anonymousId: "visitor-a", userId: "u-1" } });
+    store.record(NOW, visit("a"), track({ userId: "u-1" }));
+    expect(store.scores).toEqual({ ann: 10 });
+    expectStateToAddUp(store.state);
+  }),
 );
 
 describe("a link job", () => {

@@ -3,10 +3,16 @@ import { runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../../../src/limits.ts";
-import { findPeople, PEOPLE_DAY_SORTED, PEOPLE_SORTED } from "../../../../src/store/queries/people-search.ts";
+import {
+  findPeople,
+  MEMBERS_SORTED,
+  PEOPLE_DAY_SORTED,
+  PEOPLE_SORTED,
+} from "../../../../src/store/queries/people-search.ts";
 import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/protocol/people-and-accounts.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
+import { allSlices } from "../../../support/slices.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
@@ -37,23 +43,13 @@ async function come(people: { email: string; name?: string; company?: string }[]
   await deliver(workspace.id, signals);
 }
 
-/** All people that a query finds, page by page, and whether all pages were sorted. */
-async function all(
-  read: (cursor: string | null) => PeoplePage | Promise<PeoplePage>,
-): Promise<{ emails: string[]; pages: PeoplePage[] }> {
-  const pages: PeoplePage[] = [];
-  let cursor: string | null = null;
-  do {
-    // oxlint-disable-next-line no-await-in-loop -- each page names the next
-    const page: PeoplePage = await read(cursor);
-    pages.push(page);
-    cursor = page.next;
-  } while (cursor !== null && pages.length < 500);
-  return { emails: pages.flatMap(({ items }) => items.map(({ email }) => email)), pages };
-}
+const emailsOf = (pages: readonly PeoplePage[]) => pages.flatMap(({ items }) => items.map(({ email }) => email));
 
-const found = async (query: PeopleQuery, limit = 25) =>
-  (await all((cursor) => workspace.store.findPeople(query, { cursor, limit }))).emails;
+/** The pages of a query. */
+const pagesOf = (query: PeopleQuery, limit = 25): Promise<PeoplePage[]> =>
+  allSlices((cursor) => workspace.store.findPeople(query, { cursor, limit }));
+
+const found = async (query: PeopleQuery, limit = 25) => emailsOf(await pagesOf(query, limit));
 
 function insert(sql: SqlStorage, rows: readonly Row[]): void {
   sql.exec(
@@ -153,8 +149,8 @@ describe("search, order, score, days and pages together", () => {
             .sort(ORDERS[sort])
             .map(({ email }) => email);
           const asItIs = Object.fromEntries(Object.entries(asked).filter(([, value]) => value !== undefined));
-          const { emails, pages } = await all((cursor) => findPeople(state, { ...asItIs, sort }, { cursor, limit }));
-          expect(emails).toEqual(expected);
+          const pages = await allSlices((cursor) => findPeople(state, { ...asItIs, sort }, { cursor, limit }));
+          expect(emailsOf(pages)).toEqual(expected);
           expect(pages.every(({ complete, sorted }) => complete && sorted)).toBe(true);
           // All pages except the last are full.
           expect(pages.slice(0, -1).every(({ items }) => items.length === limit)).toBe(true);
@@ -171,13 +167,22 @@ describe("very many people", () => {
   test("are listed by email beyond the sort limit, and the page says so", async () => {
     const count = PEOPLE_SORTED + 300;
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => insertMany(sql, count));
-    const { emails, pages } = await all((cursor) =>
-      workspace.store.findPeople({ sort: "score", text: "ann" }, { cursor, limit: 1_000 }),
-    );
-    expect(emails).toEqual(Array.from({ length: count }, (_, n) => emailOf(n + 1)));
+    const pages = await pagesOf({ sort: "score", text: "ann" }, 1_000);
+    expect(emailsOf(pages)).toEqual(Array.from({ length: count }, (_, n) => emailOf(n + 1)));
     expect(pages.every(({ sorted }) => !sorted)).toBe(true);
     const few = await workspace.store.findPeople({ sort: "score", text: "p000001" }, { cursor: null, limit: 1 });
     expect(few).toMatchObject({ sorted: true, items: [{ score: 6 }] });
+  });
+
+  test("of one account are searched in any order beyond the sort limit", async () => {
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      insertMany(sql, MEMBERS_SORTED + 2);
+      sql.exec("UPDATE people SET account = 'acme' WHERE id <> 5");
+    });
+    const members = Array.from({ length: MEMBERS_SORTED + 2 }, (_, n) => n + 1).filter((n) => n !== 5);
+    // The person with number n has n % 7 points.
+    const expected = members.toSorted((a, b) => (b % 7) - (a % 7) || b - a).map(emailOf);
+    expect(await found({ sort: "score", account: "acme", text: "X.EXAMPLE" }, 1_000)).toEqual(expected);
   });
 
   test("are searched in consecutive slices", async () => {
@@ -208,10 +213,8 @@ describe("very many people", () => {
       insertMany(sql, count);
       sql.exec("UPDATE people SET score = iif(id IN (1, 2, ?), 50, score)", count);
     });
-    const { emails, pages } = await all((cursor) =>
-      workspace.store.findPeople({ sort: "email", minScore: 50 }, { cursor, limit: 25 }),
-    );
-    expect(emails).toEqual([1, 2, count].map(emailOf));
+    const pages = await pagesOf({ sort: "email", minScore: 50 });
+    expect(emailsOf(pages)).toEqual([1, 2, count].map(emailOf));
     expect(pages.map(({ complete }) => complete)).toEqual([false, true]);
     const byScore = () => workspace.store.findPeople({ sort: "score", minScore: 1 }, { cursor: null, limit: 25 });
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
@@ -227,7 +230,7 @@ describe("very many people", () => {
       insertMany(sql, count);
       sql.exec("UPDATE people SET score = iif(id = 3 OR id > ?, 0, -1)", count - 10);
     });
-    const { emails } = await all((cursor) => workspace.store.findPeople({ sort: "score" }, { cursor, limit: 200 }));
+    const emails = await found({ sort: "score" }, 200);
     const unscored = [...Array.from({ length: 10 }, (_, n) => count - n), 3];
     expect(emails.slice(0, 11)).toEqual(unscored.map(emailOf));
     expect(new Set(emails).size).toBe(count);
@@ -250,6 +253,7 @@ describe("very many people", () => {
   test("start at the first page with a cursor of another order, or an invented cursor", async () => {
     await come([{ email: "a@x.example" }, { email: "b@x.example" }]);
     const cursors = ["x", "null", "[]", "{}", '["sorted","a","b"]', "[1]", "[null,null]", "1.5"];
+    cursors.push('[3,["k"],[7,1]]', '[3,null,["a",1]]', "[3,null,[7]]", '["3",null,[7,1]]');
     for (const sort of SORTS) {
       for (const more of [{}, { text: "x.example" }]) {
         for (const cursor of cursors) {

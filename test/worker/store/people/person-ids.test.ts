@@ -7,10 +7,11 @@ import { exportPage } from "../../../../src/store/queries/exports.ts";
 import { readPeople } from "../../../../src/store/queries/people-search.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
-import type { VisitorId } from "../../../../src/store/people/identities.ts";
+import type { VisitorId } from "../../../../src/store/people/timelines.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { textOfTables } from "../../../support/everything.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
+import { allSlices } from "../../../support/slices.ts";
 import { identify, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
@@ -78,13 +79,13 @@ test("a person keeps the newest ids, and page, API and export show them with the
     const [listed] = readPeople(store.state, {}, { cursor: null, limit: 1 }).items;
     expect(listed?.identities.map(({ value }) => value)).toEqual(newest.slice(0, 100));
     expect(listed?.idsDropped).toBe(more);
-    let [text, cursor]: [string, string | null] = ["", null];
-    do {
-      const part = await exportPage(store.state, store.objects, { records: "people", format: "ndjson", cursor });
-      text += part.text;
-      cursor = part.next;
-    } while (cursor !== null);
-    expect(JSON.parse(text)).toMatchObject({ ids_dropped: more, anonymous_ids: newest.slice(0, PERSON_MAX_IDS) });
+    const parts = await allSlices((cursor) =>
+      exportPage(store.state, store.objects, { records: "people", format: "ndjson", cursor }),
+    );
+    expect(JSON.parse(parts.map(({ text }) => text).join(""))).toMatchObject({
+      ids_dropped: more,
+      anonymous_ids: newest.slice(0, PERSON_MAX_IDS),
+    });
   }));
 
 describe("a dropped id", () => {

@@ -6,11 +6,13 @@ import { evictDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { DAY_MS } from "../../../../src/domain/duration.ts";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
+import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "../../../../src/store/people/people.ts";
 import { REPLACE_STEP_ENTRIES } from "../../../../src/store/people/scoring.ts";
-import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
+import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
@@ -80,26 +82,46 @@ describe("a recount", () => {
       return { id, first_seen: times[0], last_seen: times.at(-1), name };
     });
 
-  /** Finishes with a restart after each step. Returns the number of steps. */
-  function finish(store: TestStore): number {
-    let steps = 0;
-    for (; hasRecounts(store.sql); steps++) {
+  /** Finishes the recounts, with a restart before each step. */
+  function finish(store: TestStore, options?: { hasDropped: boolean }): void {
+    for (let steps = 0; hasRecounts(store.sql); steps++) {
       if (steps > 50) throw new Error("it does not end");
       store.restart();
       expect(rowsRead(store.sql, () => stepRecounts(store.state, Date.now()))).toBeLessThan(8 * RULE_STEP_SEGMENTS);
     }
-    expectStateToAddUp(store.state);
-    return steps;
+    expectStateToAddUp(store.state, options);
   }
 
-  test("ends when the person is deleted", () =>
+  const daysAgo = (days: number) => NOW - days * DAY_MS;
+  test.each([
+    ["first", visit({}, daysAgo(3)), visit({ userId: "u-1" }, daysAgo(1)), { first: 10, last: 3 }],
+    // The taken line occurred before the dropped signals. A dropped signal may have the same time, so that first time stays too.
+    [
+      "last",
+      visit({ timestamp: daysAgo(15) }, daysAgo(3)),
+      visit({ userId: "u-1", timestamp: daysAgo(20) }, daysAgo(1)),
+      { first: 20, last: 10 },
+    ],
+  ])("keeps the %s time of a signal that retention has dropped", (_, kept, taken, { first, last }) =>
     inStore(async (store) => {
-      history(store, visit({ userId: "u-1" }, NOW - 9_000), ...many());
+      store.rulesVersion = 1;
+      store.record(NOW, identify(ANN, { anonymousId: "v-ann" }, { receivedAtMs: daysAgo(10), periodStartMs: NOW }));
+      store.record(NOW, kept, taken);
+      setRetention(store.sql, { retentionDays: 5 }, NOW);
+      deleteExpired(store.state, NOW);
       await take(store, "u-1");
-      expect(hasRecounts(store.sql)).toBe(true);
+      finish(store, { hasDropped: true });
+      expect(people(store)[0]).toMatchObject({ first_seen: daysAgo(first), last_seen: daysAgo(last) });
+    }),
+  );
+
+  test("ends when the person is deleted", () =>
+    inStore((store) => {
+      store.record(NOW, identify(ANN, { anonymousId: "v-ann" }));
+      store.sql.exec("INSERT INTO recounts (person_id, before) VALUES (1, NULL)");
       store.beginDeletion(ANN, NOW + 10_000);
       stepRecounts(store.state, Date.now());
-      expect([hasRecounts(store.sql), people(store).length]).toEqual([false, 1]);
+      expect([hasRecounts(store.sql), people(store)]).toEqual([false, []]);
     }));
 
   test("is continued by the alarm after an eviction", async () => {
@@ -164,48 +186,45 @@ describe("the replacement of a match", () => {
     expect(store.scores).toEqual({ ann: 0, bob: 0 });
   }
 
-  function expectOneScore(store: TestStore): void {
-    expect(store.scores).toEqual({ ann: 5, bob: 0 });
-    expect([...ruleDaysOf(store.state).values()].map(({ count }) => count)).toEqual([1]);
-    expectStateToAddUp(store.state);
-  }
-
-  test("is found behind many signals, in steps that read a bounded number of rows", () =>
-    inStore(async (store) => {
-      await loseFirst(store);
-      let steps = 0;
-      for (; hasReplacements(store.sql); steps++) {
-        expect(steps).toBeLessThan(4);
-        store.restart();
-        expect(rowsRead(store.sql, () => stepReplacements(store.state, NOW))).toBeLessThan(REPLACE_STEP_ENTRIES / 10);
-      }
-      expect(steps).toBeGreaterThan(1);
-      expectOneScore(store);
-    }));
-
-  test("is not needed after a new signal has scored", () =>
-    inStore(async (store) => {
-      await loseFirst(store);
-      store.record(NOW + 5, visit({ more: 2 }));
-      expect(store.scores).toEqual({ ann: 5, bob: 0 });
-      while (hasReplacements(store.sql)) stepReplacements(store.state, NOW);
-      expectOneScore(store);
-    }));
-
-  test("ends when the person is deleted", () =>
-    inStore(async (store) => {
-      await loseFirst(store);
-      store.beginDeletion(ANN, NOW + 10_000);
-      stepReplacements(store.state, NOW + 10_000);
-      expect([hasReplacements(store.sql), store.scores]).toEqual([false, { bob: 0 }]);
-    }));
-
-  test("is found by the alarm after an eviction", async () => {
+  test("is found behind many signals, in bounded steps of the alarm, also after an eviction", async () => {
     const workspaceId = await inStore(async (store) => {
       await loseFirst(store);
+      store.restart();
+      expect(rowsRead(store.sql, () => stepReplacements(store.state, NOW))).toBeLessThan(REPLACE_STEP_ENTRIES / 10);
       expect(hasReplacements(store.sql)).toBe(true);
       return store.workspaceId;
     });
     expect(await columnAfterEviction(workspaceId, "score")).toEqual([5, 0]);
   });
+
+  test("is no signal that retention has dropped", () =>
+    inStore(async (store) => {
+      store.rulesVersion = 1;
+      store.frequency = "once_ever";
+      store.record(NOW, identify(ANN, { anonymousId: "v-ann" }, { periodStartMs: NOW }));
+      store.record(NOW, visit({ userId: "u-bob" }, NOW - DAY_MS));
+      // Recorded later than the signal that scores, although it was received before.
+      store.record(NOW, visit({}, NOW - 10 * DAY_MS));
+      setRetention(store.sql, { retentionDays: 5 }, NOW);
+      deleteExpired(store.state, NOW);
+      store.record(NOW, identify("bob@example.com", { userId: "u-bob" }, { periodStartMs: NOW }));
+      await store.linkAll();
+      expect(store.scores).toEqual({ ann: 0, bob: 5 });
+      expectStateToAddUp(store.state, { hasDropped: true });
+    }));
+
+  test.each<[string, (store: TestStore) => unknown, TestStore["scores"]]>([
+    ["another signal has scored", (store) => store.record(NOW, visit()), { ann: 5 }],
+    ["the person was deleted", (store) => store.beginDeletion(ANN, NOW), {}],
+  ])("ends without a change if %s meanwhile", (_, act, scores) =>
+    inStore((store) => {
+      store.frequency = "once_per_day";
+      store.record(NOW, identify(ANN, { anonymousId: "v-ann" }, { periodStartMs: NOW }));
+      store.sql.exec("INSERT INTO replacements (person_id, rule_id, behind_seq) VALUES (1, 'rule_1', -1)");
+      act(store);
+      stepReplacements(store.state, NOW);
+      expect([hasReplacements(store.sql), store.scores]).toEqual([false, scores]);
+      expectStateToAddUp(store.state);
+    }),
+  );
 });

@@ -13,9 +13,11 @@ import {
   insertEntries,
   latestEntries,
   TIMELINE_ROW_CHARACTERS,
+  type Entry,
+  type Scored,
+  keyOf,
+  personList,
 } from "../../../../src/store/people/timelines.ts";
-import type { Entry, Scored } from "../../../../src/store/people/timelines.ts";
-import { keyOf, personList } from "../../../../src/store/people/identities.ts";
 
 const seq = fc.integer({ min: 1, max: 2_000 });
 const scored: fc.Arbitrary<Scored | null> = fc.option(

@@ -22,6 +22,7 @@ import { readStore, heldIn } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
 import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
+import { allItems, allSlices } from "../../../support/slices.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
@@ -40,19 +41,14 @@ function signal(over: Partial<Delivered> & { email?: string; event?: string; sou
   return { id: `sig_${n}`, ordinal: n, at: NOW - MINUTE, periodEnd: NOW + DAY, payload, ...more };
 }
 
-/** All pages of a query. */
+/** All signals that a query finds. */
 async function all(filter: FindFilter = {}, limit = 7): Promise<SignalSummary[]> {
-  const found: SignalSummary[] = [];
-  let cursor: string | null = null;
-  do {
-    // oxlint-disable-next-line no-await-in-loop -- each page names the next
-    const page = await workspace.store.signals(filter, { cursor, limit });
-    expect(page.items.length).toBeLessThanOrEqual(limit);
-    if (page.next !== null && page.complete) expect(page.items).toHaveLength(limit);
-    found.push(...page.items);
-    cursor = page.next;
-  } while (cursor !== null);
-  return found;
+  const pages = await allSlices((cursor) => workspace.store.signals(filter, { cursor, limit }));
+  for (const { items, next, complete } of pages) {
+    expect(items.length).toBeLessThanOrEqual(limit);
+    if (next !== null && complete) expect(items).toHaveLength(limit);
+  }
+  return pages.flatMap(({ items }) => items);
 }
 
 const idsOf = (signals: readonly { id: string }[]) => signals.map(({ id }) => id);
@@ -296,14 +292,8 @@ describe("event groups", () => {
         workspace.store.queuePage({}, { cursor, limit: 190 }).then(({ groups }) => groups),
       async (cursor: string | null) => signalStore(env, workspace.id).events({ cursor, limit: 190 }),
     ]) {
-      const sources: string[] = [];
-      let cursor: string | null = null;
-      do {
-        // oxlint-disable-next-line no-await-in-loop -- each page names the next
-        const page: { items: { source: string }[]; next: string | null } = await read(cursor);
-        sources.push(...page.items.map(({ source }) => source));
-        cursor = page.next;
-      } while (cursor !== null);
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      const sources = (await allItems<{ source: string }>(read)).map(({ source }) => source);
       expect(sources[0]).toBe("web");
       expect(sources.toSorted()).toEqual(expected);
     }

@@ -17,6 +17,7 @@ import { ring } from "../../../support/cold.ts";
 import { TestCounter, lose } from "../../../support/counter.ts";
 import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
+import { applyRule, ruleApplied } from "../../../support/rules.ts";
 import { oneLine, recordStatements, wholeReads } from "../../../support/statements.ts";
 import type { Plan, Statements } from "../../../support/statements.ts";
 import { newPlan, newWorkspace } from "../../../support/workspace.ts";
@@ -46,28 +47,22 @@ const EXCEPTIONS = {
   "SELECT key, state, at FROM cold_objects": "the same",
   unreadable_rows: "rows that cannot be read because of a bug",
   corrections: "a row for each billing period, of a workspace that was restored",
-  "SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1":
-    "the first row, or the next where that one is blank",
+  "SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1": "the first row with signals",
   rule_outcomes: "a row for each version of a mapping rule that has scored, when an operator recovers a workspace",
-  signals_segments: "a narrow row for hundreds of signals; their lines stand in another table",
+  signals_segments: "a narrow row for hundreds of signals",
   held_segments: "the same of held signals",
   destinations: "a few rows",
   switched_off: "a row for each destination that was switched off, until the audit log has it",
   deleted_people: "a row for each person who was deleted lately",
-  notifications: "the latest that destinations were told, when a person is deleted",
+  notifications: "the latest notifications, when a person is deleted",
   deliveries: "the same",
   sqlite_sequence: "a row for each table",
   wanted_notifications: "one row",
-  recounts: "persons of many signals, of whom lines were taken, until they have been counted again",
-  replacements: "the same persons, until another match counts in place of one that was taken",
-  cold_scrubs: "segments of which something is being deleted from R2",
+  cold_scrubs: "segments with payloads to delete from R2",
   [NEXT_COLD]: "the first row of each",
   "SELECT min(row) AS row FROM outbox": "the primary key",
   "SELECT max(row) AS row FROM outbox": "the primary key",
-  "SELECT max(seq) AS last FROM dead_letters": "the primary key",
-  "UPDATE link_jobs SET due_at = 1": "the test's own, see ring",
-  "UPDATE ledger SET held = 1, next_row = (SELECT max(row) + 1 FROM outbox)": "the test's own",
-  "DELETE FROM released": "once in a billing period, when none of them is needed any more",
+  "UPDATE ledger SET held = 1, next_row = (SELECT max(row) + 1 FROM outbox)": "of the test",
 };
 
 /** Statements of the backups in test/support/worker.ts, which replace the platform. */
@@ -122,7 +117,7 @@ const CALLS: Record<string, Call> = {
   "a rule": async (made) => {
     made.ruleId = (await made.workspace.operator<{ id: string }>("POST", "/rules", { ...RULE, event: "F*" })).id;
   },
-  "what is to be told": async ({ workspace }) => {
+  "wanted notifications": async ({ workspace }) => {
     const wanted = { types: [...eventTypes], thresholds: [1, 5] };
     await workspace.store.wantEvents(wanted);
     await workspace.counter.wantEvents(wanted);
@@ -140,12 +135,12 @@ const CALLS: Record<string, Call> = {
     await workspace.counter.keyCalls(workspace.key.id);
     await workspace.settled();
   },
-  "a key's end": async ({ workspace }) => {
+  "a deactivated key": async ({ workspace }) => {
     const { id, key } = await workspace.newKey();
     await workspace.operator("POST", `/keys/${id}/deactivate`);
     expect((await workspace.send(form(0), { key })).status).toBe(401);
   },
-  "a full store, and an outbox that waits": async ({ workspace: { id, counter } }) => {
+  "a full store and a waiting outbox": async ({ workspace: { id, counter } }) => {
     await counter.storeFull();
     await counter.backlog();
     await evictDurableObject(counter);
@@ -170,8 +165,8 @@ const CALLS: Record<string, Call> = {
     { id: "sig_1", payload: visit, at: START + 8 * MINUTE },
     { id: "sig_2", payload: form(1), at: START },
   ),
-  "the visit's earlier twin": delivered({ id: "sig_3", payload: visit, at: START }),
-  "cold storage: packed, and rewritten without what nobody waits for": async ({ workspace }) => {
+  "an earlier duplicate of the visit": delivered({ id: "sig_3", payload: visit, at: START }),
+  "payloads moved to R2 and rewritten there": async ({ workspace }) => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 40 * DAY });
     await ring(workspace.id);
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
@@ -186,10 +181,10 @@ const CALLS: Record<string, Call> = {
     await ring(workspace.id);
     vi.useRealTimers();
   },
-  "who the visitor is": delivered({ id: "sig_4", payload: identify({ anonymousId: "a-1" }, "b@example.com") }),
-  "who the user is": delivered({ id: "sig_5", payload: identify({ userId: "u-1" }, "c@example.com") }),
-  "an earlier twin of what is the user's": delivered({ id: "sig_5a", payload: visit, at: START - 9 * MINUTE }),
-  "one id more than a person keeps": async ({ workspace }) => {
+  "the visitor identified": delivered({ id: "sig_4", payload: identify({ anonymousId: "a-1" }, "b@example.com") }),
+  "the user identified": delivered({ id: "sig_5", payload: identify({ userId: "u-1" }, "c@example.com") }),
+  "an earlier duplicate of the user's visit": delivered({ id: "sig_5a", payload: visit, at: START - 9 * MINUTE }),
+  "more ids than a person keeps": async ({ workspace }) => {
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec("UPDATE people SET anonymous_ids = ? WHERE email = 'b@example.com'", PERSON_MAX_IDS);
     });
@@ -219,7 +214,7 @@ const CALLS: Record<string, Call> = {
   ),
   "signals, all filters": get("/signals?event=Form&email=b@example.com&status=held"),
   "a signal": get("/signals/sig_1"),
-  "a signal nobody knows": ({ workspace }) =>
+  "an unknown signal": ({ workspace }) =>
     workspace.operator("GET", "/signals/sig_0190b6a4-0000-7000-8000-000000000000").catch(() => null),
   "a proposed rule": get("/signals/sig_2/proposed-rule"),
   people: get("/people"),
@@ -290,24 +285,20 @@ const CALLS: Record<string, Call> = {
   // Mapping rules on stored signals.
   "a preview": post("/rules/preview", { ...RULE, event: "F*" }),
   "a preview of one event": post("/rules/preview", { ...RULE, event: "Form" }),
-  "a rule applied": async (made) => {
-    await made.workspace.operator("POST", `/rules/${made.ruleId}/apply`);
-    await applied(made);
-  },
+  "a rule applied": ({ workspace, ruleId }) => applyRule(workspace, ruleId),
   "the rule edited and applied": async (made) => {
     await made.workspace.operator("PATCH", `/rules/${made.ruleId}`, { event: "Form", points: 4 });
-    await made.workspace.operator("POST", `/rules/${made.ruleId}/apply`);
-    await applied(made);
+    await applyRule(made.workspace, made.ruleId);
   },
   "the rule deleted with its scoring signals": async (made) => {
     await made.workspace.operator("DELETE", `/rules/${made.ruleId}?scoring_signals=remove`);
-    await applied(made);
+    await ruleApplied(made.workspace, made.ruleId);
   },
 
-  "the same asked for after the deletion": (made) =>
+  "the scoring signals removed again after the deletion": (made) =>
     made.workspace.operator("DELETE", `/rules/${made.ruleId}?scoring_signals=remove`).catch(() => null),
 
-  "a person deleted, and what comes of theirs later": async ({ workspace }) => {
+  "a person deleted, and a later signal of theirs": async ({ workspace }) => {
     await workspace.operator("DELETE", "/people/b@example.com");
     await ring(workspace.id);
     const receipt = await workspace.operator<{ id: string }>("GET", "/people/b@example.com/deletion");
@@ -321,7 +312,7 @@ const CALLS: Record<string, Call> = {
 
   // Repeated and final calls.
   "dead letters replayed": post("/dead-letters/replay", {}),
-  "some of them": post("/dead-letters/replay", { ids: ["sig_8"] }),
+  "a dead letter replayed": post("/dead-letters/replay", { ids: ["sig_8"] }),
   "held signals released": async ({ workspace }) => {
     const usage = await workspace.counter.usage();
     const period = { periodStart: usage?.periodStartMs ?? 0, periodEnd: usage?.periodEndMs ?? 0 };
@@ -342,22 +333,12 @@ const CALLS: Record<string, Call> = {
     vi.setSystemTime(START + 70 * DAY);
     await runInDurableObject(workspace.counter, (instance) => instance.alarm());
   },
-  "both objects started again": async ({ workspace }) => {
+  "both objects restarted": async ({ workspace }) => {
     await evictDurableObject(workspace.counter);
     await evictDurableObject(workspace.store);
     await workspace.books();
   },
 };
-
-/** Drives the store's alarm until the rule has been applied. */
-async function applied({ workspace, ruleId }: Made): Promise<void> {
-  for (let steps = 0; steps < 50; steps++) {
-    const { status } = await workspace.operator<{ status: string }>("GET", `/rules/${ruleId}/apply`);
-    if (status === "done") return;
-    await runInDurableObject(workspace.store, (instance) => instance.alarm());
-  }
-  throw new Error("never done");
-}
 
 let statements: Statements | undefined;
 afterEach(() => {
@@ -376,7 +357,14 @@ test("no statement scans a table that grows with traffic", async () => {
     });
   }
   const plans = statements.plans().filter(({ query }) => !OF_BACKUPS.test(query));
-  expect(readable(wholeReads(plans, Object.keys(EXCEPTIONS)))).toEqual([]);
+  const exceptions = Object.keys(EXCEPTIONS);
+  expect(readable(wholeReads(plans, exceptions))).toEqual([]);
+  const isNeeded = (name: string) =>
+    wholeReads(
+      plans,
+      exceptions.filter((other) => other !== name),
+    ).length > 0;
+  expect(exceptions.filter((name) => !isNeeded(name))).toEqual([]);
 
   // Complete: each method of the two objects and each index is used.
   expect(called.filter(({ spy }) => spy.mock.calls.length === 0).map(({ name }) => name)).toEqual([]);

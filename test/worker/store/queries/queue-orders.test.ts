@@ -4,10 +4,11 @@ import * as fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
 import { QUEUE_SORTED_GROUPS } from "../../../../src/limits.ts";
 import { queuePage } from "../../../../src/store/queries/event-groups.ts";
-import type { QueuePage, QueueSort } from "../../../../src/store/protocol/stored-signals.ts";
+import type { QueueSort } from "../../../../src/store/protocol/stored-signals.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { newMembers, type Members } from "../../../support/members.ts";
 import { readHtml, textOf } from "../../../support/html.ts";
+import { allSlices } from "../../../support/slices.ts";
 
 interface Row {
   event: string;
@@ -50,17 +51,6 @@ function insert(sql: SqlStorage, rows: readonly Row[]): void {
   );
 }
 
-function allPages(read: (cursor: string | null) => QueuePage): QueuePage[] {
-  const pages: QueuePage[] = [];
-  let cursor: string | null = null;
-  do {
-    const page: QueuePage = read(cursor);
-    pages.push(page);
-    cursor = page.next;
-  } while (cursor !== null && pages.length < 500);
-  return pages;
-}
-
 /** Events of the table, in its order. */
 function listed(html: string): string[] {
   return readHtml(html).rows.map((row) => row.only("th a").text);
@@ -88,7 +78,7 @@ describe("the signal queue", () => {
     });
     await inStore((sql) =>
       fc.assert(
-        fc.property(rows, asked, fc.integer({ min: 1, max: 8 }), (some, query, limit) => {
+        fc.asyncProperty(rows, asked, fc.integer({ min: 1, max: 8 }), async (some, query, limit) => {
           sql.exec("DELETE FROM event_groups");
           insert(sql, some);
           const { sort, search, source, only, sinceDay, untilDay } = query;
@@ -104,7 +94,7 @@ describe("the signal queue", () => {
             .sort(ORDERS[sort])
             .map((row) => [row.event, row.source]);
           const filter = Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined));
-          const pages = allPages((cursor) => queuePage(sql, filter, { cursor, limit }));
+          const pages = await allSlices((cursor) => queuePage(sql, filter, { cursor, limit }));
           expect(pages.flatMap(({ items }) => items.map((item) => [item.event, item.source]))).toEqual(expected);
           expect(pages.every(({ complete, isCut }) => complete && !isCut)).toBe(true);
         }),

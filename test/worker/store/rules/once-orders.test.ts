@@ -1,6 +1,6 @@
 /**
- * Design §8.5, §8.6: after any history, a rule that is applied to the past gives its own scores, also a rule that scores once, and a rule
- * whose points lapse.
+ * Design §8.5, §8.6: after any history, a rule that is applied to the past gives its own scores. This includes rules that score once and
+ * rules whose points lapse.
  */
 import * as fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -18,8 +18,7 @@ import { deleteExpired, setRetention } from "../../../../src/store/deletion/rete
 import { areLapsesDue, stepLapses } from "../../../../src/store/people/lapse-run.ts";
 import { nextLinkJobMs } from "../../../../src/store/people/linking.ts";
 import { hasRecounts, stepRecounts } from "../../../../src/store/people/people.ts";
-import { readEntries, ascendingEntries } from "../../../../src/store/people/timelines.ts";
-import { personList } from "../../../../src/store/people/identities.ts";
+import { readEntries, ascendingEntries, personList } from "../../../../src/store/people/timelines.ts";
 import { hasRuleJobs, startRuleJob, stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { updateGroups } from "../../../../src/store/state/status-change.ts";
 import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";

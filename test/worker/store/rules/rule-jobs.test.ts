@@ -3,7 +3,6 @@ import { describe, expect, test, vi } from "vitest";
 import type { MappingRule } from "../../../../src/domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS, ColdObjects, moveToCold } from "../../../../src/store/log/cold.ts";
-import type { Facts } from "../../../../src/store/log/line.ts";
 import type { RuleJob, RuleToApply } from "../../../../src/store/protocol/store-operations.ts";
 import {
   previewPage,
@@ -14,7 +13,7 @@ import {
   stepRuleJob,
 } from "../../../../src/store/rules/rule-jobs.ts";
 import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
-import { countInBooks } from "../../../../src/store/state/status-change.ts";
+import { countInBooks, updateGroups } from "../../../../src/store/state/status-change.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { readScores } from "../../../support/read-store.ts";
@@ -86,6 +85,7 @@ class Bench {
 
   apply(change: Partial<RuleToApply> = {}): RuleJob {
     const toApply = { ruleId: RULE.id, rule: RULE, rulesVersion: 1, ...change };
+    updateGroups(this.store.state);
     startRuleJob(this.store.state, toApply, Date.now());
     this.store.state.signals.flush();
     return this.job(toApply.ruleId);
@@ -119,14 +119,6 @@ class Bench {
       signals.drop(segment);
       countInBooks(books.dropped, 1, "processed", segment.length);
     }
-    signals.flush();
-  }
-
-  change(seq: number, facts: Partial<Facts>): void {
-    const { signals } = this.store.state;
-    const segment = signals.segmentOf(seq);
-    if (segment === null) throw new Error("there is no such line");
-    signals.rewrite(segment, new Map([[seq, { ...segment.facts(seq), ...facts }]]));
     signals.flush();
   }
 

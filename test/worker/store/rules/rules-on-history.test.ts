@@ -1,48 +1,21 @@
 /** Design §8.5, spec §6.3: mapping rules previewed on stored signals, applied to them, and proposed from a signal. */
-import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { PREVIEW_MAX_SIGNALS } from "../../../../src/limits.ts";
+import { RULE_STEP_SIGNALS } from "../../../../src/limits.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
+import { previewRule } from "../../../../src/workspace/rules-on-history.ts";
 import { scoresOf } from "../../../support/read-store.ts";
+import { applyRule } from "../../../support/rules.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
-interface Rule {
-  name: string;
-  event: string;
-  match: "all" | "any";
-  conditions: { path: string; operator: string; value?: unknown }[];
-  scoring_signal: string;
-  points: number;
-  enabled?: boolean;
-}
+/** Answers of the operator API, which have its field names. */
+type Answer = Record<string, unknown>;
 
-interface Preview {
-  matches: number;
-  people: number;
-  points: number;
-  samples: { id: string; event: string; source: string; email: string; received_at: string; payload: unknown }[];
-  scanned: number;
-  complete: boolean;
-}
-
-interface Job {
-  rule_id: string;
-  rule_version: number | null;
-  status: "queued" | "running" | "done";
-  scanned: number;
-  total: number;
-  matched: number;
-  added: number;
-  changed: number;
-  removed: number;
-  requested_at: string;
-  started_at: string | null;
-  finished_at: string | null;
-}
+const ANY_FORM = { name: "rule", event: "Form", match: "all", conditions: [], scoring_signal: "form", points: 3 };
+type Rule = Omit<typeof ANY_FORM, "conditions"> & { conditions: { path: string; operator: string; value?: unknown }[] };
 
 const START = Date.now() - 60 * MINUTE;
 
@@ -54,38 +27,14 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const stub = (target = workspace) => env.SIGNAL_STORE.getByName(target.id);
+const aRule = (change: Partial<Rule> = {}): Rule => ({ ...ANY_FORM, ...change });
 
-function aRule(change: Partial<Rule> = {}): Rule {
-  return { name: "rule", event: "Form", match: "all", conditions: [], scoring_signal: "form", points: 3, ...change };
-}
+const create = (rule: object, target = workspace) => target.operator<{ id: string }>("POST", "/rules", rule);
 
-function create(rule: Rule, target = workspace): Promise<{ id: string }> {
-  return target.operator<{ id: string }>("POST", "/rules", rule);
-}
+const preview = (rule: object, query = "") =>
+  workspace.operator<Answer & { samples: { id: string; email: string }[] }>("POST", `/rules/preview${query}`, rule);
 
-function preview(rule: Rule, query = "", target = workspace): Promise<Preview> {
-  return target.operator<Preview>("POST", `/rules/preview${query}`, rule);
-}
-
-function apply(ruleId: string, target = workspace): Promise<Job> {
-  return target.operator<Job>("POST", `/rules/${ruleId}/apply`);
-}
-
-/** Drives the store's alarm until the rule has been applied. */
-async function applied(ruleId: string, target = workspace): Promise<Job> {
-  for (let steps = 0; steps < 100; steps++) {
-    const job = await target.operator<Job>("GET", `/rules/${ruleId}/apply`);
-    if (job.status === "done") return job;
-    await runInDurableObject(stub(target), (instance) => instance.alarm());
-  }
-  throw new Error("never done");
-}
-
-async function applyNow(ruleId: string, target = workspace): Promise<Job> {
-  await apply(ruleId, target);
-  return applied(ruleId, target);
-}
+const applyNow = (ruleId: string) => applyRule(workspace, ruleId);
 
 function form(id: string, email: string | null, properties: object = {}, at = START): Delivered {
   const who = email === null ? {} : { email };
@@ -182,27 +131,17 @@ describe("a preview", () => {
   });
 
   test("reads signals up to its limit, and says if there are more", async () => {
+    const limit = RULE_STEP_SIGNALS + 50;
+    const draft = { event: "Form", match: "all" as const, conditions: [], scoringSignal: "form", points: 3 };
+    const tried = () => previewRule(env, workspace.id, draft, 30, limit);
+    const bobs = Array.from({ length: limit - 1 }, (_, n) => form(`sig_many_${n}`, "bob@example.com"));
     await deliver(workspace.id, [form("sig_first", "ann@example.com")]);
-    await deliverMany(PREVIEW_MAX_SIGNALS - 1);
-    expect(await preview(aRule())).toMatchObject({ scanned: PREVIEW_MAX_SIGNALS, people: 2, complete: true });
-    await deliver(workspace.id, [{ ...form("sig_last", "bob@example.com"), row: 1_000_000 }]);
-    expect(await preview(aRule())).toMatchObject({
-      scanned: PREVIEW_MAX_SIGNALS,
-      matches: PREVIEW_MAX_SIGNALS,
-      people: 1,
-      complete: false,
-    });
+    await deliver(workspace.id, bobs);
+    expect(await tried()).toMatchObject({ scanned: limit, people: 2, complete: true });
+    await deliver(workspace.id, [form("sig_last", "bob@example.com")]);
+    expect(await tried()).toMatchObject({ scanned: limit, matches: limit, people: 1, complete: false });
   });
 });
-
-/** Delivers this many of Bob's signals. */
-async function deliverMany(count: number): Promise<void> {
-  const signals = Array.from({ length: count }, (_, n) => ({
-    ...form(`sig_many_${n}`, "bob@example.com"),
-    row: n + 2,
-  }));
-  for (let from = 0; from < count; from += 1_000) await deliver(workspace.id, signals.slice(from, from + 1_000));
-}
 
 describe("applying a rule", () => {
   test("updates points and names, adds missing scores, and removes scores that no longer match", async () => {
@@ -229,34 +168,9 @@ describe("applying a rule", () => {
     expect(person?.scoringSignals.map(({ ruleVersion }) => ruleVersion)).toEqual([2, 2]);
   });
 
-  test("continues although a purge fails in each alarm", async () => {
-    const held = { ...form("sig_0", "bob@example.com"), verdict: "held" as const, periodEnd: Date.now() + DAY };
-    await deliver(workspace.id, [held, { ...form("sig_1", "ann@example.com"), ordinal: 2 }]);
-    const { id } = await create(aRule());
-    await silenceAlarms();
-    await apply(id);
-    vi.useFakeTimers({ toFake: ["Date"], now: held.periodEnd + 1 });
-    const alarms = await runInDurableObject(stub(), async (instance, { storage }) => {
-      const exec = storage.sql.exec.bind(storage.sql);
-      const set: number[] = [];
-      storage.setAlarm = (at) => Promise.resolve(void set.push(Number(at)));
-      storage.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
-        if (query.startsWith("UPDATE heads") && bindings.at(-1) === 2) throw new Error("purge fails");
-        return exec(query, ...bindings);
-      }) as typeof exec;
-      await instance.alarm();
-      await instance.alarm();
-      storage.sql.exec = exec;
-      return set;
-    });
-    expect(alarms.every((at) => at > Date.now() + 30_000)).toBe(true);
-    expect(alarms.length).toBeGreaterThan(0);
-    expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ status: "done", added: 1 });
-  });
-
   test("makes the consumer evaluate signals in flight again with the newer rules", async () => {
     const { id } = await create(aRule());
-    const stored = stub();
+    const stored = workspace.store;
     let records = 0;
     const record = async (...args: Parameters<typeof stored.record>) => {
       if (records++ === 0) {
@@ -276,14 +190,6 @@ describe("applying a rule", () => {
     expect((await scores()).people).toEqual([{ email: "ann@example.com", score: 8 }]);
   });
 });
-
-/** Until its next start, so that only the test rings the store's alarm. */
-async function silenceAlarms(target = workspace): Promise<void> {
-  await runInDurableObject(stub(target), async (_, { storage }) => {
-    await storage.deleteAlarm();
-    storage.setAlarm = () => Promise.resolve();
-  });
-}
 
 describe("spec §6.3: a rule proposed from a signal of the queue", () => {
   test("has conditions from the payload, can be saved unchanged, and matches the signal", async () => {
