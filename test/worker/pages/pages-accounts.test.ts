@@ -24,12 +24,13 @@ beforeEach(async () => {
   key = await members.workspace.newKey({ name: "CRM <key>", endpoint_type: "product_org", payload_template: TEMPLATE });
 });
 
-/** One call for each, so that they arrive in this order. */
+/** One call for each, in different milliseconds, so that they arrive in this order. */
 async function update(...payloads: object[]): Promise<string[]> {
   const ids: string[] = [];
   for (const payload of payloads) {
     const answer = await members.workspace.send(payload, { key: key.key, path: "/api/product-orgs/webhook/{key}" });
     ids.push((await answer.json<{ id: string }>()).id);
+    await scheduler.wait(1);
   }
   await members.workspace.settled();
   return ids;
