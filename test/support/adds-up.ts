@@ -47,7 +47,7 @@ export function linesOf(log: Log): StoredLine[] {
 /** @param hasDropped retention has deleted signals, whose counts in the signal queue stay. */
 export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {}): void {
   const { sql } = state;
-  const [lines, held] = [linesOf(state.signals as unknown as Log), linesOf(state.held)];
+  const [lines, held] = [linesOf(state.signals), linesOf(state.held)];
   const dead = sql.exec<DeadLetterRow>("SELECT * FROM dead_letters").toArray();
 
   const totals = structuredClone(state.books.dropped);

@@ -3,7 +3,8 @@
  */
 import { env } from "cloudflare:workers";
 import { ByteReader } from "../../src/platform/bytes.ts";
-import { COLUMNS, Lines } from "../../src/store/log/lines.ts";
+import { COLUMNS } from "../../src/store/log/line.ts";
+import { Lines } from "../../src/store/log/segment.ts";
 import { unpackPayloads } from "../../src/store/log/packing.ts";
 import { listOfKey } from "../../src/store/people/identities.ts";
 

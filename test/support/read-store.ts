@@ -3,7 +3,6 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
-import type { Log } from "../../src/store/log/log.ts";
 import { ascendingEntries, readEntries } from "../../src/store/people/timelines.ts";
 import { personList } from "../../src/store/people/identities.ts";
 import { deadSignals, heldSignals } from "../../src/store/resend-jobs.ts";
@@ -59,7 +58,7 @@ export async function expectDaysToAddUp(workspaceId: string): Promise<void> {
       const days = (counted[name] ??= {});
       days[dayOf(atMs)] = (days[dayOf(atMs)] ?? 0) + 1;
     };
-    for (const { facts } of [...linesOf(signals as unknown as Log), ...linesOf(held)]) {
+    for (const { facts } of [...linesOf(signals), ...linesOf(held)]) {
       const { kind, status, event, source, admission } = facts;
       if (kind !== "signal" || !["processed", "anonymous", "held"].includes(status)) continue;
       count(`${event} ${source}`, admission.receivedAtMs);

@@ -3,9 +3,9 @@
  * row here. Growing values are padded: SQLite writes only the pages that differ if the length stays the same.
  */
 import { isOriginal, type Facts } from "./line.ts";
-import { Lines } from "./lines.ts";
+
 import { assertFits, type Cell } from "./packing.ts";
-import { HASH_BYTES } from "./segment.ts";
+import { HASH_BYTES, Lines } from "./segment.ts";
 
 export const SEGMENT_MAX_LINES = 512;
 /**
@@ -34,10 +34,10 @@ export interface LogMeta {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-export class Head<Meta extends LogMeta> {
+export class Head {
   readonly #sql: SqlStorage;
   readonly #log: number;
-  meta: Meta;
+  meta: LogMeta;
   nextSeq = 1;
   lines = new Lines();
   payloads: (string | null)[] = [];
@@ -50,14 +50,14 @@ export class Head<Meta extends LogMeta> {
   #isChanged = false;
   #writtenMeta: string;
 
-  constructor(sql: SqlStorage, log: LogName, empty: Meta) {
+  constructor(sql: SqlStorage, log: LogName, empty: LogMeta) {
     this.#sql = sql;
     this.#log = LOG_NUMBERS[log];
     const [row] = sql.exec<{ next_seq: number; meta: string; facts: ArrayBuffer; payloads: ArrayBuffer }>(
       "SELECT next_seq, meta, facts, payloads FROM heads WHERE log = ?",
       this.#log,
     );
-    this.meta = row === undefined ? empty : pickKnown(empty, JSON.parse(row.meta) as Partial<Meta>);
+    this.meta = row === undefined ? empty : pickKnown(empty, JSON.parse(row.meta) as Partial<LogMeta>);
     this.#isStored = row !== undefined;
     this.#writtenMeta = JSON.stringify(this.meta);
     if (row === undefined) return;
@@ -185,9 +185,9 @@ function decodePadded(stored: ArrayBuffer): string {
 }
 
 /** Drops fields of earlier releases, and takes missing fields from `empty`. */
-function pickKnown<Meta extends object>(empty: Meta, stored: Partial<Meta>): Meta {
-  const names = Object.keys(empty) as (keyof Meta)[];
-  return Object.fromEntries(names.map((name) => [name, stored[name] ?? empty[name]])) as Meta;
+function pickKnown(empty: LogMeta, stored: Partial<LogMeta>): LogMeta {
+  const names = Object.keys(empty) as (keyof LogMeta)[];
+  return Object.fromEntries(names.map((name) => [name, stored[name] ?? empty[name]])) as unknown as LogMeta;
 }
 
 /** The text of a line in the head: its cells without absent cells at the end. */

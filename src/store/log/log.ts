@@ -10,11 +10,19 @@ import { uuidv7Ms } from "../../platform/ids.ts";
 import { Lru } from "../../platform/lru.ts";
 import { insertRow } from "../../platform/sql-row.ts";
 import { Head, textOfCells, type LogMeta, type LogName } from "./head.ts";
-import { afterRetention, isDropped, isOriginal, type Facts, type Line } from "./line.ts";
-import { encodeFacts, Lines, statusLetter, statusOf } from "./lines.ts";
+import {
+  afterRetention,
+  encodeFacts,
+  isDropped,
+  isOriginal,
+  statusLetter,
+  statusOf,
+  type Facts,
+  type Line,
+} from "./line.ts";
 import { packPayloads, unpackPayloads } from "./packing.ts";
 import type { SegmentRow } from "../schema.ts";
-import { groupMark, HASH_BYTES, PAYLOADS_LOST, Segment, statusLetters, summarise } from "./segment.ts";
+import { groupMark, HASH_BYTES, Lines, PAYLOADS_LOST, Segment, statusLetters, summarise } from "./segment.ts";
 
 export type { LogMeta } from "./head.ts";
 
@@ -54,18 +62,18 @@ interface SegmentHashes {
   hashes: Uint8Array;
 }
 
-export class Log<Meta extends LogMeta = LogMeta> {
+export class Log {
   readonly #sql: SqlStorage;
   readonly name: LogName;
-  readonly #emptyMeta: Meta;
+  readonly #emptyMeta: LogMeta;
   readonly #makeRoom: () => void;
   readonly #segments = new Lru<number, Segment>(CACHED_SEGMENTS);
-  #head: Head<Meta>;
+  #head: Head;
   /** The first times of the last SPAN_SEGMENTS sealed segments, the latest first. */
   #spanStarts: number[] = [];
 
   /** @param makeRoom moves to rows of their own the meta data that the head keeps only to save rows. */
-  constructor(sql: SqlStorage, name: LogName, emptyMeta: Meta, makeRoom: () => void = () => {}) {
+  constructor(sql: SqlStorage, name: LogName, emptyMeta: LogMeta, makeRoom: () => void = () => {}) {
     this.#sql = sql;
     this.name = name;
     this.#emptyMeta = emptyMeta;
@@ -78,13 +86,13 @@ export class Log<Meta extends LogMeta = LogMeta> {
     this.#head = this.#load();
   }
 
-  #load(): Head<Meta> {
+  #load(): Head {
     this.#readSpanStarts();
     return new Head(this.#sql, this.name, structuredClone(this.#emptyMeta));
   }
 
   /** The data of the head besides lines. Callers may change it; `flush` writes it. */
-  get meta(): Meta {
+  get meta(): LogMeta {
     return this.#head.meta;
   }
 

@@ -55,7 +55,7 @@ const EMPTY_BOOKS: BooksMeta = {
 export class StoreState {
   readonly sql: SqlStorage;
   /** All recorded signals but held signals and dead letters. */
-  readonly signals: Log<BooksMeta>;
+  readonly signals: Log;
   readonly held: HeldLog;
   readonly originals: Originals;
   readonly outcomes: RuleOutcomes;
@@ -78,7 +78,7 @@ export class StoreState {
 
   /** `signals.flush` writes changes. */
   get books(): BooksMeta {
-    return this.signals.meta;
+    return this.signals.meta as BooksMeta;
   }
 
   /** Reads memory from the tables again, after a transaction was rolled back. */

@@ -25,7 +25,7 @@ const alias = (previousId: string, userId: string): Sent => ({ payload: { type: 
 const identify = (ids: object, name = "ann"): Sent => ({
   payload: { type: "identify", ...ids, traits: { email: `${name}@example.com` } },
 });
-const statuses = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts.status);
+const statuses = ({ state }: TestStore) => linesOf(state.signals).map(({ facts }) => facts.status);
 
 describe("duplicates in the store", () => {
   test("are searched on disk only where memory does not reach", () =>
@@ -210,7 +210,7 @@ describe("a batch", () => {
         const rows = (query: string) => store.sql.exec(query).toArray();
         return {
           people: rows("SELECT email, score, first_seen, last_seen FROM people ORDER BY email"),
-          owners: linesOf(store.state.signals as never).map(({ facts }) => [facts.anonymousId, facts.owner?.by]),
+          owners: linesOf(store.state.signals).map(({ facts }) => [facts.anonymousId, facts.owner?.by]),
           identities: rows("SELECT lower(hex(key)) AS key, person_id FROM identities ORDER BY key"),
         };
       });

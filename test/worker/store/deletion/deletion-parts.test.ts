@@ -39,7 +39,7 @@ const held = (sent: Sent): Sent => ({ ...sent, verdict: "held" });
 const dead = (sent: Sent): Sent => ({ ...sent, dead: true });
 const many = <T>(count: number, of: (n: number) => T): T[] => Array.from({ length: count }, (_, n) => of(n));
 
-const lines = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts);
+const lines = ({ state }: TestStore) => linesOf(state.signals).map(({ facts }) => facts);
 const receiptOf = ({ sql }: TestStore, email = JANE) => findDeletion(sql, email);
 const allLinkJobs = ({ sql }: TestStore) => dueLinkJobs(sql, ALL, 9);
 

@@ -46,7 +46,7 @@ function ring({ state }: TestStore, nowMs: number): number {
 
 /** Ids of the lines in both logs. */
 function stored({ state }: TestStore): string[] {
-  return [...linesOf(state.signals as never), ...linesOf(state.held)].flatMap(({ facts }) => facts.admission.id || []);
+  return [...linesOf(state.signals), ...linesOf(state.held)].flatMap(({ facts }) => facts.admission.id || []);
 }
 
 const inBalanceAfterDrop = (act: (store: TestStore) => unknown) => inBalance(act, { hasDropped: true });
@@ -71,7 +71,7 @@ describe("retention", () => {
       // Line numbers are never used again.
       store.restart();
       store.record(OVER + DAY, form("jane@example.com", 3));
-      expect(linesOf(store.state.signals as never).map(({ seq }) => seq)).toEqual([4]);
+      expect(linesOf(store.state.signals).map(({ seq }) => seq)).toEqual([4]);
     }),
   );
 

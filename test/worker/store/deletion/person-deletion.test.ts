@@ -65,7 +65,7 @@ const trace = (id: string) => workspace.operator("GET", `/signals/${id}`);
 /** Of all signals of the store, in any place. */
 function all(): Promise<{ id: string; status: string; deletedAtMs: number | null }[]> {
   return readStore(workspace.id, ({ signals, held, sql }) => [
-    ...[...linesOf(signals as never), ...linesOf(held)].map(({ facts: { admission, status, deletedAtMs } }) => ({
+    ...[...linesOf(signals), ...linesOf(held)].map(({ facts: { admission, status, deletedAtMs } }) => ({
       id: admission.id,
       status,
       deletedAtMs,

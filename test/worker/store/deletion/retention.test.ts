@@ -61,7 +61,7 @@ function query<T extends Record<string, SqlStorageValue>>(text: string, ...bindi
 
 function stored(): Promise<string[]> {
   return readStore(workspace.id, ({ signals, held, sql }) => [
-    ...[...linesOf(signals as never), ...linesOf(held)].flatMap(({ facts }) => facts.admission.id || []),
+    ...[...linesOf(signals), ...linesOf(held)].flatMap(({ facts }) => facts.admission.id || []),
     ...[...sql.exec<{ id: string }>("SELECT id FROM dead_letters")].map(({ id }) => id),
   ]);
 }

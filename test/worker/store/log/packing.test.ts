@@ -4,8 +4,8 @@ import { describe, expect, test } from "vitest";
 import { ROW_MAX_BYTES } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { newId } from "../../../../src/platform/ids.ts";
-import { COLUMNS } from "../../../../src/store/log/lines.ts";
-import { Lines } from "../../../../src/store/log/lines.ts";
+import { COLUMNS } from "../../../../src/store/log/line.ts";
+import { Lines } from "../../../../src/store/log/segment.ts";
 import { packPayloads, unpackPayloads, type Cell } from "../../../../src/store/log/packing.ts";
 
 /** A few values, so that they repeat. */
