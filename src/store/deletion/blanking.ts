@@ -20,7 +20,7 @@ import {
 import type { StoreState } from "../state/store-state.ts";
 
 /** Latest signals of an event among which a new sample is searched, and their segments: some 20 ms. */
-export const SAMPLE_MAX_SIGNALS = 1_000;
+const SAMPLE_MAX_SIGNALS = 1_000;
 const SAMPLE_MAX_SEGMENTS = 64;
 /** Groups per step that get a new sample. Other groups keep a sample without a payload. */
 const SAMPLE_MAX_GROUPS = 40;

@@ -1,6 +1,6 @@
 /**
- * A line of the log is one signal: its facts, which change, and its payload, kept verbatim. Here are the facts, the cells in which
- * segments and the head store them, and what a deletion, a purge and retention leave of a line.
+ * A line of the log is one signal: its facts, which change, and its payload, kept verbatim. The functions below decide what a deletion,
+ * a purge and retention leave of a line. They also convert facts to the cells in which segments and the head store them.
  */
 import { ADMITTED_VERDICTS } from "../../domain/quota/quota.ts";
 import { OCCURRED_FROM, type Occurred } from "../../domain/signal/occurred-at.ts";

@@ -95,8 +95,7 @@ export class Originals {
     const tables = [...(this.#long ?? []), ...this.#short];
     return candidates.map((candidate) => {
       const fingerprint = fingerprintOf(candidate.hash);
-      const seqs = tables.flatMap((table) => table.find(fingerprint));
-      for (const seq of seqs.sort((a, b) => a - b)) {
+      for (const seq of tables.flatMap((table) => table.find(fingerprint))) {
         const original = this.#prove(candidate, seq);
         if (original !== null) return original;
       }

@@ -6,8 +6,9 @@ import { Originals } from "../log/originals.ts";
 import { Once, RuleOutcomes, updateRuleDays, type PendingRuleDays } from "./rule-outcomes.ts";
 import { updateGroups, type Books } from "./status-change.ts";
 
-/** Dead letters that a notification still has to report. */
+/** Dead letters that no notification has reported yet. */
 interface DeadLetterNews {
+  /** Time of the latest notification. */
   toldAtMs: number;
   waiting: [reason: string, signals: number][];
 }
@@ -145,13 +146,8 @@ function addRows({ rows }: RecordedRows, first: number, last: number): void {
 
 /** Index of the first range that does not end before the row. */
 function firstFrom(rows: RecordedRows["rows"], row: number): number {
-  let [low, high] = [0, rows.length];
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((rows[middle]?.[1] ?? 0) < row) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  const index = rows.findIndex(([, last]) => last >= row);
+  return index === -1 ? rows.length : index;
 }
 
 /** Marks rows that a restore has lost as recorded, so that they never will be. */

@@ -34,11 +34,6 @@ const MOST_CALLS = 20;
 const SOON_MS = 120_000;
 const JANE = "jane.doe@example.com";
 
-interface Entry {
-  target: string;
-  detail: Record<string, unknown>;
-}
-
 afterEach(() => {
   vi.useRealTimers();
   vi.restoreAllMocks();
@@ -59,17 +54,12 @@ async function send(workspace: TestWorkspace, count: number, from = 0): Promise<
 }
 
 async function scoreOf(workspace: TestWorkspace): Promise<number | undefined> {
-  const { items } = await workspace.operator<{ items: { score: number }[] }>("GET", `/people?email=${JANE}`);
-  return items[0]?.score;
+  return (await workspace.list<{ score: number }>(`/people?email=${JANE}`))[0]?.score;
 }
 
-async function entries(workspace: TestWorkspace, action: string): Promise<Entry[]> {
-  const { results } = await env.DB.prepare(
-    "SELECT target, detail FROM audit_log WHERE workspace_id = ? AND action = ? ORDER BY id",
-  )
-    .bind(workspace.id, action)
-    .all<{ target: string; detail: string }>();
-  return results.map(({ target, detail }) => ({ target, detail: JSON.parse(detail) as Entry["detail"] }));
+/** The entries of an action in the audit log, oldest first. */
+async function entries(workspace: TestWorkspace, action: string) {
+  return (await workspace.audit(action)).map(({ target, detail }) => ({ target, detail }));
 }
 
 /** Rings the alarms of the store and of the counter that are due soon, as the platform would. */
@@ -198,15 +188,15 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
   }, 120_000);
 });
 
-/** All signals become dead letters. */
-const buryAll: SendBatch = (messages) =>
+/** Makes all signals dead letters. */
+const toDeadLetters: SendBatch = (messages) =>
   consumeMessages(
     messages.map(({ body }) => body),
     { queue: "signals-dlq" },
   );
 
 async function sendToDeadLetters(workspace: TestWorkspace, count: number): Promise<void> {
-  await new TestCounter(workspace.id).sendTo(buryAll);
+  await new TestCounter(workspace.id).sendTo(toDeadLetters);
   await send(workspace, count);
   expect(await workspace.settled()).toMatchObject({ dead_lettered: count, balanced: true });
   await abortAllDurableObjects();
@@ -353,7 +343,7 @@ describe("a resumed job", () => {
     });
     expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
     vi.restoreAllMocks();
-    await new TestCounter(workspace.id).sendTo(buryAll);
+    await new TestCounter(workspace.id).sendTo(toDeadLetters);
     await send(workspace, 1, SIGNALS);
     expect(await workspace.settled()).toMatchObject({ dead_lettered: SIGNALS + 1 });
     await abortAllDurableObjects();

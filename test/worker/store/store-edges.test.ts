@@ -1,5 +1,6 @@
 /** The Signal Store with very many rows of one kind, and after rollbacks. */
 import { describe, expect, test } from "vitest";
+import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../src/limits.ts";
 import { People, writeAndRecount } from "../../../src/store/people/people.ts";
@@ -8,10 +9,11 @@ import { scoredBy } from "../../../src/store/people/timelines.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { heldSignals } from "../../../src/store/resend-jobs.ts";
+import { wantEvents } from "../../../src/store/state/raise-events.ts";
+import { transact } from "../../../src/store/state/store-state.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
 import { rowsRead } from "../../support/sql-cost.ts";
-import { inStore } from "../../support/store.ts";
-import type { Sent, TestStore } from "../../support/store.ts";
+import { inStore, type Sent, type TestStore } from "../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
 const DAY = 24 * 3_600_000;
@@ -185,6 +187,27 @@ describe("paired ids", () => {
       expect(count).toBe(CLAIM_SPREADS_TO);
     }));
 });
+
+test("a batch that is rolled back leaves nothing in memory, and can be recorded again", () =>
+  inStore((store) => {
+    wantEvents(store.state, { types: [...eventTypes], thresholds: [5] });
+    store.state.signals.flush();
+    const batch = [
+      { payload: { event: "E", email: "ann@example.com" } },
+      { payload: { event: "E", email: "bob@example.com" }, verdict: "held" as const },
+      { ...nobody, dead: true },
+    ];
+    const { storage, state } = store;
+    const fail = () => {
+      store.record(NOW, ...batch);
+      throw new Error("the transaction fails");
+    };
+    expect(() => transact(storage, state, fail)).toThrow("the transaction fails");
+    expect([state.signals.nextSeq, state.held.nextSeq, state.raised.isEmpty]).toEqual([1, 1, true]);
+    store.record(NOW, ...batch);
+    expect([statuses(store), store.scores]).toEqual([["processed"], { ann: 5 }]);
+    expectStateToAddUp(state);
+  }));
 
 describe("a batch", () => {
   test("has the same result as its signals recorded separately, with any ids", async () => {
