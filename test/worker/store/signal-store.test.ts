@@ -127,6 +127,18 @@ describe("counts of the signal queue", () => {
         sql.exec<{ count: number }>("SELECT count(*) AS count FROM event_groups").one().count,
     );
 
+  test.each(["in the head", "in its row"])(
+    "have the first and the latest signal of a group that waits %s",
+    async (where) => {
+      for (const ms of [10, 30, 5, 20]) {
+        await send({ id: `sig_${ms}`, payload: form({ ms }), at: START + ms });
+        if (where === "in its row") await store().events(PAGE);
+      }
+      const group = { firstSeenMs: START + 5, lastSeenMs: START + 30, sample: { id: "sig_30" } };
+      expect((await store().events(PAGE)).items).toMatchObject([group]);
+    },
+  );
+
   test("wait in the head, across restarts, until they are read", async () => {
     await newRule("*", 4);
     await send(...names(3));

@@ -4,7 +4,14 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { CHORE_REST_MS } from "../../../../src/store/chores.ts";
 import { beginDeletion } from "../../../../src/store/deletion/person-deletions.ts";
-import { COLD_AFTER_MS, ColdObjects, moveToCold, readPayloads, scrubCold } from "../../../../src/store/log/cold.ts";
+import {
+  COLD_AFTER_MS,
+  ColdObjects,
+  compareWithR2,
+  moveToCold,
+  readPayloads,
+  scrubCold,
+} from "../../../../src/store/log/cold.ts";
 import { stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import type { StoreState } from "../../../../src/store/state/store-state.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
@@ -397,6 +404,18 @@ test("a read finds payloads that move to another object meanwhile", () =>
     const payloads = await readPayloads(store.state.signals, objects, wanted);
     expect([reads, payloads.get(1)]).toEqual([2, JSON.stringify(signalOf("ann@example.com").payload)]);
   }));
+
+test.each([
+  ["is being written", "writing", -1],
+  ["was stored after the comparison began", "stored", 0],
+])("a comparison with R2 does not miss an object that %s", (_, state, ms) =>
+  inStore(async (store) => {
+    const { sql, storage, objects } = store;
+    sql.exec("INSERT INTO cold_objects VALUES ('cold_1', ?, ?, 1, 1)", state, START + ms);
+    await compareWithR2({ storage, log: store.state.signals, objects }, START);
+    expect(sql.exec("SELECT state FROM cold_objects").toArray()).toEqual([{ state }]);
+  }),
+);
 
 const signalOf = (email: string) => ({ payload: { event: "E", email, text: `said by ${email}` } });
 

@@ -97,6 +97,8 @@ const step = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant("append" as const),
       lines: fc.array(line, { minLength: 1, maxLength: 12 }),
+      /** Makes many segments, so that ids of earlier times are late. */
+      sealsEach: fc.boolean(),
     }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("seal" as const) }) },
@@ -143,6 +145,7 @@ describe("the log", () => {
                   const sent =
                     payload === null ? null : large ? JSON.stringify([payload, "x".repeat(30_000)]) : payload;
                   next.set(log.append({ facts: whole, payload: sent }, hash), { facts: whole, payload: sent, hash });
+                  if (action.sealsEach) log.seal();
                 }
               } else if (action.do === "seal") log.seal();
               else if (action.do === "rewrite") {
@@ -229,6 +232,27 @@ describe("the log", () => {
       const append = (n: number) => log.append({ facts: factsOf(newId("sig", NOW + n)), payload: "{}" }, null);
       for (let n = 0; n < 300; n++) expect(rowsOf(() => append(n))).toBe(1);
       expect(rowsOf(() => log.seal())).toBe(5);
+    }));
+
+  test("finds a line by its id although the first attempt to seal it was rolled back", () =>
+    inStore((storage) => {
+      const log = newLog(storage.sql);
+      const append = (ms: number) => log.append({ facts: factsOf(newId("sig", NOW + ms)), payload: null }, null);
+      for (let segment = 1; segment <= 16; segment++) {
+        append(segment * SECOND);
+        log.seal();
+      }
+      const seq = append(1.5 * SECOND);
+      log.flush();
+      const fail = () => {
+        log.seal();
+        throw new Error("rolled back");
+      };
+      expect(() => storage.transactionSync(fail)).toThrow("rolled back");
+      log.reload();
+      log.seal();
+      const id = log.read(seq)?.admission.id ?? "";
+      expect(log.find(id)?.seq).toBe(seq);
     }));
 
   test("refuses to rewrite a segment that was rewritten meanwhile", () =>
