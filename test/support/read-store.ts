@@ -28,15 +28,13 @@ export function expectToAddUp(workspaceId: string, { hasDropped = false } = {}):
   return readStore(workspaceId, (state) => expectStateToAddUp(state, { hasDropped }));
 }
 
-const LAST = Number.MAX_SAFE_INTEGER;
-
 /** @param cursor the ordinal before the first signal. */
 export function heldIn(workspaceId: string, periodEndMs: number, cursor = 0, limit = 1_000): Promise<StoredSignal[]> {
-  return readStore(workspaceId, (state) => heldSignals(state, periodEndMs, { cursor, last: LAST }, limit));
+  return readStore(workspaceId, (state) => heldSignals(state, periodEndMs, cursor, limit));
 }
 
 export function deadIn(workspaceId: string): Promise<StoredSignal[]> {
-  return readStore(workspaceId, (state) => deadSignals(state, { cursor: 0, last: LAST }, 1_000));
+  return readStore(workspaceId, (state) => deadSignals(state, { cursor: 0, last: Number.MAX_SAFE_INTEGER }, 1_000));
 }
 
 type Counts = Record<string, Record<string, number>>;

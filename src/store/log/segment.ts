@@ -92,9 +92,9 @@ export class Lines {
     this.#length++;
   }
 
-  /** A copy with changed facts, by index of the line. */
-  with(changes: ReadonlyMap<number, Facts>): Lines {
-    const changed = [...changes].map(([index, facts]) => ({ index, cells: encodeFacts(facts) }));
+  /** A copy with changed facts, by line number. */
+  with(changes: ReadonlyMap<number, Facts>, firstSeq: number): Lines {
+    const changed = [...changes].map(([seq, facts]) => ({ index: seq - firstSeq, cells: encodeFacts(facts) }));
     const columns = this.#columns.map((column, place) => {
       const before = this.#cells(column);
       const news = changed.filter(({ index, cells }) => cells[place] !== before[index]);

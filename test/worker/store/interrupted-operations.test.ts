@@ -335,7 +335,7 @@ describe("a resumed job", () => {
     expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, overage: 0 });
   });
 
-  test("leaves out signals that became held or dead after the job began", async () => {
+  test("leaves out dead letters that were added after the job began", async () => {
     const workspace = await withRule();
     await sendToDeadLetters(workspace, SIGNALS);
     vi.spyOn(QuotaCounter.prototype, "replay").mockImplementation(() => {

@@ -103,7 +103,7 @@ test("a page of a release reads the rows of a few segments", () =>
     let cursor = 0;
     const ordinals: number[] = [];
     const next = (): void => {
-      const page = heldSignals(state, periodEndMs, { cursor, last: Number.MAX_SAFE_INTEGER }, 10);
+      const page = heldSignals(state, periodEndMs, cursor, 10);
       ordinals.push(...page.map(({ admission }) => admission.ordinal));
       cursor = ordinals.at(-1) ?? cursor;
     };

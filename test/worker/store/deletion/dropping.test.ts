@@ -14,7 +14,7 @@ import {
   setRetention,
 } from "../../../../src/store/deletion/retention.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
+import { SEGMENT_MAX_LINES } from "../../../../src/store/log/log.ts";
 import { heldSignals } from "../../../../src/store/resend-jobs.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
@@ -257,7 +257,7 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
       purgeHeld(store.state, NOON + 10);
       expect([statuses(store), nextEndMs(store)]).toEqual([["purged", "held", "held"], NOON + 20]);
       // Signals of the current period can be released, also from a segment with ended signals.
-      const found = heldSignals(store.state, NOON + 20, { cursor: 0, last: Number.MAX_SAFE_INTEGER }, 10);
+      const found = heldSignals(store.state, NOON + 20, 0, 10);
       expect(found.map(({ place }) => place)).toEqual([2, 3]);
       purgeHeld(store.state, NOON + 20);
       expect([statuses(store), nextEndMs(store)]).toEqual([["purged", "purged", "purged"], null]);

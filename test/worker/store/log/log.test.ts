@@ -3,10 +3,9 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { SEGMENT_MAX_LINES, SEGMENT_MAX_BYTES } from "../../../../src/store/log/head.ts";
 import { newId } from "../../../../src/platform/ids.ts";
 import type { Facts, ListingId } from "../../../../src/store/log/line.ts";
-import { Log } from "../../../../src/store/log/log.ts";
+import { Log, SEGMENT_MAX_BYTES, SEGMENT_MAX_LINES } from "../../../../src/store/log/log.ts";
 import { OCCURRED_FROM } from "../../../../src/domain/signal/occurred-at.ts";
 import { HASH_BYTES } from "../../../../src/store/log/segment.ts";
 import { amount } from "../../../support/amount.ts";
@@ -255,17 +254,26 @@ describe("the log", () => {
       expect(log.find(id)?.seq).toBe(seq);
     }));
 
-  test("refuses to rewrite a segment that was rewritten meanwhile", () =>
+  test.each([
+    ["open lines that were rewritten", (log: Log, change: () => void) => change()],
+    ["open lines that were sealed", (log: Log) => log.seal()],
+    ["a segment that was rewritten", (log: Log, change: () => void) => change(), "sealed"],
+  ])("refuses to rewrite %s meanwhile", (_, interfere, where = "open") =>
     inStore(({ sql }) => {
       const log = newLog(sql);
-      const seq = log.append({ facts: factsOf("sig_1"), payload: "{}" }, null);
-      log.seal();
+      const append = () => log.append({ facts: factsOf("sig_1"), payload: "{}" }, null);
+      const seq = append();
+      if (where === "sealed") log.seal();
       const read = log.segmentOf(seq);
       if (read === null) throw new Error("no segment");
-      log.rewrite(read, new Map([[seq, factsOf("sig_1", { linkedAtMs: 1 })]]));
+      append();
+      expect(log.isCurrent(read)).toBe(true);
+      const change = () => log.rewrite(read, new Map([[seq, factsOf("sig_1", { linkedAtMs: 1 })]]));
+      interfere(log, change);
       expect(log.isCurrent(read)).toBe(false);
-      expect(() => log.rewrite(read, new Map([[seq, factsOf("sig_1")]]))).toThrow("meanwhile");
-    }));
+      expect(change).toThrow("meanwhile");
+    }),
+  );
 
   test("skips segments without the wanted event, source or status", () =>
     inStore(({ sql }) => {
