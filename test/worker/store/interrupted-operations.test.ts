@@ -300,13 +300,13 @@ describe("a resumed job", () => {
 
   test("retries a minute after the counter did not answer, and counts as failing until then", async () => {
     const workspace = await interruptedRelease();
-    expect((await workspace.store.health()).failingJobs).toMatchObject([{ job: "send_again" }]);
+    const failing = async () => (await workspace.store.health()).failingJobs.map(({ job }) => job);
+    expect(await failing()).toEqual(["send_again"]);
     await ringDueAlarms(workspace);
-    expect(await released(workspace)).toEqual({});
+    expect([await released(workspace), await failing()]).toEqual([{}, ["send_again"]]);
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + CHORE_REST_MS });
     await ringDueAlarms(workspace);
-    expect(await released(workspace)).toEqual({ released: SIGNALS, still_held: 0 });
-    expect((await workspace.store.health()).failingJobs).toEqual([]);
+    expect([await released(workspace), await failing()]).toEqual([{ released: SIGNALS, still_held: 0 }, []]);
   });
 
   test("stops a release when overages are switched off", async () => {

@@ -207,6 +207,8 @@ test("a batch that is rolled back leaves nothing in memory, and can be recorded 
     store.record(NOW, ...batch);
     expect([statuses(store), store.scores]).toEqual([["processed"], { ann: 5 }]);
     expectStateToAddUp(state);
+    store.restart();
+    expectStateToAddUp(store.state);
   }));
 
 describe("a batch", () => {

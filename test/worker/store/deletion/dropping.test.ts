@@ -264,30 +264,34 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
     })(),
   );
 
-  test.each(["open", "sealed"])(
-    "leaves only id, event and place of %s signals, which are no sample any more",
-    (where) =>
-      inStore((store) => {
-        const [bobs] = store.record(NOON, { payload: { event: "E", email: "bob@example.com" } });
-        const more = { pathSource: "form of jane", idempotencyKey: "jane-1" };
-        const [second] = store.record(NOON + 1, held(NOON + 50, { userId: "user-jane", name: "Jane" }));
-        const [id = ""] = store.record(NOON + 2, held(NOON + 10, { properties: { a: "jane" } }, more));
-        if (where === "sealed") store.seal();
-        const sample = () => store.sql.exec("SELECT sample_id FROM event_groups WHERE source = 'unknown'").toArray();
-        purgeHeld(store.state, NOON + 10);
-        expect(sample()).toEqual([{ sample_id: second }]);
-        expect(store.state.held.find(id)?.facts).toMatchObject({
-          status: "purged",
-          event: "E",
-          email: null,
-          source: null,
-        });
-        purgeHeld(store.state, NOON + 50);
-        expect(sample()).toEqual([{ sample_id: bobs }]);
-        expect(textOfTables(store.sql)).not.toMatch(/jane/i);
-        store.restart();
-        expect(statuses(store)).toEqual(["purged", "purged"]);
-      }),
+  test.each(["open", "sealed"])("leaves only id, event and place of %s signals", (where) =>
+    inStore((store) => {
+      const more = { pathSource: "form of jane", idempotencyKey: "jane-1" };
+      store.record(NOON + 1, held(NOON + 50, { userId: "user-jane", name: "Jane" }));
+      const [id = ""] = store.record(NOON + 2, held(NOON + 10, { properties: { a: "jane" } }, more));
+      if (where === "sealed") store.seal();
+      purgeHeld(store.state, NOON + 10);
+      const left = { status: "purged", event: "E", email: null, source: null };
+      expect(store.state.held.find(id)?.facts).toMatchObject(left);
+      purgeHeld(store.state, NOON + 50);
+      expect(textOfTables(store.sql)).not.toMatch(/jane/i);
+      store.restart();
+      expect(statuses(store)).toEqual(["purged", "purged"]);
+    }),
+  );
+
+  test.each([
+    ["held", [0, 1]],
+    ["processed", [1, 0]],
+  ] as const)("makes the latest signal that is left the sample of its group, here a %s signal", (latest, ms) =>
+    inStore((store) => {
+      const processed = store.record(NOON + ms[0], { payload: { event: "E", email: "bob@example.com" } });
+      const waiting = store.record(NOON + ms[1], held(NOON + 50, { n: 2 }));
+      store.record(NOON + 2, held(NOON + 10, { n: 3 }));
+      purgeHeld(store.state, NOON + 10);
+      const [sample] = latest === "held" ? waiting : processed;
+      expect(store.sql.exec("SELECT sample_id FROM event_groups").toArray()).toEqual([{ sample_id: sample }]);
+    }),
   );
 
   test("skips released signals", () =>
