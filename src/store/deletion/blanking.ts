@@ -49,13 +49,13 @@ export class Blanking {
     this.#state = state;
   }
 
-  /** Removes the content of lines. Returns the lines that had any. @param become returns the facts that are left. */
-  blank(log: Log, segment: Segment, seqs: readonly number[], become: (facts: Facts) => Facts): BlankedLine[] {
+  /** Removes the content of lines. Returns the lines that had any. @param reduce returns the facts that are left. */
+  blank(log: Log, segment: Segment, seqs: readonly number[], reduce: (facts: Facts) => Facts): BlankedLine[] {
     const lines = seqs.map((seq) => ({ seq, facts: segment.facts(seq) })).filter(({ facts }) => keepsPayload(facts));
     if (lines.length === 0) return [];
     const changes = new Map<number, Facts>();
     for (const { seq, facts } of lines) {
-      const after = become(facts);
+      const after = reduce(facts);
       const group = groupOf(facts);
       changes.set(seq, after);
       changeStatus(this.#state.books, countedSignal(facts), standingOf(facts), standingOf(after));

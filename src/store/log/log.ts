@@ -427,7 +427,7 @@ export class Log {
   }
 
   /** Notes that the payloads of a segment are lost: R2 does not have their object. */
-  losePayloads(firstSeq: number): void {
+  markPayloadsLost(firstSeq: number): void {
     this.#updateRow(firstSeq, { cold: null, cold_offset: 0, cold_bytes: PAYLOADS_LOST });
   }
 

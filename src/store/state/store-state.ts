@@ -151,7 +151,7 @@ function firstFrom(rows: RecordedRows["rows"], row: number): number {
 }
 
 /** Marks rows that a restore has lost as recorded, so that they never will be. */
-export function loseRows(recorded: RecordedRows, first: number, last: number): void {
+export function markRowsLost(recorded: RecordedRows, first: number, last: number): void {
   addRows(recorded, first, last);
   recorded.lostUpTo = Math.max(recorded.lostUpTo, last);
 }
