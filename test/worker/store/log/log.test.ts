@@ -255,10 +255,10 @@ describe("the log", () => {
     }));
 
   test.each([
-    ["open lines that were rewritten", (log: Log, change: () => void) => change()],
-    ["open lines that were sealed", (log: Log) => log.seal()],
-    ["a segment that was rewritten", (log: Log, change: () => void) => change(), "sealed"],
-  ])("refuses to rewrite %s meanwhile", (_, interfere, where = "open") =>
+    ["open lines that were rewritten", "open", "rewrite"],
+    ["open lines that were sealed", "open", "seal"],
+    ["a segment that was rewritten", "sealed", "rewrite"],
+  ])("refuses to rewrite %s meanwhile", (_, where, meanwhile) =>
     inStore(({ sql }) => {
       const log = newLog(sql);
       const append = () => log.append({ facts: factsOf("sig_1"), payload: "{}" }, null);
@@ -269,7 +269,8 @@ describe("the log", () => {
       append();
       expect(log.isCurrent(read)).toBe(true);
       const change = () => log.rewrite(read, new Map([[seq, factsOf("sig_1", { linkedAtMs: 1 })]]));
-      interfere(log, change);
+      if (meanwhile === "seal") log.seal();
+      else change();
       expect(log.isCurrent(read)).toBe(false);
       expect(change).toThrow("meanwhile");
     }),
