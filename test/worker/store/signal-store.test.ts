@@ -262,6 +262,17 @@ describe("§6, design §8.3: people", () => {
     expect(await statusOf("sig_1", "sig_2")).toBe("processed anonymous");
   });
 
+  test("get the time and the traits of their visitor's earlier signals (§6.1)", async () => {
+    const traits = { context: { traits: { title: "CEO" } } };
+    const visit = { type: "track", event: "Visit", anonymousId: "a-1", ...traits };
+    await send({ id: "sig_1", payload: visit, at: START });
+    await send(identify("sig_2", 60_000, { name: "Jane" }, { anonymousId: "a-1" }));
+    const jane = { name: "Jane", title: "CEO", firstSeenMs: START, lastSeenMs: START + 60_000 };
+    expect(await personOf("jane@example.com")).toMatchObject(jane);
+    const person = { email: "jane@example.com", by: "anonymous_id", linkedAtMs: expect.any(Number) };
+    expect(await store().signal("sig_1")).toMatchObject({ status: "processed", person });
+  });
+
   test("are found by user id before anonymous id, even if the user id is linked later", async () => {
     await newRule("Visit", 5);
     const ada = { email: "ada@example.com", name: "Ada" };
