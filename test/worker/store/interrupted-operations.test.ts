@@ -97,54 +97,60 @@ async function finishes(
   expect((await entries(workspace, action)).at(-1)?.detail).toEqual(numbers);
 }
 
-describe.each(HARMS)("after a call that took effect %s,", (harm) => {
-  test("a release releases each held signal once, and the audit log has the number", async () => {
-    let calls = 0;
-    for (let isReached = true; isReached && calls < MOST_CALLS; calls++) {
-      /* oxlint-disable no-await-in-loop -- one history after the other */
-      const workspace = await withRule({ plan: await newPlan(SIGNALS) });
-      await send(workspace, 2 * SIGNALS);
-      await workspace.settled();
-      await workspace.operator("PATCH", "", { overages: true });
-      const interruption = new Interruption(calls, harm);
-      await interruption.run(workspace.id, (bindings) =>
-        releaseForWorkspace(workspace.context({ env: bindings, db: controlDatabase(bindings.DB) })),
-      );
-      isReached = interruption.hasHappened;
-      await finishes(workspace, "held.released", { released: SIGNALS, still_held: 0 }, () =>
-        workspace.operator("POST", "/held/release"),
-      );
-      expect(await workspace.settled()).toMatchObject({ processed: 2 * SIGNALS, held: 0, balanced: true });
-      const usage = await workspace.operator("GET", "/usage");
-      expect(usage).toMatchObject({ accepted: 2 * SIGNALS, held: 0, overage: SIGNALS });
-      expect(await scoreOf(workspace)).toBe(2 * SIGNALS);
-      /* oxlint-enable no-await-in-loop */
-    }
-    // Of the Worker: configuration, counter, usage, entry, store. Of the store: two pages, audit log.
-    expect(calls).toBe(9);
-  }, 120_000);
+/** Operations that send signals again. */
+const OPERATIONS = {
+  release: { action: "held.released", path: "/held/release", numbers: { released: SIGNALS, still_held: 0 } },
+  replay: { action: "dead_letters.replayed", path: "/dead-letters/replay", numbers: { replayed: SIGNALS } },
+};
 
-  test("a replay replays each dead letter once, and the audit log has the number", async () => {
-    let calls = 0;
-    for (let isReached = true; isReached && calls < MOST_CALLS; calls++) {
-      /* oxlint-disable no-await-in-loop -- one history after the other */
-      const workspace = await withRule();
-      await sendToDeadLetters(workspace, SIGNALS);
-      const interruption = new Interruption(calls, harm);
-      await interruption.run(workspace.id, (bindings) =>
-        replay(workspace.context({ env: bindings, db: controlDatabase(bindings.DB) }), null),
-      );
-      isReached = interruption.hasHappened;
-      await finishes(workspace, "dead_letters.replayed", { replayed: SIGNALS }, () =>
-        workspace.operator("POST", "/dead-letters/replay", {}),
-      );
-      expect(await workspace.settled()).toMatchObject({ processed: SIGNALS, dead_lettered: 0, balanced: true });
-      expect(await scoreOf(workspace)).toBe(SIGNALS);
-      /* oxlint-enable no-await-in-loop */
-    }
+/** A workspace with signals to send, and their ids. */
+async function withSignalsFor(method: "release" | "replay"): Promise<{ workspace: TestWorkspace; ids: string[] }> {
+  const workspace = await withRule({ plan: await newPlan(SIGNALS) });
+  if (method === "replay") {
+    await sendToDeadLetters(workspace, SIGNALS);
+    const rows = await runInDurableObject(workspace.store, (_, { storage: { sql } }) =>
+      sql.exec<{ id: string }>("SELECT id FROM dead_letters").toArray(),
+    );
+    return { workspace, ids: rows.map(({ id }) => id) };
+  }
+  await send(workspace, 2 * SIGNALS);
+  await workspace.settled();
+  await workspace.operator("PATCH", "", { overages: true });
+  return { workspace, ids: [] };
+}
+
+describe.each(HARMS)("after a call that took effect %s,", (harm) => {
+  test.each([
+    // Of the Worker: configuration, counter, usage, entry, store. Of the store: two pages, audit log.
+    ["release", 2 * SIGNALS, 9],
     // Of the Worker: entry, store. Of the store: two pages, their number, audit log.
-    expect(calls).toBe(7);
-  }, 120_000);
+    ["replay", SIGNALS, 7],
+  ] as const)(
+    "a %s sends each signal once, and the audit log has the number",
+    async (method, processed, allCalls) => {
+      const { action, path, numbers } = OPERATIONS[method];
+      let calls = 0;
+      for (let isReached = true; isReached && calls < MOST_CALLS; calls++) {
+        /* oxlint-disable no-await-in-loop -- one history after the other */
+        const { workspace } = await withSignalsFor(method);
+        const interruption = new Interruption(calls, harm);
+        await interruption.run(workspace.id, (bindings) => {
+          const context = workspace.context({ env: bindings, db: controlDatabase(bindings.DB) });
+          return method === "release" ? releaseForWorkspace(context) : replay(context, null);
+        });
+        isReached = interruption.hasHappened;
+        await finishes(workspace, action, numbers, () => workspace.operator("POST", path, {}));
+        const settled = { processed, held: 0, dead_lettered: 0, balanced: true };
+        expect(await workspace.settled()).toMatchObject(settled);
+        const usage = await workspace.operator("GET", "/usage");
+        expect(usage).toMatchObject({ accepted: processed, held: 0, overage: processed - SIGNALS });
+        expect(await scoreOf(workspace)).toBe(processed);
+        /* oxlint-enable no-await-in-loop */
+      }
+      expect(calls).toBe(allCalls);
+    },
+    120_000,
+  );
 
   test("a deletion removes the person from the store and Destinations, or reports that it did not begin", async () => {
     let calls = 0;
@@ -216,27 +222,6 @@ function tablesOf(object: DurableObjectStub): Promise<string> {
 }
 
 describe("a job that restarts before it stores its progress", () => {
-  const OPERATIONS = {
-    release: { action: "held.released", path: "/held/release", numbers: { released: SIGNALS, still_held: 0 } },
-    replay: { action: "dead_letters.replayed", path: "/dead-letters/replay", numbers: { replayed: SIGNALS } },
-  };
-
-  /** A workspace with signals to send, and their ids. */
-  async function withSignalsFor(method: "release" | "replay"): Promise<{ workspace: TestWorkspace; ids: string[] }> {
-    const workspace = await withRule({ plan: await newPlan(SIGNALS) });
-    if (method === "replay") {
-      await sendToDeadLetters(workspace, SIGNALS);
-      const rows = await runInDurableObject(workspace.store, (_, { storage: { sql } }) =>
-        sql.exec<{ id: string }>("SELECT id FROM dead_letters").toArray(),
-      );
-      return { workspace, ids: rows.map(({ id }) => id) };
-    }
-    await send(workspace, 2 * SIGNALS);
-    await workspace.settled();
-    await workspace.operator("PATCH", "", { overages: true });
-    return { workspace, ids: [] };
-  }
-
   /** Restarts all objects after the counter has sent a page and before it answers the store. */
   async function loseAnswer(method: "release" | "replay", page: number, begin: () => Promise<unknown>): Promise<void> {
     const original = QuotaCounter.prototype[method] as (...given: unknown[]) => unknown;
