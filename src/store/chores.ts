@@ -54,7 +54,7 @@ export class ChoreRunner {
       const dueMs = this.#dueMs(chore, Date.now());
       // oxlint-disable-next-line no-await-in-loop -- chores work on the same lines
       if (dueMs <= Date.now()) await this.#takeStep(chore);
-      // A chore that is due within a minute may be a failed chore that rests.
+      // Without work a failed chore counts as healthy again. A chore that is due within a minute may rest after a failure.
       else if (dueMs > Date.now() + CHORE_REST_MS) this.#noteSuccess(chore);
     }
   }

@@ -12,7 +12,7 @@ import type { LineStatus, NormalisedSignal } from "../domain/signal/signal.ts";
 import { isLater, type ReceivedOrder } from "../wire/admission.ts";
 import type { Accounts } from "./accounts/accounts.ts";
 import { isOfDeleted, namesDeletedUntilMs } from "./deletion/person-deletions.ts";
-import { afterPurge, type Facts, type ListingId, type Owner } from "./log/line.ts";
+import { afterPurge, isOriginal, keepsPayload, type Facts, type ListingId, type Owner } from "./log/line.ts";
 import { hashBytes, type Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";
 import { People } from "./people/people.ts";
@@ -207,15 +207,14 @@ function appendToLog(state: StoreState, pending: PendingSignal, nowMs: number): 
     return null;
   }
   const facts = recordedFacts(state, pending, status, nowMs);
-  const keepsPayload = status !== "duplicate" && status !== "purged";
-  const line = { facts, payload: keepsPayload ? signal.payload : null };
+  const line = { facts, payload: keepsPayload(facts) ? signal.payload : null };
   if (signal.admission.verdict === "held" && !pending.isDeleted) {
     pending.seq = -state.held.append(line, null);
     return facts;
   }
-  const isOriginal = status === "processed" || status === "anonymous";
-  pending.seq = state.signals.append(line, isOriginal ? hash : null);
-  if (isOriginal && hash !== null) state.originals.add(hash, pending.seq, nowMs);
+  const originalHash = isOriginal(facts) ? hash : null;
+  pending.seq = state.signals.append(line, originalHash);
+  if (originalHash !== null) state.originals.add(originalHash, pending.seq, nowMs);
   return facts;
 }
 

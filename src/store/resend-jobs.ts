@@ -47,7 +47,7 @@ interface Page {
 
 /** Begins a job and returns its id. If a job of the same scope is running, joins it and lets it continue at once. */
 export function beginResend(state: StoreState, auditId: string, scope: ResendScope, nowMs: number): string {
-  const { sql, books, held } = state;
+  const { sql, books } = state;
   sql.exec("DELETE FROM returns WHERE logged_at <= ?", nowMs - DAY_MS);
   const [running] = sql.exec<{ id: string }>(
     `UPDATE returns SET joined = json_insert(joined, '$[#]', ?), due_at = ?
@@ -62,7 +62,8 @@ export function beginResend(state: StoreState, auditId: string, scope: ResendSco
     id: auditId,
     scope: JSON.stringify(scope),
     requested_at: nowMs,
-    last: isRelease ? held.nextSeq - 1 : lastDeadLetter(sql),
+    // A release includes signals that are held later: a call that joins the job asks for them too.
+    last: isRelease ? Number.MAX_SAFE_INTEGER : lastDeadLetter(sql),
     held: isRelease ? readTotals(books.totals, scope.periodStartMs).held : 0,
     page: 1,
     cursor: 0,
@@ -112,7 +113,7 @@ async function sendPage(state: StoreState, env: Env, workspaceId: string, job: R
 function readPage(state: StoreState, job: ResendJobRow, scope: ResendScope): Page {
   let signals: StoredSignal[] = [];
   if (scope.kind === "release") {
-    signals = heldSignals(state, scope.periodEndMs, job, PAGE_SIGNALS);
+    signals = heldSignals(state, scope.periodEndMs, job.cursor, PAGE_SIGNALS);
     return { signals, through: signals.at(-1)?.admission.ordinal ?? job.cursor };
   }
   if (scope.ids === null) {
@@ -154,26 +155,18 @@ function toResent({ admission, payload, from, place }: StoredSignal) {
   return { id, periodStartMs, text, bytes: Buffer.byteLength(text) };
 }
 
-/** The start of a page, and the last place of the job. */
-type PlacesToRead = Pick<ResendJobRow, "cursor" | "last">;
-
 /**
  * Held signals of the billing period that ends at `periodEndMs`, by ordinal, after the ordinal `cursor`. Reads segments by their first
  * ordinal, until no later segment can have a lower ordinal.
  */
-export function heldSignals(
-  { held }: StoreState,
-  periodEndMs: number,
-  { cursor, last: lastPlace }: PlacesToRead,
-  limit: number,
-): StoredSignal[] {
+export function heldSignals({ held }: StoreState, periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
   let first: StoredSignal[] = [];
   const add = (segment: Segment): void => {
     const payloads = held.payloadsOf(segment) ?? [];
     const signals = segment.seqs().flatMap((seq, index): StoredSignal[] => {
       const { status, admission } = segment.facts(seq);
       const { ordinal } = admission;
-      if (status !== "held" || seq > lastPlace || admission.periodEndMs !== periodEndMs || ordinal <= cursor) return [];
+      if (status !== "held" || admission.periodEndMs !== periodEndMs || ordinal <= cursor) return [];
       return [{ admission, payload: payloads[index] ?? missing(), from: "held", place: seq }];
     });
     first = [...first, ...signals].sort((a, b) => a.admission.ordinal - b.admission.ordinal).slice(0, limit);
@@ -187,7 +180,11 @@ export function heldSignals(
   return first;
 }
 
-export function deadSignals({ sql }: StoreState, { cursor, last }: PlacesToRead, limit: number): StoredSignal[] {
+export function deadSignals(
+  { sql }: StoreState,
+  { cursor, last }: Pick<ResendJobRow, "cursor" | "last">,
+  limit: number,
+): StoredSignal[] {
   const rows = sql.exec<DeadLetterRow>(
     "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
     cursor,

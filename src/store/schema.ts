@@ -14,7 +14,7 @@ import type { RuleJobStatus } from "./protocol/store-operations.ts";
 
 // Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses them.
 
-/** The head of each log, see log/head.ts. */
+/** The head of each log, see log/log.ts. */
 export const heads = sqliteTable("heads", {
   log: integer().primaryKey(),
   next_seq: integer().notNull(),
@@ -207,7 +207,7 @@ export const returns = sqliteTable("returns", {
   /** JSON list of the audit entries of later calls with the same scope. */
   joined: text().notNull().default("[]"),
   requested_at: integer().notNull(),
-  /** The last place when the job began. Later signals are not part of the job. */
+  /** The last place of the job's signals: of a replay, the last dead letter when the job began. */
   last: integer().notNull(),
   /** Number of held signals in the period when the job began. */
   held: integer().notNull(),

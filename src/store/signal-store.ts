@@ -96,7 +96,7 @@ import {
   forgetRowsBelow,
   hasRoomFor,
   hasRow,
-  loseRows,
+  markRowsLost,
   takeFreshRows,
   StoreState,
   transact,
@@ -333,7 +333,7 @@ export class SignalStore extends RestorableObject {
     const firstLost = Math.max(0, ...unsettled) + 1;
     const nowMs = Date.now();
     this.#transact(() => {
-      loseRows(state.books, firstLost, highestRow);
+      markRowsLost(state.books, firstLost, highestRow);
       repeatDeletions(state, deletions, nowMs);
       state.signals.flush();
     });

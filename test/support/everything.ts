@@ -3,7 +3,8 @@
  */
 import { env } from "cloudflare:workers";
 import { ByteReader } from "../../src/platform/bytes.ts";
-import { COLUMNS, Lines } from "../../src/store/log/lines.ts";
+import { COLUMNS } from "../../src/store/log/line.ts";
+import { Lines } from "../../src/store/log/segment.ts";
 import { unpackPayloads } from "../../src/store/log/packing.ts";
 import { listOfKey } from "../../src/store/people/timelines.ts";
 
@@ -18,6 +19,15 @@ const KEYS = ["key", "other_key", "list"];
 
 /** Texts of the facts are already included. */
 const LEFT_OUT = { names: () => ({ userId: "(user id)", anonymousId: "(anonymous id)" }) };
+
+type Column = { table: string; name: string; type: string };
+
+/** The columns of our tables. */
+const ALL_COLUMNS = `
+  SELECT tables.name AS "table", columns.name, columns.type
+  FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
+  WHERE tables.type = 'table' AND tables.name NOT LIKE '\\_cf%' ESCAPE '\\'
+    AND tables.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND tables.name NOT LIKE 'd1\\_%' ESCAPE '\\'`;
 
 export function textOfTables(sql: SqlStorage): string {
   const tables = sql.exec<{ name: string }>(
@@ -44,10 +54,7 @@ export function textOfTables(sql: SqlStorage): string {
  * each of their fields.
  */
 export function textsOfColumns(sql: SqlStorage): Map<string, string> {
-  const columns = sql.exec<{ table: string; name: string; type: string }>(
-    `SELECT tables.name AS "table", columns.name, columns.type FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
-     WHERE tables.type = 'table' AND tables.name NOT LIKE '\\_cf%' ESCAPE '\\' AND tables.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'`,
-  );
+  const columns = sql.exec<Column>(ALL_COLUMNS);
   const texts = new Map<string, string>();
   for (const { table, name, type } of columns.toArray()) {
     if (/^integer$/i.test(type)) continue;
@@ -69,11 +76,7 @@ export function textsOfColumns(sql: SqlStorage): Map<string, string> {
 
 /** The same for the database that all workspaces share. */
 export async function textsOfD1(): Promise<Map<string, string>> {
-  const { results } = await env.DB.prepare(
-    `SELECT tables.name AS "table", columns.name, columns.type FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
-     WHERE tables.type = 'table' AND tables.name NOT LIKE '\\_cf%' ESCAPE '\\'
-       AND tables.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND tables.name NOT LIKE 'd1\\_%' ESCAPE '\\'`,
-  ).all<{ table: string; name: string; type: string }>();
+  const { results } = await env.DB.prepare(ALL_COLUMNS).all<Column>();
   const columns = results.filter(({ type }) => !/^integer$/i.test(type));
   const texts = columns.map(async ({ table, name }) => {
     const { results: rows } = await env.DB.prepare(`SELECT "${name}" AS value FROM "${table}"`).all<{

@@ -3,7 +3,6 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
-import type { Log } from "../../src/store/log/log.ts";
 import { ascendingEntries, readEntries, personList } from "../../src/store/people/timelines.ts";
 import { deadSignals, heldSignals } from "../../src/store/resend-jobs.ts";
 import type { StoredSignal } from "../../src/store/resend-jobs.ts";
@@ -28,15 +27,13 @@ export function expectToAddUp(workspaceId: string, { hasDropped = false } = {}):
   return readStore(workspaceId, (state) => expectStateToAddUp(state, { hasDropped }));
 }
 
-const LAST = Number.MAX_SAFE_INTEGER;
-
 /** @param cursor the ordinal before the first signal. */
 export function heldIn(workspaceId: string, periodEndMs: number, cursor = 0, limit = 1_000): Promise<StoredSignal[]> {
-  return readStore(workspaceId, (state) => heldSignals(state, periodEndMs, { cursor, last: LAST }, limit));
+  return readStore(workspaceId, (state) => heldSignals(state, periodEndMs, cursor, limit));
 }
 
 export function deadIn(workspaceId: string): Promise<StoredSignal[]> {
-  return readStore(workspaceId, (state) => deadSignals(state, { cursor: 0, last: LAST }, 1_000));
+  return readStore(workspaceId, (state) => deadSignals(state, { cursor: 0, last: Number.MAX_SAFE_INTEGER }, 1_000));
 }
 
 type Counts = Record<string, Record<string, number>>;
@@ -58,7 +55,7 @@ export async function expectDaysToAddUp(workspaceId: string): Promise<void> {
       const days = (counted[name] ??= {});
       days[dayOf(atMs)] = (days[dayOf(atMs)] ?? 0) + 1;
     };
-    for (const { facts } of [...linesOf(signals as unknown as Log), ...linesOf(held)]) {
+    for (const { facts } of [...linesOf(signals), ...linesOf(held)]) {
       const { kind, status, event, source, admission } = facts;
       if (kind !== "signal" || !["processed", "anonymous", "held"].includes(status)) continue;
       count(`${event} ${source}`, admission.receivedAtMs);

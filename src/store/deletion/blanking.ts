@@ -20,7 +20,7 @@ import {
 import type { StoreState } from "../state/store-state.ts";
 
 /** Latest signals of an event among which a new sample is searched, and their segments: some 20 ms. */
-export const SAMPLE_MAX_SIGNALS = 1_000;
+const SAMPLE_MAX_SIGNALS = 1_000;
 const SAMPLE_MAX_SEGMENTS = 64;
 /** Groups per step that get a new sample. Other groups keep a sample without a payload. */
 const SAMPLE_MAX_GROUPS = 40;
@@ -49,13 +49,13 @@ export class Blanking {
     this.#state = state;
   }
 
-  /** Removes the content of lines. Returns the lines that had any. @param become returns the facts that are left. */
-  blank(log: Log, segment: Segment, seqs: readonly number[], become: (facts: Facts) => Facts): BlankedLine[] {
+  /** Removes the content of lines. Returns the lines that had any. @param reduce returns the facts that are left. */
+  blank(log: Log, segment: Segment, seqs: readonly number[], reduce: (facts: Facts) => Facts): BlankedLine[] {
     const lines = seqs.map((seq) => ({ seq, facts: segment.facts(seq) })).filter(({ facts }) => keepsPayload(facts));
     if (lines.length === 0) return [];
     const changes = new Map<number, Facts>();
     for (const { seq, facts } of lines) {
-      const after = become(facts);
+      const after = reduce(facts);
       const group = groupOf(facts);
       changes.set(seq, after);
       changeStatus(this.#state.books, countedSignal(facts), standingOf(facts), standingOf(after));

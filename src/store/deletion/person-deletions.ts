@@ -253,7 +253,7 @@ class DeletionStep {
     }
   }
 
-  #goOn(stage: DeletionRow["step"]): void {
+  #beginStage(stage: DeletionRow["step"]): void {
     this.#job.step = stage;
     this.#job.position = 0;
     this.#budget--;
@@ -267,7 +267,7 @@ class DeletionStep {
       "SELECT key FROM identities WHERE person_id = ? LIMIT 1",
       job.person_id,
     );
-    if (row === undefined) return this.#goOn("lines");
+    if (row === undefined) return this.#beginStage("lines");
     const id = visitorOfKey(row.key);
     const entries = this.#portionOf(entriesAfter(sql, visitorList(id), job.position));
     const last = entries.at(-1);
@@ -317,7 +317,7 @@ class DeletionStep {
     const personId = this.#job.person_id ?? 0;
     const list = personList(personId);
     const entries = this.#portionOf(entriesAfter(sql, list));
-    if (entries.length === 0) return this.#goOn("held");
+    if (entries.length === 0) return this.#beginStage("held");
     this.#deleteLines(entries, () => true);
     for (const scored of entries.flatMap((entry) => entry.scored ?? [])) {
       for (const match of scored.outcomes.map((id) => outcomes.get(id))) {
@@ -355,7 +355,7 @@ class DeletionStep {
   #deleteHeld(): void {
     const { held } = this.#state;
     const [segment] = held.walk(this.#job.position, { status: "held" });
-    if (segment === undefined) return this.#goOn("dead_letters");
+    if (segment === undefined) return this.#beginStage("dead_letters");
     const theirs = segment.seqs().filter((seq) => {
       const facts = segment.facts(seq);
       return facts.status === "held" && this.#isTheirs(facts, facts.admission);
@@ -391,7 +391,7 @@ class DeletionStep {
       changeStatus(this.#state.books, { admission, group: null }, "dead", "purged");
       this.#job.dead_letters++;
     }
-    if (rows.length < DEAD_LETTERS_AT_ONCE) this.#goOn("cold");
+    if (rows.length < DEAD_LETTERS_AT_ONCE) this.#beginStage("cold");
     else this.#budget -= rows.length * DEAD_LETTER_LINES;
   }
 

@@ -363,7 +363,7 @@ export async function compareWithR2(work: ColdWork, nowMs: number): Promise<void
       .exec<{ key: string; state: string; at: number }>("SELECT key, state, at FROM cold_objects")
       .toArray();
     for (const { key, state, at } of known) {
-      if (state === "stored" && at < nowMs && !found.has(key)) loseObject(work, key);
+      if (state === "stored" && at < nowMs && !found.has(key)) markObjectLost(work, key);
       found.delete(key);
     }
     for (const key of found) {
@@ -376,10 +376,10 @@ export async function compareWithR2(work: ColdWork, nowMs: number): Promise<void
   });
 }
 
-function loseObject(work: ColdWork, key: string): void {
+function markObjectLost(work: ColdWork, key: string): void {
   const { sql } = work.storage;
   for (const { first_seq: firstSeq } of rowsOfObject(work, key)) {
-    work.log.losePayloads(firstSeq);
+    work.log.markPayloadsLost(firstSeq);
     deleteScrub(sql, firstSeq);
   }
   removeLater(sql, key);

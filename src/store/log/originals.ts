@@ -95,8 +95,7 @@ export class Originals {
     const tables = [...(this.#long ?? []), ...this.#short];
     return candidates.map((candidate) => {
       const fingerprint = fingerprintOf(candidate.hash);
-      const seqs = tables.flatMap((table) => table.find(fingerprint));
-      for (const seq of seqs.sort((a, b) => a - b)) {
+      for (const seq of tables.flatMap((table) => table.find(fingerprint))) {
         const original = this.#prove(candidate, seq);
         if (original !== null) return original;
       }
@@ -196,8 +195,6 @@ function isSame(a: Uint8Array, b: Uint8Array): boolean {
 const ORIGINALS_MAX_SLOTS = 2 ** 21;
 const MIN_SLOTS = 1_024;
 const MAX_LOAD = 0.7;
-/** Shared result of failed searches, which are nearly all searches. */
-const NONE: readonly number[] = [];
 
 /** A hash table with open addressing: fingerprint → line numbers. */
 export class FingerprintTable {
@@ -232,12 +229,12 @@ export class FingerprintTable {
 
   find(fingerprint: number): readonly number[] {
     const mask = this.#slots.length / 2 - 1;
-    let seqs = NONE;
+    const seqs: number[] = [];
     for (let slot = fingerprint & mask; ; slot = (slot + 1) & mask) {
       const found = this.#slots[slot * 2];
       if (found === 0 || found === undefined) return seqs;
       // The distance is signed: after a rollback of the first line, later lines can have lower numbers.
-      if (found === fingerprint) seqs = [...seqs, this.#baseSeq + ((this.#slots[slot * 2 + 1] ?? 0) | 0)];
+      if (found === fingerprint) seqs.push(this.#baseSeq + ((this.#slots[slot * 2 + 1] ?? 0) | 0));
     }
   }
 

@@ -55,7 +55,6 @@ const ID_PREFIX = "sig_";
 const ID_CHARACTERS = ID_PREFIX.length + UUID_CHARACTERS;
 const TIME_DIGITS = 12;
 
-const NO_TEXTS: readonly string[] = [];
 const uuid = new Uint8Array(UUID_BYTES);
 const withoutTime = uuid.subarray(6);
 /** The writers of all columns. Sharing them is safe because packing is synchronous. */
@@ -76,7 +75,7 @@ export function unpackColumn(packed: PackedColumn, is: "number" | "text", count:
   return cells;
 }
 
-function writeNumbers(cells: readonly Cell[]): readonly string[] {
+function writeNumbers(cells: readonly Cell[]): string[] {
   const { numbers } = column;
   let before = 0;
   for (const cell of cells) {
@@ -84,7 +83,7 @@ function writeNumbers(cells: readonly Cell[]): readonly string[] {
     numbers.number(value - before);
     before = value;
   }
-  return NO_TEXTS;
+  return [];
 }
 
 function readNumbers(packed: PackedColumn): Cell[] {

@@ -1,8 +1,31 @@
-/** A segment is a group of hundreds of consecutive lines that are stored together. Its row summarizes the lines. */
-import { textOf, outcomesOf, statusLetter, statusOf, type ColumnName, type Lines } from "./lines.ts";
+/**
+ * A segment is a group of hundreds of consecutive lines that are stored together. Its row summarizes the lines.
+ *
+ * `Lines` keeps them column by column. A column is unpacked, and the facts of a line are assembled, on first use.
+ */
 import type { SegmentRow } from "../schema.ts";
-import type { Facts } from "./line.ts";
-import type { Cell } from "./packing.ts";
+import {
+  COLUMNS,
+  decodeFacts,
+  encodeFacts,
+  outcomesOf,
+  placeOf,
+  statusLetter,
+  statusOf,
+  textOf,
+  type Column,
+  type ColumnName,
+  type Facts,
+} from "./line.ts";
+import {
+  packColumn,
+  packColumns,
+  unpackColumn,
+  unpackColumns,
+  type Cell,
+  type PackedColumn,
+  type PayloadNames,
+} from "./packing.ts";
 
 /**
  * Stored bytes of the content hash of each line; all zero if the line is no original. In ten million signals a false match has a
@@ -12,6 +35,94 @@ export const HASH_BYTES = 8;
 
 /** Stored as `cold_bytes` if the object is gone from R2, which happens only after a restore. */
 export const PAYLOADS_LOST = -1;
+
+/** A column that is younger than the segment: absent in all lines. */
+const ABSENT_COLUMN = packColumn([0], "number");
+
+interface LinesColumn {
+  is: Column["is"];
+  /** Null until the column is packed. A column that has a packed form is not changed in place. */
+  packed: PackedColumn | null;
+  /** Null until a cell is read. */
+  cells: Cell[] | null;
+}
+
+export class Lines {
+  #length: number;
+  /** In the order of COLUMNS. */
+  readonly #columns: readonly LinesColumn[];
+
+  constructor(
+    length = 0,
+    columns: readonly LinesColumn[] = COLUMNS.map(({ is }) => ({ is, packed: null, cells: [] })),
+  ) {
+    this.#length = length;
+    this.#columns = columns;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  column(name: ColumnName): readonly Cell[] {
+    const column = this.#columns[placeOf(name)];
+    return column === undefined ? [] : this.#cells(column);
+  }
+
+  cell(index: number, name: ColumnName): Cell {
+    return this.column(name)[index] ?? 0;
+  }
+
+  /** All cells of a line, in the order of COLUMNS. */
+  cells(index: number): Cell[] {
+    return this.#columns.map((column) => this.#cells(column)[index] ?? 0);
+  }
+
+  facts(index: number): Facts {
+    return decodeFacts((name) => this.cell(index, name));
+  }
+
+  names(index: number): PayloadNames {
+    return { userId: textOf(this.cell(index, "userId")), anonymousId: textOf(this.cell(index, "anonymousId")) };
+  }
+
+  /** Adds a line. @param cells in the order of COLUMNS; missing cells at the end are absent. */
+  push(cells: readonly Cell[]): void {
+    for (const [place, column] of this.#columns.entries()) this.#cells(column).push(cells[place] ?? 0);
+    this.#length++;
+  }
+
+  /** A copy with changed facts, by line number. */
+  with(changes: ReadonlyMap<number, Facts>, firstSeq: number): Lines {
+    const changed = [...changes].map(([seq, facts]) => ({ index: seq - firstSeq, cells: encodeFacts(facts) }));
+    const columns = this.#columns.map((column, place) => {
+      const before = this.#cells(column);
+      const news = changed.filter(({ index, cells }) => cells[place] !== before[index]);
+      if (news.length === 0 && column.packed !== null) return column;
+      const after = [...before];
+      for (const { index, cells } of news) after[index] = cells[place] ?? 0;
+      return { is: column.is, packed: null, cells: after };
+    });
+    return new Lines(this.#length, columns);
+  }
+
+  pack(): Uint8Array {
+    const columns = this.#columns.map((column) => (column.packed ??= packColumn(this.#cells(column), column.is)));
+    return packColumns(columns, this.#length);
+  }
+
+  static unpack(bytes: ArrayBuffer): Lines {
+    const { length, columns } = unpackColumns(bytes);
+    return new Lines(
+      length,
+      COLUMNS.map(({ is }, place) => ({ is, packed: columns[place] ?? ABSENT_COLUMN, cells: null })),
+    );
+  }
+
+  #cells(column: LinesColumn): Cell[] {
+    return (column.cells ??= column.packed === null ? [] : unpackColumn(column.packed, column.is, this.#length));
+  }
+}
 
 /** The lines of a sealed segment as they were read, or the open lines. */
 export class Segment {

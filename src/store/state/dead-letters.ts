@@ -67,7 +67,7 @@ export function listDeadLetters(sql: SqlStorage, page: Page): PageOf<DeadLetter>
 // Notifications of new dead letters
 
 /** Dead letters within this time after a notification share the next one: a broken sender causes one a minute. */
-export const DEAD_LETTERS_TOLD_MS = 60_000;
+export const DEAD_LETTERS_PAUSE_MS = 60_000;
 /** Reasons that a notification tells apart, and characters of each. */
 const DEAD_LETTER_REASONS = 20;
 const DEAD_LETTER_REASON_CHARACTERS = 200;
@@ -76,33 +76,31 @@ const OTHER_REASONS = "Other reasons";
 /** Counts added dead letters by reason. Returns the notification if it is due at once. The caller flushes the head. */
 export function noteDeadLetters(state: StoreState, reasons: readonly string[], nowMs: number): WorkspaceEvent[] {
   if (reasons.length === 0 || !wants(state, "dead_letters.added")) return [];
-  const { toldAtMs, waiting } = (state.books.deadLetterNews ??= { toldAtMs: 0, waiting: [] });
+  const news = (state.books.deadLetterNews ??= { toldAtMs: 0, waiting: [] });
+  const counts = new Map(news.waiting);
   for (const reason of reasons) {
     const cut = reason.slice(0, DEAD_LETTER_REASON_CHARACTERS);
-    const find = (name: string) => waiting.find(([known]) => known === name);
-    const isListed = find(cut) !== undefined || waiting.length < DEAD_LETTER_REASONS;
-    const name = isListed ? cut : OTHER_REASONS;
-    const entry = find(name);
-    if (entry === undefined) waiting.push([name, 1]);
-    else entry[1]++;
+    const name = counts.has(cut) || counts.size < DEAD_LETTER_REASONS ? cut : OTHER_REASONS;
+    counts.set(name, (counts.get(name) ?? 0) + 1);
   }
-  return nowMs - toldAtMs < DEAD_LETTERS_TOLD_MS ? [] : tellDeadLetters(state, nowMs);
+  news.waiting = [...counts];
+  return nowMs - news.toldAtMs < DEAD_LETTERS_PAUSE_MS ? [] : takeDeadLetterNews(state, nowMs);
 }
 
 /** Due time of the waiting notification, in milliseconds since 1970; null: none waits. */
 export function nextDeadLetterNewsMs({ books: { deadLetterNews } }: StoreState): number | null {
   if (deadLetterNews === null || deadLetterNews.waiting.length === 0) return null;
-  return deadLetterNews.toldAtMs + DEAD_LETTERS_TOLD_MS;
+  return deadLetterNews.toldAtMs + DEAD_LETTERS_PAUSE_MS;
 }
 
 /** Raises the notification of dead letters that have waited long enough. */
 export function raiseDeadLetters(state: StoreState, nowMs: number): void {
-  state.raised.raise(tellDeadLetters(state, nowMs));
+  state.raised.raise(takeDeadLetterNews(state, nowMs));
   state.signals.flush();
 }
 
 /** One notification of all waiting dead letters. */
-function tellDeadLetters(state: StoreState, nowMs: number): WorkspaceEvent[] {
+function takeDeadLetterNews(state: StoreState, nowMs: number): WorkspaceEvent[] {
   const reasons = state.books.deadLetterNews?.waiting ?? [];
   if (reasons.length === 0) return [];
   state.books.deadLetterNews = { toldAtMs: nowMs, waiting: [] };

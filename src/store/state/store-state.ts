@@ -6,8 +6,9 @@ import { Originals } from "../log/originals.ts";
 import { Once, RuleOutcomes, updateRuleDays, type PendingRuleDays } from "./rule-outcomes.ts";
 import { updateGroups, type Books } from "./status-change.ts";
 
-/** Dead letters that a notification still has to report. */
+/** Dead letters that no notification has reported yet. */
 interface DeadLetterNews {
+  /** Time of the latest notification. */
   toldAtMs: number;
   waiting: [reason: string, signals: number][];
 }
@@ -55,7 +56,7 @@ const EMPTY_BOOKS: BooksMeta = {
 export class StoreState {
   readonly sql: SqlStorage;
   /** All recorded signals but held signals and dead letters. */
-  readonly signals: Log<BooksMeta>;
+  readonly signals: Log;
   readonly held: HeldLog;
   readonly originals: Originals;
   readonly outcomes: RuleOutcomes;
@@ -78,7 +79,7 @@ export class StoreState {
 
   /** `signals.flush` writes changes. */
   get books(): BooksMeta {
-    return this.signals.meta;
+    return this.signals.meta as BooksMeta;
   }
 
   /** Reads memory from the tables again, after a transaction was rolled back. */
@@ -145,17 +146,12 @@ function addRows({ rows }: RecordedRows, first: number, last: number): void {
 
 /** Index of the first range that does not end before the row. */
 function firstFrom(rows: RecordedRows["rows"], row: number): number {
-  let [low, high] = [0, rows.length];
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((rows[middle]?.[1] ?? 0) < row) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  const index = rows.findIndex(([, last]) => last >= row);
+  return index === -1 ? rows.length : index;
 }
 
 /** Marks rows that a restore has lost as recorded, so that they never will be. */
-export function loseRows(recorded: RecordedRows, first: number, last: number): void {
+export function markRowsLost(recorded: RecordedRows, first: number, last: number): void {
   addRows(recorded, first, last);
   recorded.lostUpTo = Math.max(recorded.lostUpTo, last);
 }

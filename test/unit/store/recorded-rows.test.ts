@@ -6,7 +6,7 @@ import {
   forgetRowsBelow,
   hasRoomFor,
   hasRow,
-  loseRows,
+  markRowsLost,
   takeFreshRows,
   type RecordedRows,
 } from "../../../src/store/state/store-state.ts";
@@ -37,7 +37,7 @@ test("rows are recorded if they came, are lost, or are settled since the last lo
           for (const number of taken.take) model.add(number);
         } else if ("lost" in taken) {
           const [first, last] = taken.lost;
-          loseRows(recorded, first, last);
+          markRowsLost(recorded, first, last);
           for (let number = first; number <= last; number++) model.add(number);
           lostUpTo = Math.max(lostUpTo, last);
         } else {

@@ -17,12 +17,10 @@ import { FULL_DRAINED_MS } from "../../../src/store/deletion/person-deletions.ts
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { expectToAddUp, readStore } from "../../support/read-store.ts";
 import { bucketWith, coldState, ring, withBindings } from "../../support/cold.ts";
-import { newMembers } from "../../support/members.ts";
-import type { Members } from "../../support/members.ts";
+import { newMembers, type Members } from "../../support/members.ts";
 import { textOf } from "../../support/html.ts";
 import { until } from "../../support/until.ts";
-import { newPlan, operator } from "../../support/workspace.ts";
-import type { Problem, TestWorkspace } from "../../support/workspace.ts";
+import { newPlan, operator, type Problem, type TestWorkspace } from "../../support/workspace.ts";
 
 /** So far ahead that the platform's own clock rings no alarm. */
 const START = Date.now() + DAY_MS;
@@ -269,7 +267,7 @@ describe("a full store", () => {
 });
 
 describe("the pages and the health answer", () => {
-  test("show the used storage, and that no signal waits", async () => {
+  test("show the used storage and that no signal waits, warn from 80 % of the storage on, and suggest actions", async () => {
     await accepted(large());
     await workspace.settled();
     const { status, store, outbox, duplicates_covered_seconds: covered } = await health();
@@ -285,20 +283,15 @@ describe("the pages and the health answer", () => {
     expect(text).toMatch(/Storage Used \d+(\.\d)? KB of 9 GB \(0\.0 %\) Waiting No signals are waiting\./);
     expect(text).toContain("Duplicates Detected within 7 days.");
     expect(text).not.toMatch(/Storage is/);
-  });
 
-  test("warn from 80 % of the storage on, and suggest actions", async () => {
-    await accepted(large());
-    await workspace.settled();
-    const bytes = await storeBytes();
-    await limitStore(Math.floor(bytes / 0.8) + 2);
+    await limitStore(Math.floor(store.bytes / 0.8) + 2);
     expect((await health()).status).toBe("ok");
     expect(await see("usage")).not.toContain("Storage is");
-    await limitStore(Math.floor(bytes / 0.8));
+    await limitStore(Math.floor(store.bytes / 0.8));
     expect(await health()).toMatchObject({ status: "late", alarms: [{ alarm: "store_filling" }] });
-    const text = await see("usage");
-    expect(text).toContain("Storage is 80 % full. Once it is full, signals are accepted but not processed.");
-    expect(text).toMatch(/choose a plan with a shorter retention, delete people .* or ask the operator/);
+    const warning = await see("usage");
+    expect(warning).toContain("Storage is 80 % full. Once it is full, signals are accepted but not processed.");
+    expect(warning).toMatch(/choose a plan with a shorter retention, delete people .* or ask the operator/);
     expect(await see("")).not.toContain("Storage full");
   });
 

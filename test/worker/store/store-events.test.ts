@@ -3,19 +3,21 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
-import type { EventType } from "../../../src/domain/events/workspace-event.ts";
-import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
-import { DEAD_LETTERS_TOLD_MS, nextDeadLetterNewsMs, raiseDeadLetters } from "../../../src/store/state/dead-letters.ts";
+import { eventTypes, type EventType } from "../../../src/domain/events/workspace-event.ts";
+import {
+  DEAD_LETTERS_PAUSE_MS,
+  nextDeadLetterNewsMs,
+  noteDeadLetters,
+  raiseDeadLetters,
+} from "../../../src/store/state/dead-letters.ts";
 import { SCORED_EVENT_MAX_SIGNALS, wantEvents } from "../../../src/store/state/raise-events.ts";
 import { RAISED_MAX_CHARACTERS } from "../../../src/notifications/raised-events.ts";
 import { beginDeletion } from "../../../src/store/deletion/person-deletions.ts";
-import { stepLinkJobs } from "../../../src/store/people/linking.ts";
-import { stepRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { recordSignals } from "../../../src/store/record-signals.ts";
-import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
+import { startRuleJob, stepRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";
 import { ofType, takeRaised } from "../../support/raised.ts";
+import { rowsWritten } from "../../support/sql-cost.ts";
 import { inStore } from "../../support/store.ts";
 import type { Sent, TestStore } from "../../support/store.ts";
 
@@ -57,12 +59,6 @@ const ruleOf = ({ rulesVersion, points }: TestStore) => ({
   scoringSignal: "s",
   points,
 });
-
-async function linkAll(store: TestStore, rulesNow = [ruleOf(store)]): Promise<void> {
-  const rules = { version: store.rulesVersion ?? 1, rules: compileRules(rulesNow) };
-  const work = { state: store.state, storage: store.storage, objects: store.objects, rules: async () => rules };
-  while (await stepLinkJobs(work));
-}
 
 async function applyRule(store: TestStore, points: number): Promise<void> {
   store.rulesVersion = (store.rulesVersion ?? 1) + 1;
@@ -131,9 +127,9 @@ describe("a threshold", () => {
               // Jobs link signals that older rules have evaluated.
               if (newRules.next().value) store.rulesVersion++;
               store.record(NOW, ...queue.splice(0, sizes.next().value));
-              if (newRules.next().value) await linkAll(store);
+              if (newRules.next().value) await store.linkAll();
             }
-            await linkAll(store);
+            await store.linkAll();
             for (const { email, threshold } of ofType(taken(store), "person.score_crossed"))
               events.push(`${email} ${threshold}`);
             return events.sort();
@@ -275,7 +271,7 @@ describe("many scores of a job", () => {
       store.rulesVersion = 2;
       store.record(NOW, identify("a", ANN));
       expect(taken(store)).toEqual([]);
-      await linkAll(store);
+      await store.linkAll();
       const counts = { added: visits, changed: 0, removed: 0, points: 5 * visits, thresholds: [] };
       expect(taken(store).map(({ type, data }) => ({ type, data }))).toEqual([
         { type: "people.rescored", data: { cause: "signals_linked", rule_id: null, email: ANN, ...counts } },
@@ -302,7 +298,7 @@ describe("linked signals", () => {
       want(store, []);
       store.rulesVersion = 2;
       store.record(NOW, at(NOW - 1_000, identify("a", ANN)), at(NOW - 300, identify("a", BOB)));
-      await linkAll(store);
+      await store.linkAll();
       expect(rescored(store).sort()).toEqual([
         [ANN, visits, 0, 0, 5 * visits],
         [BOB, visits, 0, 0, 5 * visits],
@@ -323,13 +319,13 @@ describe("linked signals", () => {
       store.record(NOW, track("u-1"), track("u-1"));
       want(store, []);
       store.record(NOW, known("u-1", BOB));
-      await linkAll(store);
+      await store.linkAll();
       expect(rescored(store)).toEqual([]);
       store.record(NOW, track("u-3"));
       store.points = 11;
       store.rulesVersion = 2;
       store.record(NOW, known("u-3", BOB));
-      await linkAll(store);
+      await store.linkAll();
       expect(rescored(store)).toEqual([[BOB, 0, 1, 0, 6]]);
     }));
 });
@@ -346,12 +342,26 @@ describe("dead letters", () => {
       store.restart();
       store.record(NOW + 2, dead());
       expect(taken(store)).toEqual([]);
-      expect(nextDeadLetterNewsMs(store.state)).toBe(NOW + DEAD_LETTERS_TOLD_MS);
-      raiseDeadLetters(store.state, NOW + DEAD_LETTERS_TOLD_MS);
+      expect(nextDeadLetterNewsMs(store.state)).toBe(NOW + DEAD_LETTERS_PAUSE_MS);
+      raiseDeadLetters(store.state, NOW + DEAD_LETTERS_PAUSE_MS);
       expect(ofType(taken(store), "dead_letters.added")).toEqual([{ signals: 2, reasons: { "Too much work": 2 } }]);
       expect(nextDeadLetterNewsMs(store.state)).toBeNull();
-      store.record(NOW + 2 * DEAD_LETTERS_TOLD_MS, dead());
+      store.record(NOW + 2 * DEAD_LETTERS_PAUSE_MS, dead());
       expect(ofType(taken(store), "dead_letters.added")).toHaveLength(1);
+      store.record(NOW + 2 * DEAD_LETTERS_PAUSE_MS + 1, dead());
+      want(store, [], ["person.scored"]);
+      expect(nextDeadLetterNewsMs(store.state)).toBeNull();
+    }));
+
+  test("have a bounded number of reasons in a notification; the rest is counted together", () =>
+    inStore((store) => {
+      want(store);
+      const reasons = Array.from({ length: 30 }, (_, n) => `reason ${n} ${"x".repeat(1_000)}`);
+      const events = noteDeadLetters(store.state, [...reasons, ...reasons], NOW);
+      const counts = ofType(events, "dead_letters.added")[0]?.reasons ?? {};
+      expect(Object.values(counts)).toEqual([...Array.from({ length: 20 }, () => 2), 20]);
+      expect(counts["Other reasons"]).toBe(20);
+      expect(JSON.stringify(events).length).toBeLessThan(5_000);
     }));
 });
 
@@ -383,27 +393,12 @@ describe("pending events", () => {
 
 describe("rows of events", () => {
   /** Rows of a batch of one signal of a known person. */
-  async function rowsOf(
-    act: (store: TestStore) => void,
-    prepare: (store: TestStore) => void = () => {},
-  ): Promise<number> {
-    return inStore((store) => {
+  const rowsOf = (act: (store: TestStore) => void, prepare: (store: TestStore) => void = () => {}): Promise<number> =>
+    inStore((store) => {
       store.record(NOW, signal(ANN));
       prepare(store);
-      let rows = 0;
-      const exec = store.sql.exec.bind(store.sql);
-      const cursors: SqlStorageCursor<Record<string, SqlStorageValue>>[] = [];
-      store.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
-        const cursor = exec(query, ...bindings);
-        cursors.push(cursor);
-        return cursor;
-      }) as typeof store.sql.exec;
-      act(store);
-      Reflect.deleteProperty(store.sql, "exec");
-      for (const cursor of cursors) rows += cursor.rowsWritten;
-      return rows;
+      return rowsWritten(store.sql, () => act(store));
     });
-  }
 
   test("are written only if a destination wants events: one to raise a batch, one to hand it on", async () => {
     const record = (store: TestStore): void => void store.record(NOW, signal(ANN));

@@ -1,9 +1,16 @@
 /** Facts that a deletion, a purge and retention leave of a line (src/store/log/line.ts). */
 import { describe, expect, test } from "vitest";
 import { eachTrait } from "../../../../src/domain/signal/traits.ts";
-import { decodeFacts, encodeFacts, placeOf } from "../../../../src/store/log/lines.ts";
-import { afterDeletion, afterPurge, afterRetention, isDropped } from "../../../../src/store/log/line.ts";
-import type { Facts } from "../../../../src/store/log/line.ts";
+import {
+  afterDeletion,
+  afterPurge,
+  afterRetention,
+  decodeFacts,
+  encodeFacts,
+  isDropped,
+  placeOf,
+  type Facts,
+} from "../../../../src/store/log/line.ts";
 
 const NOW = Date.UTC(2026, 5, 1);
 /** A line with a value in each field. */

@@ -3,11 +3,14 @@
  * person-deletion.test.ts tests it over HTTP.
  */
 import { describe, expect, test } from "vitest";
+import { DAY_MS } from "../../../../src/domain/duration.ts";
+import { hashOfName } from "../../../../src/domain/signal/identity.ts";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import {
   DELETION_STEP_LINES,
   findDeletion,
   nextDeletionMs,
+  repeatDeletions,
   stepDeletions,
 } from "../../../../src/store/deletion/person-deletions.ts";
 import { PURGE_ROWS, purgeHeld } from "../../../../src/store/deletion/retention.ts";
@@ -38,7 +41,7 @@ const held = (sent: Sent): Sent => ({ ...sent, verdict: "held" });
 const dead = (sent: Sent): Sent => ({ ...sent, dead: true });
 const many = <T>(count: number, of: (n: number) => T): T[] => Array.from({ length: count }, (_, n) => of(n));
 
-const lines = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts);
+const lines = ({ state }: TestStore) => linesOf(state.signals).map(({ facts }) => facts);
 const receiptOf = ({ sql }: TestStore, email = JANE) => findDeletion(sql, email);
 const allLinkJobs = ({ sql }: TestStore) => dueLinkJobs(sql, ALL, 9);
 
@@ -523,6 +526,18 @@ describe("a repeated deletion", () => {
       expect(statusesOf(store, again)).toEqual(["held"]);
     }));
 });
+
+test.each(["a stored", "no"])("a deletion that a restore repeats is remembered from then on, with %s person", (which) =>
+  inStore((store) => {
+    const days = (count: number) => NOW + count * DAY_MS;
+    if (which === "a stored") store.record(days(-29), form(JANE));
+    const emailHash = hashOfName({ kind: "email", value: JANE });
+    repeatDeletions(store.state, [{ id: "del_1", requestedAtMs: days(-29), emailHash }], NOW);
+    store.finishDeletions(days(2));
+    expect(store.scores).toEqual({});
+    expect(statusesOf(store, store.record(days(2), at(days(-30), form(JANE, 1))))).toEqual(["purged"]);
+  }),
+);
 
 test("the trace of a person's signals hides the same data during the deletion as after it", () =>
   inStore(async (store) => {

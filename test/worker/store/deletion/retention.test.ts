@@ -8,11 +8,9 @@ import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { withBindings } from "../../../support/cold.ts";
 import { d1Failing } from "../../../support/faults.ts";
-import { DAY, deliver } from "../../../support/deliver.ts";
-import type { Delivered } from "../../../support/deliver.ts";
+import { DAY, deliver, type Delivered } from "../../../support/deliver.ts";
 import { until } from "../../../support/until.ts";
-import { newPlan, newWorkspace, operator } from "../../../support/workspace.ts";
-import type { TestWorkspace } from "../../../support/workspace.ts";
+import { newPlan, newWorkspace, operator, type TestWorkspace } from "../../../support/workspace.ts";
 
 const NOW = Date.now();
 const OLD = NOW - (RETENTION_MIN_DAYS + 1) * DAY;
@@ -61,7 +59,7 @@ function query<T extends Record<string, SqlStorageValue>>(text: string, ...bindi
 
 function stored(): Promise<string[]> {
   return readStore(workspace.id, ({ signals, held, sql }) => [
-    ...[...linesOf(signals as never), ...linesOf(held)].flatMap(({ facts }) => facts.admission.id || []),
+    ...[...linesOf(signals), ...linesOf(held)].flatMap(({ facts }) => facts.admission.id || []),
     ...[...sql.exec<{ id: string }>("SELECT id FROM dead_letters")].map(({ id }) => id),
   ]);
 }

@@ -2,10 +2,10 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ROW_MAX_BYTES } from "../../../../src/limits.ts";
-import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
+import { SEGMENT_MAX_LINES } from "../../../../src/store/log/log.ts";
 import { newId } from "../../../../src/platform/ids.ts";
-import { COLUMNS } from "../../../../src/store/log/lines.ts";
-import { Lines } from "../../../../src/store/log/lines.ts";
+import { COLUMNS } from "../../../../src/store/log/line.ts";
+import { Lines } from "../../../../src/store/log/segment.ts";
 import { packPayloads, unpackPayloads, type Cell } from "../../../../src/store/log/packing.ts";
 
 /** A few values, so that they repeat. */

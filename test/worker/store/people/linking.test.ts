@@ -21,7 +21,7 @@ const NOW = Date.now() - 3 * DAY;
 const visit = (visitor: string, fields: object = {}): Sent => track({ anonymousId: `visitor-${visitor}`, ...fields });
 const known = (visitor: string, email = `${visitor}@example.com`, ids: object = {}): Sent =>
   identify(email, { anonymousId: `visitor-${visitor}`, ...ids });
-const statuses = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts.status);
+const statuses = ({ state }: TestStore) => linesOf(state.signals).map(({ facts }) => facts.status);
 const visitorLists = ({ sql }: TestStore) =>
   [...sql.exec("SELECT list FROM timelines").raw<[ArrayBuffer]>()]
     .map(([list]) => listOfKey(list))

@@ -73,7 +73,7 @@ describe("a recount", () => {
   /** People as recomputed from all lines at once. */
   const expected = (store: TestStore) =>
     people(store).map(({ id }) => {
-      const lines = linesOf(store.state.signals as never)
+      const lines = linesOf(store.state.signals)
         .map(({ facts }) => facts)
         .filter(({ owner }) => owner?.personId === id)
         .sort((a, b) => a.admission.receivedAtMs - b.admission.receivedAtMs);

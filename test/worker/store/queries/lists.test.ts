@@ -8,7 +8,7 @@ import { hashOfName } from "../../../../src/domain/signal/identity.ts";
 import { rememberName } from "../../../../src/store/deletion/person-deletions.ts";
 import { latestSignals } from "../../../../src/store/queries/newest-signals.ts";
 import { StoreState } from "../../../../src/store/state/store-state.ts";
-import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
+import { SEGMENT_MAX_LINES } from "../../../../src/store/log/log.ts";
 import type {
   LatestSignals,
   SignalSummary,

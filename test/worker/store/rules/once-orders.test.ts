@@ -164,7 +164,7 @@ class World {
         const note = (occasion: string, ms: number): void => {
           occasions.set(occasion, Math.min(dayOf(ms), occasions.get(occasion) ?? Infinity));
         };
-        for (const { facts } of linesOf(state.signals as never)) {
+        for (const { facts } of linesOf(state.signals)) {
           const { owner, kind, admission, occurred } = facts;
           const isTheirs = owner?.personId === id && kind === "signal";
           if (isTheirs && this.matches(admission.id, email)) note(occasionOf(admission.id, occurred.ms), occurred.ms);
@@ -277,7 +277,7 @@ describe("a rule applied to the past", () => {
           expect(store.scores).toEqual(nothing);
           expect(store.sql.exec("SELECT * FROM once").toArray()).toEqual([]);
           expect([...ruleDaysOf(store.state)]).toEqual([]);
-          const scored = linesOf(store.state.signals as never).filter(
+          const scored = linesOf(store.state.signals).filter(
             ({ facts }) => facts.owner !== null && facts.outcomes.length > 0,
           );
           expect(scored).toEqual([]);

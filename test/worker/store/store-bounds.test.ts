@@ -1,5 +1,6 @@
 /** The Signal Store with very many rows of one kind, and after rollbacks. */
 import { describe, expect, test } from "vitest";
+import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../src/limits.ts";
 import { People, writeAndRecount } from "../../../src/store/people/people.ts";
@@ -8,10 +9,11 @@ import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identiti
 import { scoredBy } from "../../../src/store/people/timelines.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { heldSignals } from "../../../src/store/resend-jobs.ts";
+import { wantEvents } from "../../../src/store/state/raise-events.ts";
+import { transact } from "../../../src/store/state/store-state.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
 import { rowsRead } from "../../support/sql-cost.ts";
-import { inStore } from "../../support/store.ts";
-import type { Sent, TestStore } from "../../support/store.ts";
+import { inStore, type Sent, type TestStore } from "../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
 const DAY = 24 * 3_600_000;
@@ -25,7 +27,7 @@ const alias = (previousId: string, userId: string): Sent => ({ payload: { type: 
 const identify = (ids: object, name = "ann"): Sent => ({
   payload: { type: "identify", ...ids, traits: { email: `${name}@example.com` } },
 });
-const statuses = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts.status);
+const statuses = ({ state }: TestStore) => linesOf(state.signals).map(({ facts }) => facts.status);
 
 describe("duplicates in the store", () => {
   test("are searched on disk only where memory does not reach", () =>
@@ -101,7 +103,7 @@ test("a page of a release reads the rows of a few segments", () =>
     let cursor = 0;
     const ordinals: number[] = [];
     const next = (): void => {
-      const page = heldSignals(state, periodEndMs, { cursor, last: Number.MAX_SAFE_INTEGER }, 10);
+      const page = heldSignals(state, periodEndMs, cursor, 10);
       ordinals.push(...page.map(({ admission }) => admission.ordinal));
       cursor = ordinals.at(-1) ?? cursor;
     };
@@ -186,6 +188,29 @@ describe("paired ids", () => {
     }));
 });
 
+test("a batch that is rolled back leaves nothing in memory, and can be recorded again", () =>
+  inStore((store) => {
+    wantEvents(store.state, { types: [...eventTypes], thresholds: [5] });
+    store.state.signals.flush();
+    const batch = [
+      { payload: { event: "E", email: "ann@example.com" } },
+      { payload: { event: "E", email: "bob@example.com" }, verdict: "held" as const },
+      { ...nobody, dead: true },
+    ];
+    const { storage, state } = store;
+    const fail = () => {
+      store.record(NOW, ...batch);
+      throw new Error("the transaction fails");
+    };
+    expect(() => transact(storage, state, fail)).toThrow("the transaction fails");
+    expect([state.signals.nextSeq, state.held.nextSeq, state.raised.isEmpty]).toEqual([1, 1, true]);
+    store.record(NOW, ...batch);
+    expect([statuses(store), store.scores]).toEqual([["processed"], { ann: 5 }]);
+    expectStateToAddUp(state);
+    store.restart();
+    expectStateToAddUp(store.state);
+  }));
+
 describe("a batch", () => {
   test("has the same result as its signals recorded separately, with any ids", async () => {
     const ids = ["v-1", "v\0-1", "v\0-2", 'v"1', "v\\u0000-1", "v'1", "v\u2028-1", "\u{1f600}-1", "01", "1", "1.0"];
@@ -210,7 +235,7 @@ describe("a batch", () => {
         const rows = (query: string) => store.sql.exec(query).toArray();
         return {
           people: rows("SELECT email, score, first_seen, last_seen FROM people ORDER BY email"),
-          owners: linesOf(store.state.signals as never).map(({ facts }) => [facts.anonymousId, facts.owner?.by]),
+          owners: linesOf(store.state.signals).map(({ facts }) => [facts.anonymousId, facts.owner?.by]),
           identities: rows("SELECT lower(hex(key)) AS key, person_id FROM identities ORDER BY key"),
         };
       });

@@ -14,7 +14,7 @@ import {
   setRetention,
 } from "../../../../src/store/deletion/retention.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
+import { SEGMENT_MAX_LINES } from "../../../../src/store/log/log.ts";
 import { heldSignals } from "../../../../src/store/resend-jobs.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
@@ -46,7 +46,7 @@ function ring({ state }: TestStore, nowMs: number): number {
 
 /** Ids of the lines in both logs. */
 function stored({ state }: TestStore): string[] {
-  return [...linesOf(state.signals as never), ...linesOf(state.held)].flatMap(({ facts }) => facts.admission.id || []);
+  return [...linesOf(state.signals), ...linesOf(state.held)].flatMap(({ facts }) => facts.admission.id || []);
 }
 
 const inBalanceAfterDrop = (act: (store: TestStore) => unknown) => inBalance(act, { hasDropped: true });
@@ -71,7 +71,7 @@ describe("retention", () => {
       // Line numbers are never used again.
       store.restart();
       store.record(OVER + DAY, form("jane@example.com", 3));
-      expect(linesOf(store.state.signals as never).map(({ seq }) => seq)).toEqual([4]);
+      expect(linesOf(store.state.signals).map(({ seq }) => seq)).toEqual([4]);
     }),
   );
 
@@ -257,37 +257,41 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
       purgeHeld(store.state, NOON + 10);
       expect([statuses(store), nextEndMs(store)]).toEqual([["purged", "held", "held"], NOON + 20]);
       // Signals of the current period can be released, also from a segment with ended signals.
-      const found = heldSignals(store.state, NOON + 20, { cursor: 0, last: Number.MAX_SAFE_INTEGER }, 10);
+      const found = heldSignals(store.state, NOON + 20, 0, 10);
       expect(found.map(({ place }) => place)).toEqual([2, 3]);
       purgeHeld(store.state, NOON + 20);
       expect([statuses(store), nextEndMs(store)]).toEqual([["purged", "purged", "purged"], null]);
     })(),
   );
 
-  test.each(["open", "sealed"])(
-    "leaves only id, event and place of %s signals, which are no sample any more",
-    (where) =>
-      inStore((store) => {
-        const [bobs] = store.record(NOON, { payload: { event: "E", email: "bob@example.com" } });
-        const more = { pathSource: "form of jane", idempotencyKey: "jane-1" };
-        const [second] = store.record(NOON + 1, held(NOON + 50, { userId: "user-jane", name: "Jane" }));
-        const [id = ""] = store.record(NOON + 2, held(NOON + 10, { properties: { a: "jane" } }, more));
-        if (where === "sealed") store.seal();
-        const sample = () => store.sql.exec("SELECT sample_id FROM event_groups WHERE source = 'unknown'").toArray();
-        purgeHeld(store.state, NOON + 10);
-        expect(sample()).toEqual([{ sample_id: second }]);
-        expect(store.state.held.find(id)?.facts).toMatchObject({
-          status: "purged",
-          event: "E",
-          email: null,
-          source: null,
-        });
-        purgeHeld(store.state, NOON + 50);
-        expect(sample()).toEqual([{ sample_id: bobs }]);
-        expect(textOfTables(store.sql)).not.toMatch(/jane/i);
-        store.restart();
-        expect(statuses(store)).toEqual(["purged", "purged"]);
-      }),
+  test.each(["open", "sealed"])("leaves only id, event and place of %s signals", (where) =>
+    inStore((store) => {
+      const more = { pathSource: "form of jane", idempotencyKey: "jane-1" };
+      store.record(NOON + 1, held(NOON + 50, { userId: "user-jane", name: "Jane" }));
+      const [id = ""] = store.record(NOON + 2, held(NOON + 10, { properties: { a: "jane" } }, more));
+      if (where === "sealed") store.seal();
+      purgeHeld(store.state, NOON + 10);
+      const left = { status: "purged", event: "E", email: null, source: null };
+      expect(store.state.held.find(id)?.facts).toMatchObject(left);
+      purgeHeld(store.state, NOON + 50);
+      expect(textOfTables(store.sql)).not.toMatch(/jane/i);
+      store.restart();
+      expect(statuses(store)).toEqual(["purged", "purged"]);
+    }),
+  );
+
+  test.each([
+    ["held", [0, 1]],
+    ["processed", [1, 0]],
+  ] as const)("makes the latest signal that is left the sample of its group, here a %s signal", (latest, ms) =>
+    inStore((store) => {
+      const processed = store.record(NOON + ms[0], { payload: { event: "E", email: "bob@example.com" } });
+      const waiting = store.record(NOON + ms[1], held(NOON + 50, { n: 2 }));
+      store.record(NOON + 2, held(NOON + 10, { n: 3 }));
+      purgeHeld(store.state, NOON + 10);
+      const [sample] = latest === "held" ? waiting : processed;
+      expect(store.sql.exec("SELECT sample_id FROM event_groups").toArray()).toEqual([{ sample_id: sample }]);
+    }),
   );
 
   test("skips released signals", () =>
