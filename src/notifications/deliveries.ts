@@ -5,10 +5,10 @@
  */
 import { DAY_MS } from "../domain/duration.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
+import type { EventData } from "../domain/events/event-data.ts";
 import {
   type AnyEvent,
   type AnyEventType,
-  type EventData,
   withoutPerson,
   type WorkspaceEvent,
 } from "../domain/events/workspace-event.ts";

@@ -3,7 +3,8 @@
  * row; after the commit the rows are handed on and deleted. A crash neither loses nor invents a notification. Repeated notifications are
  * harmless because each has an id.
  */
-import type { AnyEventType, EventData, EventOf, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import type { EventData } from "../domain/events/event-data.ts";
+import type { AnyEventType, EventOf, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import { errorText, logEvent } from "../platform/log.ts";
