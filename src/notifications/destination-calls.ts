@@ -1,4 +1,4 @@
-/** Arguments and results of calls to a workspace's Destinations object: plain data. All times are in milliseconds since 1970. */
+/** Arguments and results of calls to a workspace's Destinations object. All times are in milliseconds since 1970. */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { CustomHeader, HeaderRefusal, WantedHeader } from "../domain/events/custom-header.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";

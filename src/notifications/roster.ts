@@ -179,7 +179,7 @@ export class Settings {
   }
 
   /** Records that the types which the sources must raise may have changed. */
-  changed(): void {
+  markChanged(): void {
     this.#write("untold", crypto.randomUUID());
   }
 

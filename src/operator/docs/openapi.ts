@@ -206,10 +206,10 @@ const account = z
   .looseObject({})
   .meta({ id: "AccountPayload", description: "Any object. The key's payload template maps its paths." });
 
-const oneAnswer = z
+const signalAccepted = z
   .object({ status: z.enum(ADMITTED_VERDICTS), id: idOf("sig", "Identifies the signal everywhere.") })
   .meta({ id: "SignalAccepted", description: "Answer to one signal." });
-const severalAnswer = z
+const signalsAccepted = z
   .object({
     status: z.enum(["accepted", "partial"]),
     accepted: z.int(),
@@ -227,7 +227,7 @@ const severalAnswer = z
   })
   .meta({ id: "SignalsAccepted", description: "Answer to an array or a batch, with one result per signal, in order." });
 
-const headers = z.object({
+const requestHeaders = z.object({
   "X-Api-Secret": z.string().optional().describe("The shared secret, if the key has one."),
   "Idempotency-Key": z
     .string()
@@ -238,7 +238,7 @@ const headers = z.object({
     ),
 });
 
-const limits = z.object({
+const limitHeaders = z.object({
   RateLimit: z
     .string()
     .optional()
@@ -248,7 +248,9 @@ const limits = z.object({
     .optional()
     .meta({ header: { description: "The limits themselves." } }),
 });
-const retry = limits.extend({ "Retry-After": z.string().meta({ header: { description: "In seconds." } }) });
+const retryHeaders = limitHeaders.extend({
+  "Retry-After": z.string().meta({ header: { description: "In seconds." } }),
+});
 
 /** The error answers of ingestion, by status. */
 function refusals(): ZodOpenApiResponsesObject {
@@ -259,7 +261,8 @@ function refusals(): ZodOpenApiResponsesObject {
   };
   for (const [status, group] of Map.groupBy(codes, (code) => REFUSALS[code].status)) {
     const response = problemResponse(group);
-    responses[`${status}` as "400"] = status === 429 || status === 503 ? { ...response, headers: retry } : response;
+    responses[`${status}` as "400"] =
+      status === 429 || status === 503 ? { ...response, headers: retryHeaders } : response;
   }
   return responses;
 }
@@ -302,7 +305,7 @@ function ingestion(path: string, spec: Ingestion): ZodOpenApiPathItemObject {
       tags: ["Ingestion"],
       ...texts,
       security: [],
-      requestParams: { path: pathParameters(path), header: headers },
+      requestParams: { path: pathParameters(path), header: requestHeaders },
       requestBody: {
         required: true,
         content: {
@@ -315,7 +318,7 @@ function ingestion(path: string, spec: Ingestion): ZodOpenApiPathItemObject {
       responses: {
         "202": {
           description: "Stored and counted. Held signals (between the limit and twice the limit) change no scores.",
-          headers: limits,
+          headers: limitHeaders,
           content: { "application/json": { schema: answer } },
         },
         ...refusals(),
@@ -324,8 +327,8 @@ function ingestion(path: string, spec: Ingestion): ZodOpenApiPathItemObject {
   };
 }
 
-const FORMS = 'Accepts one object, an array, or `{"batch":[…]}`, also with `Content-Encoding: gzip`.';
-const KINDS =
+const BODY_FORMS = 'Accepts one object, an array, or `{"batch":[…]}`, also with `Content-Encoding: gzip`.';
+const SIGNAL_KINDS =
   "A universal signal, or a call of a customer data platform. `identify` links an anonymous id to an email and is not listed " +
   "in the signal queue. `track` and `page` are stored as signals.";
 
@@ -333,34 +336,34 @@ const INGESTION: Record<string, Ingestion> = {
   "/api/signal-staging/webhook/{apiKey}": {
     operationId: "sendSignal",
     summary: "Send a signal",
-    description: `${KINDS} ${FORMS} A signal has at most ${SIGNAL_MAX_BYTES} bytes.`,
+    description: `${SIGNAL_KINDS} ${BODY_FORMS} A signal has at most ${SIGNAL_MAX_BYTES} bytes.`,
     schema: signals,
     example: SIGNAL_EXAMPLE,
-    answer: z.union([oneAnswer, severalAnswer]),
+    answer: z.union([signalAccepted, signalsAccepted]),
   },
   "/api/signal-staging/webhook/{source}/{apiKey}": {
     operationId: "sendSignalOfSource",
     summary: "Send a signal from a named source",
-    description: `The source in the path replaces all others. ${FORMS}`,
+    description: `The source in the path replaces all others. ${BODY_FORMS}`,
     schema: signals,
     example: SIGNAL_EXAMPLE,
-    answer: z.union([oneAnswer, severalAnswer]),
+    answer: z.union([signalAccepted, signalsAccepted]),
   },
   "/api/signal-staging/webhook/{apiKey}/batch": {
     operationId: "sendBatch",
     summary: "Send a batch of signals",
-    description: `At most ${BATCH_MAX_SIGNALS} signals and ${BATCH_MAX_BYTES} bytes. Valid signals are stored even if others are invalid. ${FORMS}`,
+    description: `At most ${BATCH_MAX_SIGNALS} signals and ${BATCH_MAX_BYTES} bytes. Valid signals are stored even if others are invalid. ${BODY_FORMS}`,
     schema: signals,
     example: { batch: [SIGNAL_EXAMPLE] },
-    answer: severalAnswer,
+    answer: signalsAccepted,
   },
   "/api/signal-staging/bulk/{apiKey}": {
     operationId: "sendBulk",
     summary: "Send signals in bulk",
-    description: `At most ${BULK_MAX_SIGNALS} signals and ${BULK_MAX_BYTES} bytes. ${FORMS} Also accepts newline-delimited JSON.`,
+    description: `At most ${BULK_MAX_SIGNALS} signals and ${BULK_MAX_BYTES} bytes. ${BODY_FORMS} Also accepts newline-delimited JSON.`,
     schema: signals,
     example: [SIGNAL_EXAMPLE],
-    answer: severalAnswer,
+    answer: signalsAccepted,
     lines: true,
   },
   "/api/product-orgs/webhook/{apiKey}": {
@@ -371,7 +374,7 @@ const INGESTION: Record<string, Ingestion> = {
       "The key's payload template maps the fields and the external id. An account with a new external id is created.",
     schema: z.union([account, z.array(account), z.looseObject({ batch: z.array(account) })]),
     example: { company: { id: "acme-42", name: "Acme" }, plan: "growth", seats: 12 },
-    answer: z.union([oneAnswer, severalAnswer]),
+    answer: z.union([signalAccepted, signalsAccepted]),
   },
 };
 
@@ -391,9 +394,7 @@ export interface JsonSchema {
   oneOf?: JsonSchema[];
   minimum?: number;
   maximum?: number;
-  minLength?: number;
   maxLength?: number;
-  additionalProperties?: boolean | JsonSchema;
 }
 
 export interface ApiContent {

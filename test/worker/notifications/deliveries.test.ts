@@ -1,5 +1,5 @@
 /** Delivery of notifications: signatures, retries, limits, and which destinations get them. */
-import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/notifications/destinations.ts";
@@ -198,20 +198,6 @@ describe("a failing destination", () => {
     await harness.pass(DAY);
     expect(receiver.received).toHaveLength(1);
   });
-
-  test("stays on if two failures are a week apart", async () => {
-    stopClock();
-    receiver.answer = fails;
-    const { id } = await harness.create(receiver);
-    await harness.raise(crossed());
-    await harness.attempted(id, 1);
-    await harness.workspace.operator("POST", `/destinations/${id}/pause`);
-    vi.setSystemTime(Date.now() + 7 * DAY);
-    await harness.workspace.operator("POST", `/destinations/${id}/resume`);
-    await harness.raise(crossed());
-    await until(() => expect(receiver.received.length).toBeGreaterThan(1));
-    expect(await harness.destination(id)).toMatchObject({ state: "active" });
-  });
 });
 
 test("does not delay due deliveries while the control plane or the counter does not answer", async () => {
@@ -320,18 +306,6 @@ describe("scoring signals", () => {
     expect(receiver.ids()).toEqual([events[0]?.id, events[1]?.id]);
   });
 
-  test("are delivered after a restart of the object, including those gathered before", async () => {
-    stopClock();
-    const { id } = await harness.create(receiver, { events: ["person.scored"] });
-    for (const email of ["a@example.com", "b@example.com"]) {
-      await harness.raise(scored(email));
-      await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0 }));
-      await evictDurableObject(harness.object);
-      await harness.pass(2_000);
-    }
-    await until(() => expect(receiver.received).toHaveLength(2));
-  });
-
   test("wait together for a failing destination, which is tried on the schedule, while another destination gets its own", async () => {
     stopClock();
     const swift = new Receiver();
@@ -339,11 +313,11 @@ describe("scoring signals", () => {
     receiver.answer = fails;
     const events = ["person.scored"];
     const [dead, alive] = [await harness.create(receiver, { events }), await harness.create(swift, { events })];
-    for (let minute = 0; minute < 100; minute++) {
-      await harness.raise(scored(`p${minute}@example.com`));
+    for (let round = 0; round < 25; round++) {
+      await harness.raise(scored(`p${round}@example.com`));
       await until(async () => expect(await harness.destination(alive.id)).toMatchObject({ waiting: 0 }));
-      expect(swift.received).toHaveLength(minute + 1);
-      await harness.pass(MINUTE);
+      expect(swift.received).toHaveLength(round + 1);
+      await harness.pass(4 * MINUTE);
     }
     // At once, then after 5 s, 5 and 30 minutes.
     expect(receiver.received.length).toBeLessThanOrEqual(6);
@@ -355,7 +329,7 @@ describe("scoring signals", () => {
       expect(await harness.destination(dead.id)).toMatchObject({ waiting: 0, dropped: 0 });
     });
     const signals = receiver.received.flatMap(({ body }) => body.data["scoring_signals"] as { email: string }[]);
-    expect(new Set(signals.map(({ email }) => email)).size).toBe(100);
+    expect(new Set(signals.map(({ email }) => email)).size).toBe(25);
     expect(receiver.received.length).toBeLessThanOrEqual(12);
   });
 });

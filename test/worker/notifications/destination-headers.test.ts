@@ -147,14 +147,9 @@ test("wrong headers are refused with the field that is wrong", async () => {
     body: { errors: [{ path: "headers", message: "a header that is not stored yet needs a value" }] },
   });
   expect(await harness.destination(id)).toMatchObject({ headers: [] });
-});
-
-test("a Slack-compatible webhook has no headers", async () => {
-  const errors = [{ path: "headers", message: "only a webhook has headers" }];
-  const wanted = { name: "Ops", type: "slack", target: receiver.url, events: ["usage.level"] };
-  const refused = await harness.workspace.ask("POST", "/destinations", { ...wanted, headers: [API_KEY] });
-  expect(refused).toMatchObject({ status: 422, body: { errors } });
-  const { id } = await harness.create(receiver, { type: "slack", headers: [] });
-  expect(await patch(id, { headers: [API_KEY] })).toMatchObject({ status: 422, body: { errors } });
-  expect(await patch(id, { headers: [] })).toMatchObject({ status: 200 });
+  const slack = { name: "Ops", type: "slack", target: receiver.url, events: ["usage.level"], headers: [API_KEY] };
+  expect(await harness.workspace.ask("POST", "/destinations", slack)).toMatchObject({
+    status: 422,
+    body: { errors: [{ path: "headers", message: "only a webhook has headers" }] },
+  });
 });

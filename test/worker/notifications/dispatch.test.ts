@@ -38,7 +38,7 @@ function withDestinations(count: number, run: (fixture: Fixture) => void): Promi
         const delivery = deliveries.find(destinationId, id);
         if (delivery === null) continue;
         deliveries.take(delivery, nowMs);
-        dispatch.ended(delivery, DELIVERED, nowMs);
+        dispatch.attemptEnded(delivery, DELIVERED, nowMs);
       }
       return { to: due.map(({ destinationId }) => destinationId), nextMs };
     };

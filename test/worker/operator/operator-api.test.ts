@@ -251,12 +251,13 @@ describe("validation", () => {
   const account = (template: unknown) => key({ endpoint_type: "product_org", payload_template: template });
   const rule = (change: object) => ["POST", "/workspaces/{id}/rules", { ...RULE, ...change }] as const;
   const condition = (more: object) => rule({ conditions: [{ path: "event", operator: "equals", ...more }] });
+  const thresholds = (account_thresholds: number[]) =>
+    ["PUT", "/workspaces/{id}/thresholds", { thresholds: [], account_thresholds }] as const;
   const member = (email: string, role = "owner") => ["POST", "/workspaces/{id}/members", { email, role }] as const;
 
   test.each([
     ["a page of zero items", ["GET", "/workspaces?limit=0"], "limit"],
     ["a page of too many items", ["GET", "/workspaces?limit=201"], "limit"],
-    ["a page size in words", ["GET", "/workspaces?limit=ten"], "limit"],
     ["an empty page size", ["GET", "/workspaces?limit="], "limit"],
     ["an unknown query parameter", ["GET", "/workspaces?page=2"], "page"],
     [
@@ -272,8 +273,6 @@ describe("validation", () => {
     ],
     ["a limit of zero", plan({ signal_limit: 0 }), "signal_limit"],
     ["a limit with a fraction", plan({ signal_limit: 1.5 }), "signal_limit"],
-    ["a limit as text", plan({ signal_limit: "10" }), "signal_limit"],
-    ["an unknown field of a plan", plan({ price: 3 }), "price"],
     ["a blank name", plan({ name: "  " }), "name"],
     ["a currency in words", plan({ overage_price: { per_thousand: 1, currency: "Euro" } }), "overage_price.currency"],
     ["a negative price", plan({ overage_price: { per_thousand: -1, currency: "EUR" } }), "overage_price.per_thousand"],
@@ -281,7 +280,6 @@ describe("validation", () => {
     ["an unknown plan", ["POST", "/workspaces", { slug: "x", name: "X", plan: "no-such-plan" }], "plan"],
     ["a change to an unknown plan", ["PATCH", "/workspaces/{id}", { plan: "no-such-plan" }], "plan"],
     ["a change of the slug", ["PATCH", "/workspaces/{id}", { slug: "other" }], "slug"],
-    ["a role that does not exist", member("jane@example.com", "king"), "role"],
     ["a text that is no address", member("no address"), "email"],
     ["a member's address with the Kelvin sign", member("\u212Aevin@example.com"), "email"],
     ["a member's address with a full-width dot", member("jane@example\uFF0Ecom"), "email"],
@@ -289,13 +287,11 @@ describe("validation", () => {
     ["a member's address with a Cyrillic letter", member("j\u0430ne@example.com"), "email"],
     ["a link as a member's address", member("https://evil.example/@x.co"), "email"],
     ["a key without a name", ["POST", "/workspaces/{id}/keys", {}], "name"],
-    ["an unknown endpoint type", key({ endpoint_type: "other" }), "endpoint_type"],
     ["an expiration in the past", key({ expires_at: "2020-01-01T00:00:00Z" }), "expires_at"],
     ["an expiration in the year 10000 UTC", key({ expires_at: "9999-12-31T23:59:59-01:00" }), "expires_at"],
     ["an expiration on February 30", key({ expires_at: "2030-02-30T00:00:00Z" }), "expires_at"],
     ["a chosen secret", key({ secret: "hunter2" }), "secret"],
     ["a name of 256 characters", key({ name: "é".repeat(256) }), "name"],
-    ["an unknown field of a key", key({ expires: null }), "expires"],
     ["a product_org key without a template", key({ endpoint_type: "product_org" }), "payload_template"],
     ["a signal_staging key with a template", key({ payload_template: [external] }), "payload_template"],
     ["a template without mappings", account([]), "payload_template"],
@@ -312,9 +308,9 @@ describe("validation", () => {
     ],
     ["a target twice", account([external, { ...external, path: "b" }]), "payload_template.1.target"],
     ["an unknown type", account([external, { target: "plan", path: "a", type: "date" }]), "payload_template.1.type"],
+    ["an unknown field of a mapping", account([{ ...external, default: 1 }]), "payload_template.0.default"],
     ["a boolean external_id", account([{ ...external, type: "boolean" }]), "payload_template.0.type"],
     ["an empty path", account([{ ...external, path: "" }]), "payload_template.0.path"],
-    ["an unknown field of a mapping", account([{ ...external, default: 1 }]), "payload_template.0.default"],
     ["a condition on a path that rules cannot read", condition({ path: "ip", value: "x" }), "conditions.0.path"],
     ["an unknown operator", condition({ operator: "matches", value: ".*" }), "conditions.0.operator"],
     ["a condition without its value", condition({}), "conditions.0.value"],
@@ -326,12 +322,19 @@ describe("validation", () => {
       rule({ conditions: Array.from({ length: 51 }, () => ({ path: "event", operator: "exists" })) }),
       "conditions",
     ],
-    ["an unknown frequency", rule({ frequency: "once_per_hour" }), "frequency"],
     ["points that count for other days", rule({ points_last_days: 60 }), "points_last_days"],
     ["points that count for days as text", rule({ points_last_days: "30" }), "points_last_days"],
+    [
+      "a start of failures that is not ISO 8601",
+      ["POST", "/workspaces/{id}/destinations/dst_1/deliveries/again", { since: "2026-11-20" }],
+      "since",
+    ],
+    ["six thresholds for accounts", thresholds([1, 2, 3, 4, 5, 6]), "account_thresholds"],
+    ["a threshold for accounts twice", thresholds([50, 50]), "account_thresholds"],
+    ["a threshold for accounts with a fraction", thresholds([0.5]), "account_thresholds.0"],
+    ["a threshold for accounts above a million", thresholds([1_000_001]), "account_thresholds.0"],
     ["an empty event", rule({ event: " " }), "event"],
     ["points with a fraction", rule({ points: 0.5 }), "points"],
-    ["an unknown field of a rule", rule({ score: 3 }), "score"],
   ] as const)("refuses %s with a 422 that names the field", async (_, [method, path, body], field) => {
     const workspace = await onPlan();
     expect(complaints(await askOperator(method, path.replace("{id}", workspace.id), body))).toEqual([field]);
