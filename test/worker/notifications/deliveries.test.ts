@@ -6,7 +6,8 @@ import { Destinations } from "../../../src/notifications/destinations.ts";
 import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
 import { DELIVERY_LEASE_MS } from "../../../src/limits.ts";
 import { WAITING_MAX_BYTES } from "../../../src/notifications/deliveries.ts";
-import { DELIVERIES_UNDER_WAY } from "../../../src/notifications/dispatch.ts";
+import type { DueDelivery } from "../../../src/notifications/destination-calls.ts";
+import { DELIVERIES_UNDER_WAY, TAKEN_MS } from "../../../src/notifications/dispatch.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import {
@@ -266,6 +267,27 @@ describe("a loss in transit", () => {
     const { attempts, state } = await harness.attempted(id, 1);
     expect([attempts.length, state]).toEqual([1, "delivered"]);
     expect(receiver.ids()).toEqual([receiver.ids()[0], receiver.ids()[0]]);
+  });
+
+  test("counts one failure if two consumers report the same attempt", async () => {
+    stopClock();
+    const { id } = await harness.create(receiver);
+    const queue = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+    await harness.raise(crossed());
+    const [message] = [...(queue.mock.lastCall?.[0] ?? [])];
+    const due = JSON.parse(String(message?.body)) as DueDelivery;
+    for (let consumers = 0; consumers < 2; consumers++) {
+      expect(await harness.object.take(due)).not.toBeNull();
+      await harness.pass(TAKEN_MS);
+    }
+    const failure = { atMs: Date.now(), tookMs: 1, status: 500, error: "no", answer: null, retryAfterMs: null };
+    await harness.object.report(due, failure);
+    const reported = await harness.deliveries(id);
+    await harness.object.report(due, failure);
+    expect(await harness.deliveries(id)).toEqual(reported);
+    // A late success counts: the receiver has the delivery.
+    await harness.object.report(due, { ...failure, status: 200, error: null });
+    expect(await harness.attempted(id, 2)).toMatchObject({ state: "delivered" });
   });
 
   test("sends once if the queue delivers a message twice", async () => {
