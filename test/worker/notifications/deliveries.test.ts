@@ -85,7 +85,8 @@ describe("a failed attempt", () => {
     expect(last).toMatchObject({ state: "failed", end_reason: "attempts_failed", due_at: null });
     expect(receiver.received).toHaveLength(RETRY_DELAYS_MS.length + 1);
     expect(new Set(receiver.received.map(({ id: eventId, text }) => eventId + text)).size).toBe(1);
-    expect(await harness.destination(id)).toMatchObject({ state: "active", waiting: 0 });
+    expect(await harness.destination(id)).toMatchObject({ state: "active", failing_since: null, waiting: 0 });
+    expect(await harness.workspace.operator("GET", "/health")).toMatchObject({ failing_destinations: [] });
   });
 
   test.each([

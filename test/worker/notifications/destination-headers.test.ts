@@ -130,11 +130,9 @@ test("wrong headers are refused with the field that is wrong", async () => {
   const six = Array.from({ length: 6 }, (_, n) => ({ name: `X-${n}`, value: "v" }));
   for (const [headers, path, message] of [
     [[API_KEY, { name: "host", value: "v" }], "headers.1.name", "set by the service"],
-    [[{ name: "X Key", value: "v" }], "headers.0.name", "only letters, digits and hyphens"],
     [[{ name: "X-Key", value: "v\r\nHost: x" }], "headers.0.value", "only visible ASCII"],
     [[API_KEY, { name: "x-api-key", value: "v" }], "headers", "the same name twice"],
     [six, "headers", "at most 5 headers"],
-    [[{ name: "X-Api-Key", value: "v", secret: true }], "headers.0.secret", "unknown field"],
   ] as const) {
     const wanted = { name: "CRM", type: "webhook", target: receiver.url, events: ["usage.level"], headers };
     for (const answer of [await harness.workspace.ask("POST", "/destinations", wanted), await patch(id, { headers })]) {
