@@ -18,7 +18,7 @@ afterEach(() => {
 
 const EMAILS = ["ann@example.com", "bob@example.com", "cyd@example.com"];
 
-async function workspaceWithWishes(thresholds: number[]): Promise<string> {
+async function workspaceThatWants(thresholds: number[]): Promise<string> {
   const workspace = await newWorkspace({ key: null });
   const rule = { name: "r", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
   await workspace.operator("POST", "/rules", rule);
@@ -45,7 +45,7 @@ async function handedOn(workspaceId: string): Promise<void> {
 }
 
 test("notifications raised by a batch are handed on after the commit and then deleted", async () => {
-  const workspaceId = await workspaceWithWishes([10]);
+  const workspaceId = await workspaceThatWants([10]);
   const destinations = new TestDestinations(workspaceId);
   await deliver(workspaceId, [signal(0), signal(1), signal(3)]);
   await handedOn(workspaceId);
@@ -53,8 +53,8 @@ test("notifications raised by a batch are handed on after the commit and then de
   expect(destinations.taken.map(({ type }) => type)).toEqual(["person.score_crossed", "person.scored"]);
 });
 
-test("recording does not wait for Destinations that do not answer; their notifications go with the next call", async () => {
-  const workspaceId = await workspaceWithWishes([]);
+test("recording does not wait while Destinations does not answer; later notifications share the next call", async () => {
+  const workspaceId = await workspaceThatWants([]);
   const destinations = new TestDestinations(workspaceId);
   let open = (): void => {};
   destinations.gate = new Promise((resolve) => (open = resolve));
@@ -70,9 +70,9 @@ test("recording does not wait for Destinations that do not answer; their notific
 });
 
 test.each<Fault>(["before", "after"])(
-  "a call that fails %s it has taken effect is made again by the alarm, with the same ids, and by nothing else until then",
+  "a call that fails %s it takes effect is repeated with the same ids, and only by the alarm",
   async (fault) => {
-    const workspaceId = await workspaceWithWishes([]);
+    const workspaceId = await workspaceThatWants([]);
     const destinations = new TestDestinations(workspaceId);
     destinations.faults = [fault];
     await deliver(workspaceId, [signal(0)]);
@@ -91,7 +91,7 @@ test.each<Fault>(["before", "after"])(
 );
 
 test("the alarm hands on after the object was killed before it could", async () => {
-  const workspaceId = await workspaceWithWishes([]);
+  const workspaceId = await workspaceThatWants([]);
   const destinations = new TestDestinations(workspaceId);
   destinations.gate = new Promise(() => {});
   await deliver(workspaceId, [signal(0)]);
@@ -104,7 +104,7 @@ test("the alarm hands on after the object was killed before it could", async () 
 });
 
 test("a batch that arrives while the alarm of a restarted object hands on leaves an alarm set", async () => {
-  const workspaceId = await workspaceWithWishes([]);
+  const workspaceId = await workspaceThatWants([]);
   const destinations = new TestDestinations(workspaceId);
   destinations.gate = new Promise(() => {});
   await deliver(workspaceId, [signal(0)]);
@@ -128,7 +128,7 @@ test("a batch that arrives while the alarm of a restarted object hands on leaves
 });
 
 test("nothing more is sent about a deleted person, except deliveries in progress", async () => {
-  const workspaceId = await workspaceWithWishes([]);
+  const workspaceId = await workspaceThatWants([]);
   const destinations = new TestDestinations(workspaceId);
   let open = (): void => {};
   destinations.gate = new Promise((resolve) => (open = resolve));
@@ -176,7 +176,7 @@ test("with a crash at every write and call, in any order, repetition and split, 
   });
   await assertForSoLong(
     fc.asyncProperty(plan, async ({ signals, order, waves }) => {
-      const workspaceId = await workspaceWithWishes([5, 15]);
+      const workspaceId = await workspaceThatWants([5, 15]);
       const destinations = new TestDestinations(workspaceId);
       const all = signals.map((who, n) => signal(n, who));
       const queue = [...all, ...all.slice(0, 3)].toSorted((a, b) => placeOf(a) - placeOf(b));

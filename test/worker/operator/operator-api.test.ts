@@ -32,7 +32,7 @@ const items = ({ body }: OperatorAnswer) => body["items"] as Json[];
 const actions = async (workspace: TestWorkspace) => (await workspace.audit()).map(({ action }) => action);
 
 /** Fields that a 422 names. */
-function complaints(answer: OperatorAnswer): string[] {
+function refusedFields(answer: OperatorAnswer): string[] {
   expect(answer, JSON.stringify(answer.body)).toMatchObject({ status: 422, body: { code: "validation_failed" } });
   return (answer.body["errors"] as { path: string }[]).map(({ path }) => path);
 }
@@ -181,16 +181,16 @@ describe("a request body", () => {
   });
 
   test("counts as an empty object if it is missing; the answer names the required fields", async () => {
-    expect(complaints(await post(""))).toEqual(["slug", "name", "plan"]);
+    expect(refusedFields(await post(""))).toEqual(["slug", "name", "plan"]);
   });
 
   test("with invalid and unknown fields gets an answer that names each of them", async () => {
     const invalid = { slug: "No Slug", name: "", anchor: "yesterday", colour: "red" };
-    expect(complaints(await post(invalid)).sort()).toEqual(["anchor", "colour", "name", "plan", "slug"]);
-    expect(complaints(await post([1]))).toEqual([""]);
+    expect(refusedFields(await post(invalid)).sort()).toEqual(["anchor", "colour", "name", "plan", "slug"]);
+    expect(refusedFields(await post([1]))).toEqual([""]);
     const key = "sk_0123456789abcdefghijABCDEFGHIJ0123456789";
     const answer = await post({ [key]: 1, ["x".repeat(9_000)]: 1 });
-    expect(complaints(answer)).toEqual(["slug", "name", "plan", "•••", `${"x".repeat(60)}…`]);
+    expect(refusedFields(answer)).toEqual(["slug", "name", "plan", "•••", `${"x".repeat(60)}…`]);
     expect(JSON.stringify(answer)).not.toContain(key.slice(0, 12));
   });
 
@@ -207,10 +207,10 @@ describe("a request body", () => {
       }),
       await workspace.ask("POST", "/rules/import", { items: Array(40_000).fill(1) }),
     ]) {
-      expect(complaints(answer).length).toBeLessThanOrEqual(100);
+      expect(refusedFields(answer).length).toBeLessThanOrEqual(100);
       expect(JSON.stringify(answer.body).length).toBeLessThan(100_000);
     }
-    expect(complaints(await post(unknown(names.slice(0, 5_000))))).toHaveLength(100);
+    expect(refusedFields(await post(unknown(names.slice(0, 5_000))))).toHaveLength(100);
     // Five answers of some tens of milliseconds each.
     expect(performance.now() - started).toBeLessThan(10_000);
     const context = { get: (name: string) => (name === "requestId" ? "req_1" : {}) };
@@ -280,6 +280,7 @@ describe("validation", () => {
     ["an unknown plan", ["POST", "/workspaces", { slug: "x", name: "X", plan: "no-such-plan" }], "plan"],
     ["a change to an unknown plan", ["PATCH", "/workspaces/{id}", { plan: "no-such-plan" }], "plan"],
     ["a change of the slug", ["PATCH", "/workspaces/{id}", { slug: "other" }], "slug"],
+    ["a role that does not exist", member("jane@example.com", "king"), "role"],
     ["a text that is no address", member("no address"), "email"],
     ["a member's address with the Kelvin sign", member("\u212Aevin@example.com"), "email"],
     ["a member's address with a full-width dot", member("jane@example\uFF0Ecom"), "email"],
@@ -287,6 +288,7 @@ describe("validation", () => {
     ["a member's address with a Cyrillic letter", member("j\u0430ne@example.com"), "email"],
     ["a link as a member's address", member("https://evil.example/@x.co"), "email"],
     ["a key without a name", ["POST", "/workspaces/{id}/keys", {}], "name"],
+    ["an unknown endpoint type", key({ endpoint_type: "other" }), "endpoint_type"],
     ["an expiration in the past", key({ expires_at: "2020-01-01T00:00:00Z" }), "expires_at"],
     ["an expiration in the year 10000 UTC", key({ expires_at: "9999-12-31T23:59:59-01:00" }), "expires_at"],
     ["an expiration on February 30", key({ expires_at: "2030-02-30T00:00:00Z" }), "expires_at"],
@@ -322,6 +324,7 @@ describe("validation", () => {
       rule({ conditions: Array.from({ length: 51 }, () => ({ path: "event", operator: "exists" })) }),
       "conditions",
     ],
+    ["an unknown frequency", rule({ frequency: "once_per_hour" }), "frequency"],
     ["points that count for other days", rule({ points_last_days: 60 }), "points_last_days"],
     ["points that count for days as text", rule({ points_last_days: "30" }), "points_last_days"],
     [
@@ -337,10 +340,10 @@ describe("validation", () => {
     ["points with a fraction", rule({ points: 0.5 }), "points"],
   ] as const)("refuses %s with a 422 that names the field", async (_, [method, path, body], field) => {
     const workspace = await onPlan();
-    expect(complaints(await askOperator(method, path.replace("{id}", workspace.id), body))).toEqual([field]);
+    expect(refusedFields(await askOperator(method, path.replace("{id}", workspace.id), body))).toEqual([field]);
     if (!path.endsWith("/rules")) return;
     const { body: created } = await workspace.ask("POST", "/rules", RULE);
-    expect(complaints(await workspace.ask("PATCH", `/rules/${String(created["id"])}`, body))).toEqual([field]);
+    expect(refusedFields(await workspace.ask("PATCH", `/rules/${String(created["id"])}`, body))).toEqual([field]);
   });
 
   test.each(["key", "secret"])(
@@ -356,7 +359,7 @@ describe("validation", () => {
         workspace.ask("POST", "/destinations", { ...destination, name }),
         workspace.ask("PATCH", "", { name }),
       ]);
-      expect(answers.flatMap(complaints)).toEqual(["name", "name", "scoring_signal", "name", "name"]);
+      expect(answers.flatMap(refusedFields)).toEqual(["name", "name", "scoring_signal", "name", "name"]);
     },
   );
 });
