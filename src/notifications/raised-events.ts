@@ -111,11 +111,11 @@ export class RaisedEvents {
       if (left.length === 0) this.#sql.exec("DELETE FROM raised_notifications WHERE row = ?", next.row);
       else this.#sql.exec("UPDATE raised_notifications SET body = ? WHERE row = ?", text, next.row);
     }
-    this.reload();
   }
 
   /** Reads the state from the table: at start, and after a rollback. */
   reload(): void {
+    // Never back: a call in progress deletes the rows up to its last one, also if they were removed in the meantime.
     const [last] = this.#sql.exec<{ row: number }>("SELECT row FROM raised_notifications ORDER BY row DESC LIMIT 1");
     this.#end = Math.max(this.#end, last?.row ?? 0);
     const [first] = this.#rows();

@@ -4,8 +4,11 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { afterEach, expect, test, vi } from "vitest";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
+import { RaisedEvents } from "../../../src/notifications/raised-events.ts";
+import { newId } from "../../../src/platform/ids.ts";
 import { ring } from "../../support/cold.ts";
 import { consumeMessages, deliver, messageOf, type Delivered } from "../../support/deliver.ts";
+import { crossed } from "../../support/destination-harness.ts";
 import type { Fault } from "../../support/faults.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";
 import { TestDestinations, ofType } from "../../support/raised.ts";
@@ -140,6 +143,20 @@ test("nothing more is sent about a deleted person, except deliveries in progress
   expect(destinations.calls).toBe(2);
   expect(JSON.stringify(destinations.taken.slice(1))).not.toContain(EMAILS[0]);
   expect(JSON.stringify(destinations.taken)).toContain(EMAILS[1]);
+});
+
+test("a notification stays if it is raised while a deletion removes the notifications in progress", async () => {
+  await runInDurableObject(store(newId("ws")), (_, { storage: { sql } }) => {
+    const raised = new RaisedEvents(sql);
+    raised.raise([crossed("ann@example.com")]);
+    const lastRow = raised.next()?.lastRow ?? 0;
+    raised.rewrite(() => null);
+    // A rollback of another change.
+    raised.reload();
+    raised.raise([crossed("bob@example.com")]);
+    raised.handedOn(lastRow);
+    expect(raised.next()?.events).toMatchObject([{ data: { email: "bob@example.com" } }]);
+  });
 });
 
 const RAISED = /^(INSERT INTO|UPDATE|DELETE FROM) (people|heads|raised_notifications|timelines)\b/;
