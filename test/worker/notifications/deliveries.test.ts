@@ -312,21 +312,23 @@ describe("a loss in transit", () => {
 describe("scoring signals", () => {
   test("leave at once when idle; later ones leave together in order, one second apart", async () => {
     stopClock();
-    const { id } = await harness.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { events: ["person.scored", "person.score_crossed"] });
     const events = [scored("a@example.com"), scored("b@example.com", "c@example.com"), scored("d@example.com")];
     for (const [index, event] of events.entries()) {
       await harness.raise(event);
       if (index === 0) await harness.attempted(id, 1);
     }
-    await harness.pass(999);
-    expect(receiver.received).toHaveLength(1);
-    await harness.pass(1);
+    // A notification of another type does not wait for them.
+    const other = crossed();
+    await harness.raise(other);
     await until(() => expect(receiver.received).toHaveLength(2));
-    const emails = receiver.received.map(({ body }) =>
-      (body.data["scoring_signals"] as { email: string }[]).map(({ email }) => email),
-    );
-    expect(emails).toEqual([["a@example.com"], ["b@example.com", "c@example.com", "d@example.com"]]);
-    expect(receiver.ids()).toEqual([events[0]?.id, events[1]?.id]);
+    await harness.pass(999);
+    expect(receiver.received).toHaveLength(2);
+    await harness.pass(1);
+    await until(() => expect(receiver.received).toHaveLength(3));
+    expect(receiver.ids()).toEqual([events[0]?.id, other.id, events[1]?.id]);
+    const signals = receiver.received[2]?.body.data["scoring_signals"] as { email: string }[];
+    expect(signals.map(({ email }) => email)).toEqual(["b@example.com", "c@example.com", "d@example.com"]);
   });
 
   test("wait together for a failing destination, which is tried on the schedule, while another destination gets its own", async () => {

@@ -648,7 +648,6 @@ describe("signals", () => {
       points: 3,
     });
     signalId = (await (await workspace.send(SIGNAL)).json<{ id: string }>()).id;
-    await workspace.send({}, { path: "/api/product-orgs/webhook/{key}" });
   });
 
   test("can be followed by id as soon as they are accepted, until they have scored", async () => {
@@ -683,29 +682,5 @@ describe("signals", () => {
       ["/dead-letters", []],
     ] as const)
       expect(items(await workspace.ask("GET", path)), path).toMatchObject(found);
-  });
-
-  test("are in balanced books, since the beginning and per period", async () => {
-    const counts = {
-      accepted: 1,
-      processed: 1,
-      duplicates: 0,
-      held: 0,
-      purged: 0,
-      dead_lettered: 0,
-      in_flight: 0,
-      lost: 0,
-    };
-    expect(await workspace.settled()).toEqual({ ...counts, balanced: true });
-    const { period_start: start } = await workspace.operator("GET", "/usage");
-    for (const period of ["current", String(start)]) {
-      expect(await workspace.operator("GET", `/books?period=${period}`)).toEqual({ ...counts, balanced: true });
-    }
-  });
-
-  test("are listed with key, status and code if refused", async () => {
-    expect(items(await workspace.ask("GET", "/rejections"))).toMatchObject([
-      { key_id: workspace.key.id, key_name: "Website", status: 403, code: "endpoint_mismatch", signals: 1 },
-    ]);
   });
 });
