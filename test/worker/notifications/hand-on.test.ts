@@ -81,6 +81,9 @@ test.each<Fault>(["before", "after"])(
     await handedOn(workspaceId);
     expect(destinations.taken).toHaveLength(fault === "before" ? 2 : 3);
     expect(destinations.events).toHaveLength(2);
+    // After the success, notifications are handed on at once again.
+    await deliver(workspaceId, [signal(2)]);
+    await handedOn(workspaceId);
   },
 );
 
