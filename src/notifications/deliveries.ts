@@ -42,21 +42,14 @@ const ROW_BYTES = 512;
 const ATTEMPTS_KEPT = 20;
 const ENDED_BEFORE_CLEARING = 50;
 
-export interface StoredDelivery {
-  destinationId: string;
-  id: string;
-  eventId: string;
-  type: AnyEventType;
+export interface StoredDelivery extends Omit<Delivery, "createdAtMs" | "dueAtMs"> {
   lane: Lane;
   events: number[];
   bytes: number;
-  state: DeliveryState;
-  endReason: DeliveryEnd | null;
   dueMs: number | null;
   takenMs: number | null;
   attempt: number;
   failed: number;
-  attempts: AttemptResult[];
   answersHidden: boolean;
   createdMs: number;
   /** Null while it waits, and for a delivery that an earlier version of the service ended. */

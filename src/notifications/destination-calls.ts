@@ -17,14 +17,8 @@ export interface NewDestination {
   pagesUrl: string;
 }
 
-export interface DestinationChange {
-  name?: string;
-  target?: string;
-  /** Replaces all headers. */
-  headers?: WantedHeader[];
-  events?: EventType[];
-  pagesUrl: string;
-}
+/** Given headers replace all headers. */
+export type DestinationChange = Partial<Omit<NewDestination, "id" | "type">> & Pick<NewDestination, "pagesUrl">;
 
 export type DestinationRefusal =
   | HeaderRefusal
