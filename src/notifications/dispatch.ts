@@ -24,7 +24,7 @@ import { NO_FAILURES, type Roster, type Settings, type StoredDestination } from 
  * while one is slow.
  */
 const DELIVERY_RATE = { perSecond: 20, burst: 40 } as const;
-/** Maximum deliveries in progress per destination; one if the destination fails. Tests are not counted. */
+/** Maximum deliveries in progress per destination; one if the destination fails. Tests do not wait for others. */
 export const DELIVERIES_UNDER_WAY = 5;
 /** Lease of an attempt. A consumer that has not reported by then is considered dead. */
 export const TAKEN_MS = DELIVERY_TIMEOUT_MS + 5_000;
@@ -189,7 +189,7 @@ export class Dispatch {
   /** Earliest time when a delivery may leave, given the attempts in progress. */
   #earliestMs(destination: StoredDestination, lane: Lane, delivery: Due & { dueMs: number }): number {
     if (lane === LANES.test) return delivery.dueMs;
-    const underWay = this.#attemptsOf(destination.id).filter((attempt) => attempt.lane !== LANES.test);
+    const underWay = this.#attemptsOf(destination.id);
     const room = destination.failures >= FAILING_AFTER ? 1 : DELIVERIES_UNDER_WAY;
     const roomMs = underWay.length < room ? 0 : earliestEnd(underWay);
     const fromMs = Math.max(delivery.dueMs, destination.notBeforeMs, roomMs);

@@ -310,12 +310,17 @@ describe("a change", () => {
   });
 });
 
-test("a test answered with 410 fails and does not switch the destination off", async () => {
-  receiver.answer = () => new Response("gone", { status: 410 });
+test("a test does not wait for the pause of a failing destination, and its 410 does not switch the destination off", async () => {
+  stopClock();
+  receiver.answer = () => new Response("later", { status: 503, headers: { "retry-after": "3600" } });
   const { id } = await harness.create(receiver);
-  await harness.workspace.operator("POST", `/destinations/${id}/test`);
-  expect(await harness.attempted(id, 1)).toMatchObject({ state: "failed", end_reason: "attempts_failed" });
-  expect(await harness.destination(id)).toMatchObject({ state: "active" });
+  await harness.raise(crossed());
+  await harness.attempted(id, 1);
+  receiver.answer = () => new Response("gone", { status: 410 });
+  const test = await harness.workspace.operator<{ id: string }>("POST", `/destinations/${id}/test`);
+  const tested = async () => (await harness.deliveries(id)).find((delivery) => delivery.id === test.id);
+  await until(async () => expect(await tested()).toMatchObject({ state: "failed", end_reason: "attempts_failed" }));
+  expect(await harness.destination(id)).toMatchObject({ state: "active", waiting: 1 });
 });
 
 describe("a Slack-compatible webhook", () => {
