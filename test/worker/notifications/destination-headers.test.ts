@@ -1,6 +1,5 @@
 /** Custom headers of a webhook: who receives them, how they are changed, and that nothing shows their values. */
 import { runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
 import {
   type DestinationHarness,
@@ -66,9 +65,7 @@ test("a value is in no answer, activity log entry, log line or stored answer of 
   const { id: delivery } = await harness.workspace.operator<{ id: string }>("POST", `/destinations/${id}/test`);
   const { attempts } = await harness.attempted(id, 1);
   expect(attempts[0]?.answer).toBe(`${filler}{"got":"••`);
-  const { results } = await env.DB.prepare("SELECT * FROM audit_log WHERE workspace_id = ?")
-    .bind(harness.workspace.id)
-    .all();
+  const results = await harness.workspace.audit();
   const shown = [
     created,
     changed.body,

@@ -11,6 +11,7 @@ import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { type DestinationsContext, deleteDestination } from "../../../src/workspace/manage-destinations.ts";
+import { d1Failing } from "../../support/faults.ts";
 import {
   Receiver,
   listen,
@@ -24,7 +25,6 @@ import {
   newHarnessInEachTest,
 } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
-import { call, type Problem } from "../../support/workspace.ts";
 
 const SLACK = "https://hooks.slack.example.com/services/T000/B000/aVerySecretPath";
 
@@ -37,12 +37,11 @@ newHarnessInEachTest((made) => {
   ({ harness, receiver } = made);
 });
 
-async function refused(method: string, path: string, body?: object): Promise<Problem & { errors?: unknown[] }> {
-  const headers = { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" };
-  const init = { method, headers, ...(body && { body: JSON.stringify(body) }) };
-  const response = await call(`/operator/workspaces/${harness.workspace.id}${path}`, init);
-  expect(response.ok).toBe(false);
-  return response.json();
+/** The body of a refused call. */
+async function refused(method: string, path: string, body?: object): Promise<Record<string, unknown>> {
+  const answer = await harness.workspace.ask(method, path, body);
+  expect(answer.status).toBeGreaterThanOrEqual(400);
+  return answer.body;
 }
 
 describe("a new destination", () => {
@@ -344,13 +343,10 @@ describe("a Slack-compatible webhook", () => {
     await until(() => expect(slack.received).toHaveLength(2));
     await harness.workspace.operator("PATCH", `/destinations/${created.id}`, { target: SLACK });
     await harness.attempted(created.id, 1);
-    const audit = await env.DB.prepare("SELECT * FROM audit_log WHERE workspace_id = ?")
-      .bind(harness.workspace.id)
-      .all();
     const shown = [
       await harness.workspace.operator("GET", "/destinations"),
       await harness.deliveries(created.id),
-      audit.results,
+      await harness.workspace.audit(),
       lines,
     ];
     expect(JSON.stringify(shown)).toContain("destination.created");
@@ -447,9 +443,8 @@ test("every change of a destination is in the activity log, without secrets", as
   await harness.workspace.operator("PUT", "/thresholds", { thresholds: [50] });
   await harness.workspace.operator("PATCH", `/keys/${harness.workspace.key.id}`, { silent_after_days: 3 });
   await harness.workspace.operator("DELETE", at);
-  const select = "SELECT action, target, detail FROM audit_log WHERE workspace_id = ? ORDER BY id";
-  const { results } = await env.DB.prepare(select).bind(harness.workspace.id).all<{ action: string; target: string }>();
-  expect(results.map(({ action }) => action).filter((action) => !/workspace|key\.created/.test(action))).toEqual([
+  const entries = await harness.workspace.audit();
+  expect(entries.map(({ action }) => action).filter((action) => !/workspace|key\.created/.test(action))).toEqual([
     "destination.created",
     "destination.updated",
     "destination.tested",
@@ -461,21 +456,13 @@ test("every change of a destination is in the activity log, without secrets", as
     "key.silence_changed",
     "destination.deleted",
   ]);
-  for (const hidden of [secret, rotated.secret]) expect(JSON.stringify(results)).not.toContain(hidden.slice(6, 20));
+  for (const hidden of [secret, rotated.secret]) expect(JSON.stringify(entries)).not.toContain(hidden.slice(6, 20));
 });
 
 describe("a deletion that fails half-way", () => {
-  const deletions = async () => {
-    const select = "SELECT target, detail FROM audit_log WHERE workspace_id = ? AND action = 'destination.deleted'";
-    const { results } = await env.DB.prepare(select)
-      .bind(harness.workspace.id)
-      .all<{ target: string; detail: string }>();
-    return results.map(({ target, detail }) => ({ target, detail: JSON.parse(detail) as unknown }));
-  };
-  const isListed = async (wanted: string) =>
-    (await harness.workspace.operator<{ items: { id: string }[] }>("GET", "/destinations")).items.some(
-      ({ id }) => id === wanted,
-    );
+  const deletions = () => harness.workspace.audit("destination.deleted");
+  const entryOf = (id: string) => ({ action: "destination.deleted", target: id, detail: { name: "CRM" } });
+  const isListed = async (id: string) => (await harness.object.find(id)) !== null;
   const deletion = (bindings: Partial<Env>, d1 = env.DB): DestinationsContext => ({
     ...harness.workspace.context({ env: { ...env, ...bindings }, db: controlDatabase(d1) }),
     slug: "slug",
@@ -484,15 +471,12 @@ describe("a deletion that fails half-way", () => {
 
   test("removes nothing if the activity log cannot be written, and succeeds when repeated", async () => {
     const { id } = await harness.create(receiver);
-    const prepare = () => {
-      throw new Error("D1 does not answer");
-    };
-    const failing = deletion({}, { prepare, batch: prepare } as unknown as D1Database);
-    await expect(deleteDestination(failing, id)).rejects.toThrow("D1 does not answer");
+    const failing = deletion({}, d1Failing(/audit_log/, "D1 does not answer"));
+    await expect(deleteDestination(failing, id)).rejects.toThrow("Failed query");
     expect(await deleteDestination(deletion({}), newId("dst"))).toBe(false);
     expect([await isListed(id), await deletions()]).toEqual([true, []]);
     expect(await deleteDestination(deletion({}), id)).toBe(true);
-    expect([await isListed(id), await deletions()]).toEqual([false, [{ target: id, detail: { name: "CRM" } }]]);
+    expect([await isListed(id), await deletions()]).toEqual([false, [entryOf(id)]]);
   });
 
   test("leaves an audit entry if the destination cannot be removed, and succeeds when repeated", async () => {
@@ -502,9 +486,8 @@ describe("a deletion that fails half-way", () => {
     const failing = { getByName: () => ({ find: (wanted: string) => object.find(wanted), remove }) };
     const halfDone = deletion({ DESTINATIONS: failing as unknown as typeof env.DESTINATIONS });
     await expect(deleteDestination(halfDone, id)).rejects.toThrow("the object does not answer");
-    const entry = { target: id, detail: { name: "CRM" } };
-    expect([await isListed(id), await deletions()]).toEqual([true, [entry]]);
+    expect([await isListed(id), await deletions()]).toEqual([true, [entryOf(id)]]);
     expect(await deleteDestination(deletion({}), id)).toBe(true);
-    expect([await isListed(id), await deletions()]).toEqual([false, [entry, entry]]);
+    expect([await isListed(id), await deletions()]).toEqual([false, [entryOf(id), entryOf(id)]]);
   });
 });
