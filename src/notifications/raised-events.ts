@@ -199,6 +199,7 @@ export class HandOn {
     this.#dueMs = Date.now() + SAFETY_ALARM_MS;
     this.#running = this.#runOnce().finally(() => {
       this.#running = null;
+      // Notifications that were raised since the last read found this run still in progress.
       this.start();
     });
     return this.#running;

@@ -38,8 +38,8 @@ export class TestDestinations {
     this.#replace("deletePerson", workspaceId, (email: string) => this.deleted.push(email));
   }
 
-  #replace<Argument>(method: "raise" | "deletePerson", workspaceId: string, take: (argument: Argument) => void): void {
-    const call = async (argument: Argument) => {
+  #replace(method: "raise" | "deletePerson", workspaceId: string, take: (argument: never) => void): void {
+    const call = async (argument: never) => {
       if (method === "raise") this.calls++;
       await this.gate;
       const fault = this.faults.shift() ?? "none";
@@ -47,10 +47,7 @@ export class TestDestinations {
       take(argument);
       if (fault === "after") throw new Error("crash after the call");
     };
-    vi.spyOn(Destinations.prototype, method).mockImplementation(async function (
-      this: Destinations,
-      argument: Argument,
-    ) {
+    vi.spyOn(Destinations.prototype, method).mockImplementation(async function (this: Destinations, argument: never) {
       const { id } = Reflect.get(this, "ctx") as DurableObjectState;
       if (id.name === workspaceId) await call(argument);
     } as never);

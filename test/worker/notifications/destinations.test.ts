@@ -316,8 +316,8 @@ test("a test does not wait for the pause of a failing destination, and its 410 d
   await harness.raise(crossed());
   await harness.attempted(id, 1);
   receiver.answer = () => new Response("gone", { status: 410 });
-  const test = await harness.workspace.operator<{ id: string }>("POST", `/destinations/${id}/test`);
-  const tested = async () => (await harness.deliveries(id)).find((delivery) => delivery.id === test.id);
+  const { id: testId } = await harness.workspace.operator<{ id: string }>("POST", `/destinations/${id}/test`);
+  const tested = async () => (await harness.deliveries(id)).find((delivery) => delivery.id === testId);
   await until(async () => expect(await tested()).toMatchObject({ state: "failed", end_reason: "attempts_failed" }));
   expect(await harness.destination(id)).toMatchObject({ state: "active", waiting: 1 });
 });

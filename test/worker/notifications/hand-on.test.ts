@@ -217,14 +217,14 @@ test("with a crash at every write and call, in any order, repetition and split, 
       await handedOn(workspaceId);
       const notified = ofType(destinations.events, "person.scored").flatMap(({ scoring_signals: some }) => some);
       expect(notified.map(({ signal_id: id }) => id).sort()).toEqual(all.map(({ id }) => id).sort());
-      const crossed = ofType(destinations.events, "person.score_crossed").map(
+      const crossings = ofType(destinations.events, "person.score_crossed").map(
         (crossing) => `${crossing.email} ${crossing.threshold}`,
       );
       const expected = EMAILS.flatMap((email, who) => {
         const score = 5 * signals.filter((index) => index === who).length;
         return [5, 15].filter((threshold) => score >= threshold).map((threshold) => `${email} ${threshold}`);
       });
-      expect(crossed.sort()).toEqual(expected.sort());
+      expect(crossings.sort()).toEqual(expected.sort());
     }),
     { numRuns: 60, limitMs: 20_000 },
   );
