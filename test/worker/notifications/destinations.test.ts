@@ -293,6 +293,9 @@ describe("a change", () => {
     await harness.attempted(id, 7);
     expect([receiver.received.length, moved.received.length]).toEqual([6, 1]);
     expect(await harness.destination(id)).toMatchObject({ failing_since: new Date(Date.now()).toISOString() });
+    // So does a resumption.
+    for (const change of ["pause", "resume"]) await harness.workspace.operator("POST", `/destinations/${id}/${change}`);
+    await harness.attempted(id, 8);
   });
 
   test("of the wanted types keeps the waiting deliveries", async () => {
