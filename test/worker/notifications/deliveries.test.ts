@@ -202,6 +202,25 @@ describe("a failing destination", () => {
   });
 });
 
+test("attempts that fail at the same time count as one failure, and the longest pause stays", async () => {
+  stopClock();
+  await harness.create(receiver);
+  const queue = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+  await harness.raise(crossed("jane@example.com"), crossed("joe@example.com"));
+  const messages = [...(queue.mock.lastCall?.[0] ?? [])];
+  const dues = messages.map(({ body }) => JSON.parse(String(body)) as DueDelivery);
+  for (const due of dues) await harness.object.take(due);
+  for (const [index, due] of dues.entries()) {
+    const failure = { atMs: Date.now() - 1_000, tookMs: 1, status: 503, error: "no", answer: null };
+    await harness.object.report(due, { ...failure, retryAfterMs: index === 0 ? HOUR : null });
+  }
+  queue.mockClear();
+  await harness.pass(HOUR - 1);
+  expect(queue).not.toHaveBeenCalled();
+  await harness.pass(1);
+  expect([...(queue.mock.lastCall?.[0] ?? [])]).toHaveLength(2);
+});
+
 test("does not delay due deliveries while the control plane or the counter does not answer", async () => {
   stopClock();
   const { id } = await harness.create(receiver, { events: ["person.score_crossed", "key.silent"] });
