@@ -478,7 +478,7 @@ describe("§5.6 members", () => {
       { email: "adam@example.com", role: "member" },
       { email: "olga@example.com", role: "owner" },
     ]);
-    const changed = await workspace.ask("PATCH", "/members/adam@example.com", { role: "admin" });
+    const changed = await workspace.ask("PATCH", "/members/Adam%40example.com", { role: "admin" });
     expect(changed).toMatchObject({ status: 200, body: { email: "adam@example.com", role: "admin" } });
     expect((await workspace.ask("DELETE", "/members/Adam%40example.com")).status).toBe(204);
     for (const gone of [
