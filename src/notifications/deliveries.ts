@@ -5,10 +5,10 @@
  */
 import { DAY_MS } from "../domain/duration.ts";
 import type { AttemptResult } from "../domain/events/attempts.ts";
+import type { EventData } from "../domain/events/event-data.ts";
 import {
   type AnyEvent,
   type AnyEventType,
-  type EventData,
   withoutPerson,
   type WorkspaceEvent,
 } from "../domain/events/workspace-event.ts";
@@ -42,21 +42,14 @@ const ROW_BYTES = 512;
 const ATTEMPTS_KEPT = 20;
 const ENDED_BEFORE_CLEARING = 50;
 
-export interface StoredDelivery {
-  destinationId: string;
-  id: string;
-  eventId: string;
-  type: AnyEventType;
+export interface StoredDelivery extends Omit<Delivery, "createdAtMs" | "dueAtMs"> {
   lane: Lane;
   events: number[];
   bytes: number;
-  state: DeliveryState;
-  endReason: DeliveryEnd | null;
   dueMs: number | null;
   takenMs: number | null;
   attempt: number;
   failed: number;
-  attempts: AttemptResult[];
   answersHidden: boolean;
   createdMs: number;
   /** Null while it waits, and for a delivery that an earlier version of the service ended. */
@@ -125,7 +118,7 @@ export class Deliveries {
     const insert = "INSERT INTO notifications (id, type, time_ms, data) VALUES (?, ?, ?, ?) RETURNING seq";
     const { seq } = this.#sql.exec<{ seq: number }>(insert, event.id, event.type, event.time, data).one();
     const bytes = new TextEncoder().encode(data).length;
-    return destinationIds.map((id) => this.#join(id, event, seq, bytes) ?? this.#begin(id, event, seq, bytes, nowMs));
+    return destinationIds.map((id) => this.#join(id, event, seq, bytes) ?? this.#create(id, event, seq, bytes, nowMs));
   }
 
   /** Adds a notification to the destination's open delivery. Null: there is no open delivery, or it is full. */
@@ -143,7 +136,7 @@ export class Deliveries {
     return open.id;
   }
 
-  #begin(destinationId: string, event: AnyEvent, seq: number, bytes: number, nowMs: number): string {
+  #create(destinationId: string, event: AnyEvent, seq: number, bytes: number, nowMs: number): string {
     const id = newId("dlv", nowMs);
     const counts = this.#countsOf(destinationId);
     const values = [destinationId, id, event.id, event.type, laneOf(event.type), seq, bytes + ROW_BYTES, nowMs, nowMs];
@@ -199,13 +192,13 @@ export class Deliveries {
     this.#close(destinationId, id);
   }
 
-  again(delivery: StoredDelivery, dueMs: number): void {
+  retryAt(delivery: StoredDelivery, dueMs: number): void {
     const waiting = { state: "waiting", endReason: null, endedMs: null } as const;
     this.#put(delivery, { ...waiting, dueMs, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
   /** Restarts a delivery's retry schedule at the front of the queue. An attempt in progress is not repeated. */
-  startOver(delivery: StoredDelivery): void {
+  restart(delivery: StoredDelivery): void {
     this.#put(delivery, { state: "waiting", endReason: null, endedMs: null, dueMs: 0, failed: 0 });
   }
 
@@ -240,7 +233,7 @@ export class Deliveries {
   }
 
   /** Restarts the retry schedules of failed deliveries. They leave before newer ones, oldest first. */
-  startOverAll(destinationId: string, { ids, bytes }: FailedDeliveries): void {
+  restartAll(destinationId: string, { ids, bytes }: FailedDeliveries): void {
     const counts = this.#countsOf(destinationId);
     this.#sql.exec(
       `UPDATE deliveries SET state = 'waiting', end_reason = NULL, ended_ms = NULL, due_ms = 0, failed = 0
@@ -277,7 +270,7 @@ export class Deliveries {
   }
 
   /** Gives up the oldest deliveries above the limits. @returns the number of notifications given up. */
-  giveUpBeyond(destinationId: string, nowMs: number): number {
+  giveUpAboveLimits(destinationId: string, nowMs: number): number {
     const counts = this.#countsOf(destinationId);
     const isTooMuch = () => counts.waiting > WAITING_MAX_DELIVERIES || counts.waitingBytes > WAITING_MAX_BYTES;
     let events = 0;
@@ -313,12 +306,13 @@ export class Deliveries {
   }
 
   /** Deletes expired deliveries after every 50 ended ones, which bounds the stored bodies. */
-  clearEnded(destinationId: string, nowMs: number): void {
-    if (this.#countsOf(destinationId).endedSinceClearing >= ENDED_BEFORE_CLEARING) this.clearAway(destinationId, nowMs);
+  limitEnded(destinationId: string, nowMs: number): void {
+    if (this.#countsOf(destinationId).endedSinceClearing >= ENDED_BEFORE_CLEARING)
+      this.deleteExpired(destinationId, nowMs);
   }
 
   /** Deletes deliveries that are too old to be shown, including those that wait for a paused destination. */
-  clearAway(destinationId: string, nowMs: number): void {
+  deleteExpired(destinationId: string, nowMs: number): void {
     const earliestMs = nowMs - DELIVERY_KEPT_DAYS * DAY_MS;
     const deleted = this.#delete(
       `destination_id = ?1 AND (created_ms < ?2 OR (state <> 'waiting' AND id NOT IN
@@ -328,9 +322,7 @@ export class Deliveries {
       DELIVERIES_KEPT,
     );
     this.#countNotKept(destinationId, deleted, earliestMs);
-    const { open } = this.#countsOf(destinationId);
     this.#counts.delete(destinationId);
-    if (open !== null && this.find(destinationId, open.id) !== null) this.#countsOf(destinationId).open = open;
   }
 
   /** Counts failed deliveries that were deleted, by the hour in which they failed. */
@@ -483,7 +475,7 @@ export class DeletedPeople {
     });
   }
 
-  clearAway(nowMs: number): void {
+  deleteExpired(nowMs: number): void {
     this.#sql.exec("DELETE FROM deleted_people WHERE at_ms < ?", nowMs - DELETION_REMEMBERED_DAYS * 24 * 3_600_000);
   }
 }

@@ -105,24 +105,19 @@ function shownAnswer(beginning: string | null, { headers }: Parcel): string | nu
 
 /** Reads at most ANSWER_READ_BYTES of an answer. A truncated or slow answer is accepted as far as it came. */
 async function beginningOf(response: Response): Promise<string | null> {
-  if (response.body === null) return null;
-  const reader = response.body.getReader();
-  const beginning = new Uint8Array(ANSWER_READ_BYTES);
+  const pieces: Uint8Array[] = [];
   let length = 0;
   try {
-    while (length < ANSWER_READ_BYTES) {
-      // oxlint-disable-next-line no-await-in-loop -- one piece after the other
-      const { done, value } = await reader.read();
-      if (done) break;
-      const piece = (value as Uint8Array).subarray(0, ANSWER_READ_BYTES - length);
-      beginning.set(piece, length);
+    // Leaving the loop cancels the rest of the body.
+    for await (const piece of response.body ?? []) {
+      pieces.push(piece);
       length += piece.length;
+      if (length >= ANSWER_READ_BYTES) break;
     }
-    await reader.cancel();
   } catch {
     // The status decides; an unreadable body changes nothing.
   }
-  return length === 0 ? null : new TextDecoder().decode(beginning.subarray(0, length));
+  return length === 0 ? null : Buffer.concat(pieces).toString("utf8", 0, ANSWER_READ_BYTES);
 }
 
 /** Parses `Retry-After`: seconds or a date. */

@@ -1,4 +1,4 @@
-/** Arguments and results of calls to a workspace's Destinations object: plain data. All times are in milliseconds since 1970. */
+/** Arguments and results of calls to a workspace's Destinations object. All times are in milliseconds since 1970. */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { CustomHeader, HeaderRefusal, WantedHeader } from "../domain/events/custom-header.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";
@@ -17,14 +17,8 @@ export interface NewDestination {
   pagesUrl: string;
 }
 
-export interface DestinationChange {
-  name?: string;
-  target?: string;
-  /** Replaces all headers. */
-  headers?: WantedHeader[];
-  events?: EventType[];
-  pagesUrl: string;
-}
+/** Given headers replace all headers. */
+export type DestinationChange = Partial<Omit<NewDestination, "id" | "type">> & Pick<NewDestination, "pagesUrl">;
 
 export type DestinationRefusal =
   | HeaderRefusal

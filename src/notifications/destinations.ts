@@ -1,6 +1,7 @@
 /**
  * Destinations: one Durable Object per workspace. It stores the destinations, the notifications that wait for delivery, and the result of
- * each delivery. The queue consumer sends, outside of any object.
+ * each delivery. The queue consumer sends, outside of any object. "Sources" are the workspace's Signal Store and Quota Counter, which raise
+ * notifications.
  *
  * Reliability: a notification and its deliveries are written in one transaction, and so are the changes of a report. No call resolves
  * before its writes are durable. The queue only transports. A delivery that was passed to the queue becomes due again after a lease
@@ -44,7 +45,7 @@ export class Destinations extends RestorableObject {
   readonly #chore: HourlyChore;
   readonly #alarm: Alarm;
   /** Resolves when no source is being informed. Never rejects. */
-  #telling: Promise<void> = Promise.resolve();
+  #informing: Promise<void> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, bindings: Env) {
     super(ctx, bindings);
@@ -91,7 +92,7 @@ export class Destinations extends RestorableObject {
     const headers = changedHeaders({ ...destination, headers: [] }, destination);
     if (!headers.ok) return headers;
     const secret = destination.type === "webhook" ? newSecret() : null;
-    await this.#runAndTell((nowMs) => {
+    await this.#runAndInform((nowMs) => {
       this.#roster.add(destination, secret, nowMs);
       this.#roster.setHeaders(destination.id, headers.value);
     });
@@ -133,7 +134,7 @@ export class Destinations extends RestorableObject {
   async remove(id: string): Promise<Destination | null> {
     const before = this.find(id);
     if (before === null) return null;
-    await this.#runAndTell(() => {
+    await this.#runAndInform(() => {
       this.#roster.remove(id);
       this.#deliveries.remove(id);
     });
@@ -160,15 +161,15 @@ export class Destinations extends RestorableObject {
 
   /** Sets the thresholds for people's scores, and for accounts' scores if they are given. Both lists are ascending. */
   setThresholds(people: number[], accounts?: number[]): Promise<ScoreThresholds> {
-    return this.#runAndTell(() => {
+    return this.#runAndInform(() => {
       const before = this.#settings.thresholds;
       return (this.#settings.thresholds = { people, accounts: accounts ?? before.accounts });
     });
   }
 
   /** Sends the wanted notification types to the sources again: a restored source may have lost them. */
-  tellSources(): Promise<void> {
-    return this.#runAndTell(() => undefined);
+  informSources(): Promise<void> {
+    return this.#runAndInform(() => undefined);
   }
 
   /** Sends a test once, without retries, in any state of the destination. */
@@ -207,7 +208,7 @@ export class Destinations extends RestorableObject {
       return refuse("not_found");
     if (destination.state !== "active" && delivery.lane !== LANES.test) return refuse("destination_not_active");
     this.#run(() => {
-      this.#deliveries.startOver(delivery);
+      this.#deliveries.restart(delivery);
       if (destination.notBeforeMs > 0) this.#roster.put({ ...destination, notBeforeMs: 0 });
     });
     return this.#deliveryNow(destinationId, id);
@@ -231,7 +232,7 @@ export class Destinations extends RestorableObject {
     return this.#run(() => {
       const failed = this.#deliveries.failedSince(destinationId, sinceMs);
       const { requeued, notRequeued } = failed;
-      if (requeued > 0) this.#deliveries.startOverAll(destinationId, failed);
+      if (requeued > 0) this.#deliveries.restartAll(destinationId, failed);
       if (requeued > 0 && destination.notBeforeMs > 0) this.#roster.put({ ...destination, notBeforeMs: 0 });
       return ok({ requeued, notRequeued });
     });
@@ -252,7 +253,7 @@ export class Destinations extends RestorableObject {
       return null;
     }
     this.#deliveries.take(delivery, nowMs);
-    this.#dispatch.began(delivery, nowMs);
+    this.#dispatch.attemptBegan(delivery, nowMs);
     const { type, target, secret, pagesUrl } = destination;
     const old = this.#roster.oldSecrets(destinationId, nowMs).map((before) => before.secret);
     const secrets = secret === null ? [] : [secret, ...old];
@@ -267,8 +268,8 @@ export class Destinations extends RestorableObject {
   async report({ destinationId, id, attempt }: Calls.Due, result: AttemptResult): Promise<void> {
     const delivery = this.#deliveries.find(destinationId, id);
     if (delivery === null || delivery.dueMs === null || (delivery.attempt !== attempt && result.error !== null)) return;
-    this.#run((nowMs) => this.#dispatch.ended(delivery, result, nowMs));
-    if (this.#settings.pendingChange !== null) await this.#tell();
+    this.#run((nowMs) => this.#dispatch.attemptEnded(delivery, result, nowMs));
+    if (this.#settings.pendingChange !== null) await this.#informSources();
   }
 
   /**
@@ -286,16 +287,16 @@ export class Destinations extends RestorableObject {
     try {
       const beganMs = Date.now();
       const isChoreDue = beganMs >= this.#chore.nextMs();
-      if (isChoreDue) this.#chore.putOff();
+      if (isChoreDue) this.#chore.postpone();
       // Send due deliveries first, so that they do not wait for the other work.
       this.#run(() => undefined);
-      await this.#tell();
+      await this.#informSources();
       if (!isChoreDue) return;
       const notices = await this.#chore.keyNotices(this.#workspaceId, beganMs);
       this.#run((nowMs) => this.#addEvents(this.#chore.finish(notices, beganMs), nowMs));
     } catch (error) {
       logEvent("destinations_alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
-      this.#chore.putOff(Date.now() + SAFETY_ALARM_MS);
+      this.#chore.postpone(Date.now() + SAFETY_ALARM_MS);
       this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
     }
   }
@@ -315,7 +316,7 @@ export class Destinations extends RestorableObject {
       for (const id of ids) dropped.set(id, (dropped.get(id) ?? 0) + Number(!isStored));
     }
     for (const destination of active.filter(({ id }) => dropped.has(id))) {
-      const count = (dropped.get(destination.id) ?? 0) + this.#deliveries.giveUpBeyond(destination.id, nowMs);
+      const count = (dropped.get(destination.id) ?? 0) + this.#deliveries.giveUpAboveLimits(destination.id, nowMs);
       if (count > 0) this.#roster.put({ ...destination, dropped: destination.dropped + count });
     }
   }
@@ -348,7 +349,7 @@ export class Destinations extends RestorableObject {
   ): Promise<Result<Destination, Calls.DestinationRefusal>> {
     const destination = this.#roster.find(id);
     if (destination === null) return refuse("not_found");
-    await this.#runAndTell((nowMs) => this.#roster.put(change(destination, nowMs)));
+    await this.#runAndInform((nowMs) => this.#roster.put(change(destination, nowMs)));
     return this.#answered(id, (changed) => changed);
   }
 
@@ -366,12 +367,12 @@ export class Destinations extends RestorableObject {
   }
 
   /** Runs a change that affects the types the sources must raise, and informs the sources. */
-  async #runAndTell<T>(change: (nowMs: number) => T): Promise<T> {
+  async #runAndInform<T>(change: (nowMs: number) => T): Promise<T> {
     const changed = this.#run((nowMs) => {
-      this.#settings.changed();
+      this.#settings.markChanged();
       return change(nowMs);
     });
-    await this.#tell();
+    await this.#informSources();
     return changed;
   }
 
@@ -379,17 +380,17 @@ export class Destinations extends RestorableObject {
    * Informs the sources of a change that they may not know. Idempotent. Calls run one after another, so that an older change cannot
    * overtake a newer one. Never throws: the alarm retries after a failure.
    */
-  #tell(): Promise<void> {
-    this.#telling = this.#telling
-      .then(() => within(CALL_TIMEOUT_MS, this.#tellNow()))
+  #informSources(): Promise<void> {
+    this.#informing = this.#informing
+      .then(() => within(CALL_TIMEOUT_MS, this.#informSourcesNow()))
       .catch((error: unknown) => {
-        logEvent("wanted_not_told", { workspace: this.#workspaceId, error: errorText(error) });
+        logEvent("sources_not_informed", { workspace: this.#workspaceId, error: errorText(error) });
         this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
       });
-    return this.#telling;
+    return this.#informing;
   }
 
-  async #tellNow(): Promise<void> {
+  async #informSourcesNow(): Promise<void> {
     const change = this.#settings.pendingChange;
     if (change === null) return;
     const wanted = wantedBy(this.#roster.all(), this.#settings.thresholds);
@@ -418,7 +419,7 @@ export class Destinations extends RestorableObject {
         target: destination_id,
       } as const;
       const by = { actor: "service", nowMs: at_ms };
-      // oxlint-disable-next-line no-await-in-loop -- one at a time is all there ever is
+      // oxlint-disable-next-line no-await-in-loop -- hardly ever more than one row
       await auditEntry(db, by, { ...entry, detail: JSON.parse(detail) as JsonObject });
       this.#sql.exec("DELETE FROM switched_off WHERE destination_id = ? AND at_ms = ?", destination_id, at_ms);
     }
@@ -438,7 +439,7 @@ export class Destinations extends RestorableObject {
     const failed = (error: unknown) => {
       logEvent("deliveries_not_sent", { workspace: workspaceId, deliveries: due.length, error: errorText(error) });
       const againMs = Date.now() + RETRY_MIN_SECONDS * 1_000;
-      for (const { id } of due) this.#dispatch.refused(id, againMs);
+      for (const { id } of due) this.#dispatch.queueRefused(id, againMs);
       this.#alarm.by(againMs);
     };
     this.ctx.waitUntil(this.env.DELIVERIES.sendBatch(messages).catch(failed));
@@ -470,19 +471,19 @@ function createTables(sql: SqlStorage): void {
       secret TEXT,
       failing_since_ms INTEGER,
       failing_last_ms INTEGER,
-      failures INTEGER NOT NULL,     -- attempts that have failed since one succeeded
-      not_before_ms INTEGER NOT NULL, -- nothing is sent before, while attempts fail
-      delivered_ms INTEGER,          -- when a delivery last arrived, to within a minute
-      dropped INTEGER NOT NULL       -- events that were given up because too much waited
+      failures INTEGER NOT NULL,      -- failed attempts since the last success
+      not_before_ms INTEGER NOT NULL, -- end of the pause of a failing destination; 0: no pause
+      delivered_ms INTEGER,           -- time of the last success, accurate to a minute
+      dropped INTEGER NOT NULL        -- events that were dropped because too many waited
     ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS old_secrets (destination_id TEXT NOT NULL, secret TEXT NOT NULL, ends_ms INTEGER NOT NULL,
       PRIMARY KEY (destination_id, secret)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS destination_headers (destination_id TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
       PRIMARY KEY (destination_id, name)) WITHOUT ROWID;
 
-    -- Ids of events that were taken over, so that each is taken over once.
+    -- Ids of received events, to ignore repeated calls.
     CREATE TABLE IF NOT EXISTS notifications_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;
-    -- Events that some delivery carries. Without data: it was about a person who was deleted.
+    -- Events of the stored deliveries. data is null if the event was about a deleted person.
     CREATE TABLE IF NOT EXISTS notifications (
       seq INTEGER PRIMARY KEY,
       id TEXT NOT NULL,
@@ -493,19 +494,19 @@ function createTables(sql: SqlStorage): void {
     CREATE TABLE IF NOT EXISTS deliveries (
       destination_id TEXT NOT NULL,
       id TEXT NOT NULL,
-      event_id TEXT NOT NULL,        -- of its first event: the webhook-id
+      event_id TEXT NOT NULL,        -- id of its first event, sent as webhook-id
       type TEXT NOT NULL,
       lane INTEGER NOT NULL,         -- of LANES
-      events TEXT NOT NULL,          -- the numbers of its events, a JSON list; it grows until somebody takes the delivery
-      bytes INTEGER NOT NULL,        -- of its events, and some for its rows
+      events TEXT NOT NULL,          -- JSON list of the seq of its events; it grows until the consumer takes the delivery
+      bytes INTEGER NOT NULL,        -- bytes of its events, plus an estimate for its rows
       state TEXT NOT NULL,
       end_reason TEXT,
-      due_ms INTEGER,                -- when it is to be sent; null: it no longer waits
-      taken_ms INTEGER,              -- when the consumer began the attempt that is under way; null: none is
-      attempt INTEGER NOT NULL,      -- number of the next attempt, or of the one under way, from 1
-      failed INTEGER NOT NULL,       -- attempts that have failed since the delivery was last asked for
-      attempts TEXT NOT NULL,        -- how the attempts ended, a JSON list
-      answers_hidden INTEGER NOT NULL, -- 1: a person in it was deleted, so answers are not stored
+      due_ms INTEGER,                -- time of the next attempt; null: the delivery has ended
+      taken_ms INTEGER,              -- start of the attempt in progress; null: none is in progress
+      attempt INTEGER NOT NULL,      -- number of the next attempt or of the attempt in progress, from 1
+      failed INTEGER NOT NULL,       -- failed attempts since the retry schedule started
+      attempts TEXT NOT NULL,        -- JSON list of the results
+      answers_hidden INTEGER NOT NULL, -- 1: the delivery named a deleted person, so answers are not stored
       created_ms INTEGER NOT NULL,
       ended_ms INTEGER,              -- null: it waits, or ended before this column existed
       PRIMARY KEY (destination_id, id)
@@ -519,7 +520,7 @@ function createTables(sql: SqlStorage): void {
     CREATE TABLE IF NOT EXISTS key_notices (key_id TEXT NOT NULL, notice TEXT NOT NULL, of TEXT NOT NULL,
       PRIMARY KEY (key_id, notice)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS deleted_people (email_hash TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) WITHOUT ROWID;
-    -- Destinations that were switched off, until the activity log says so.
+    -- Switched-off destinations that the activity log does not contain yet.
     CREATE TABLE IF NOT EXISTS switched_off (destination_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, detail TEXT NOT NULL)
       WITHOUT ROWID;
   `);

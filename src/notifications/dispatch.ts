@@ -24,7 +24,7 @@ import { NO_FAILURES, type Roster, type Settings, type StoredDestination } from 
  * while one is slow.
  */
 const DELIVERY_RATE = { perSecond: 20, burst: 40 } as const;
-/** Maximum deliveries in progress per destination; one if the destination fails. Tests are not counted. */
+/** Maximum deliveries in progress per destination; one if the destination fails. Tests do not wait for others. */
 export const DELIVERIES_UNDER_WAY = 5;
 /** Lease of an attempt. A consumer that has not reported by then is considered dead. */
 export const TAKEN_MS = DELIVERY_TIMEOUT_MS + 5_000;
@@ -83,7 +83,7 @@ export class Dispatch {
     for (const destination of [...all.slice(first), ...all.slice(0, first)]) {
       for (const lane of lanesOf(destination)) {
         for (const delivery of this.#notUnderWay(destination.id, lane)) {
-          const fromMs = this.#fromMs(destination, lane, delivery);
+          const fromMs = this.#earliestMs(destination, lane, delivery);
           const rate = takeRequest(this.#bucket, nowMs, DELIVERY_RATE);
           if (fromMs > nowMs || !rate.allowed) {
             laterMs.push(Math.max(fromMs, nowMs + Math.ceil(rate.retryAfterMs)));
@@ -101,7 +101,7 @@ export class Dispatch {
   }
 
   /** Records an attempt that the consumer makes. After a restart of the object, memory may not know it. */
-  began({ id, destinationId, lane }: StoredDelivery, nowMs: number): void {
+  attemptBegan({ id, destinationId, lane }: StoredDelivery, nowMs: number): void {
     const untilMs = Math.max(this.#underWay.get(id)?.untilMs ?? 0, nowMs + TAKEN_MS);
     this.#underWay.set(id, { destinationId, lane, untilMs });
   }
@@ -110,7 +110,7 @@ export class Dispatch {
    * Records the result of an attempt and decides what follows. A failed test does not count against its destination. Runs in a transaction
    * of the object.
    */
-  ended(before: StoredDelivery, result: AttemptResult, nowMs: number): void {
+  attemptEnded(before: StoredDelivery, result: AttemptResult, nowMs: number): void {
     this.#underWay.delete(before.id);
     const destination = this.#roster.find(before.destinationId);
     if (destination === null) return;
@@ -123,11 +123,11 @@ export class Dispatch {
     else if (isTest || judged.outcome === "given_up")
       this.#deliveries.end(delivery, "failed", "attempts_failed", nowMs);
     else if (judged.outcome === "gone") this.#deliveries.end(delivery, "failed", "switched_off", nowMs);
-    else this.#deliveries.again(delivery, judged.atMs);
-    this.#deliveries.clearEnded(destination.id, nowMs);
+    else this.#deliveries.retryAt(delivery, judged.atMs);
+    this.#deliveries.limitEnded(destination.id, nowMs);
     if (isTest) return;
-    if (judged.outcome === "delivered") this.#reached(destination, nowMs);
-    else this.#missed(destination, result, nowMs);
+    if (judged.outcome === "delivered") this.#recordSuccess(destination, nowMs);
+    else this.#recordFailure(destination, result, nowMs);
   }
 
   /** Ends a delivery without an attempt. Runs in a transaction of the object. */
@@ -137,12 +137,12 @@ export class Dispatch {
   }
 
   /** Lets a delivery that the queue refused leave again at `againMs`. */
-  refused(id: string, againMs: number): void {
+  queueRefused(id: string, againMs: number): void {
     const attempt = this.#underWay.get(id);
     if (attempt !== undefined) this.#underWay.set(id, { ...attempt, untilMs: againMs });
   }
 
-  #reached(destination: StoredDestination, nowMs: number): void {
+  #recordSuccess(destination: StoredDestination, nowMs: number): void {
     const { failing, deliveredMs } = destination;
     if (failing === null && deliveredMs !== null && nowMs - deliveredMs < DELIVERED_WRITE_MS) return;
     this.#roster.put({ ...destination, ...NO_FAILURES, deliveredMs: nowMs });
@@ -151,7 +151,7 @@ export class Dispatch {
     }
   }
 
-  #missed(destination: StoredDestination, result: AttemptResult, nowMs: number): void {
+  #recordFailure(destination: StoredDestination, result: AttemptResult, nowMs: number): void {
     const failing = failedAgain(destination.failing, nowMs);
     // Attempts that ran at the same time count as one failure, because the outage may have been short.
     const isAnother = destination.failing === null || result.atMs >= destination.failing.lastMs;
@@ -168,7 +168,7 @@ export class Dispatch {
     const { id, name } = destination;
     this.#roster.put({ ...destination, state: "disabled", disabledReason: reason });
     this.#deliveries.giveUpAll(id, "switched_off", nowMs);
-    this.#settings.changed();
+    this.#settings.markChanged();
     const detail = JSON.stringify({ name, reason });
     this.#sql.exec(
       "INSERT OR REPLACE INTO switched_off (destination_id, at_ms, detail) VALUES (?, ?, ?)",
@@ -182,14 +182,14 @@ export class Dispatch {
   }
 
   #notUnderWay(destinationId: string, lane: Lane): (Due & { dueMs: number })[] {
-    const limit = this.#of(destinationId).length + DELIVERIES_UNDER_WAY + 1;
+    const limit = this.#attemptsOf(destinationId).length + DELIVERIES_UNDER_WAY + 1;
     return this.#deliveries.earliest(destinationId, lane, limit).filter(({ id }) => !this.#underWay.has(id));
   }
 
   /** Earliest time when a delivery may leave, given the attempts in progress. */
-  #fromMs(destination: StoredDestination, lane: Lane, delivery: Due & { dueMs: number }): number {
+  #earliestMs(destination: StoredDestination, lane: Lane, delivery: Due & { dueMs: number }): number {
     if (lane === LANES.test) return delivery.dueMs;
-    const underWay = this.#of(destination.id).filter((attempt) => attempt.lane !== LANES.test);
+    const underWay = this.#attemptsOf(destination.id);
     const room = destination.failures >= FAILING_AFTER ? 1 : DELIVERIES_UNDER_WAY;
     const roomMs = underWay.length < room ? 0 : earliestEnd(underWay);
     const fromMs = Math.max(delivery.dueMs, destination.notBeforeMs, roomMs);
@@ -200,7 +200,7 @@ export class Dispatch {
     return Math.max(fromMs, fullMs, (this.#scoredMs.get(destination.id) ?? 0) + GATHER_EVERY_MS);
   }
 
-  #of(destinationId: string): UnderWay[] {
+  #attemptsOf(destinationId: string): UnderWay[] {
     return [...this.#underWay.values()].filter((attempt) => attempt.destinationId === destinationId);
   }
 }

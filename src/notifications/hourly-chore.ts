@@ -48,7 +48,7 @@ export class HourlyChore {
   }
 
   /** Prevents a second run at the same time, or soon after a failure. */
-  putOff(untilMs = Date.now() + CHORE_MS): void {
+  postpone(untilMs = Date.now() + CHORE_MS): void {
     this.#notBeforeMs = untilMs;
   }
 
@@ -82,13 +82,13 @@ export class HourlyChore {
       "DELETE FROM notifications_seen WHERE id < ?",
       `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * 24 * 3_600_000)}`,
     );
-    for (const { id } of roster.all()) deliveries.clearAway(id, nowMs);
-    deletedPeople.clearAway(nowMs);
+    for (const { id } of roster.all()) deliveries.deleteExpired(id, nowMs);
+    deletedPeople.deleteExpired(nowMs);
     settings.choreMs = nowMs;
-    return notices.filter((notice) => this.#isNews(notice)).map(({ event }) => event);
+    return notices.filter((notice) => this.#isNew(notice)).map(({ event }) => event);
   }
 
-  #isNews({ keyId, notice, of }: KeyNotice): boolean {
+  #isNew({ keyId, notice, of }: KeyNotice): boolean {
     const insert = `INSERT INTO key_notices (key_id, notice, of) VALUES (?, ?, ?)
       ON CONFLICT DO UPDATE SET of = excluded.of WHERE of <> excluded.of RETURNING of`;
     return this.#sql.exec(insert, keyId, notice, of).toArray().length > 0;

@@ -3,7 +3,8 @@
  * row; after the commit the rows are handed on and deleted. A crash neither loses nor invents a notification. Repeated notifications are
  * harmless because each has an id.
  */
-import type { AnyEventType, EventData, EventOf, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import type { EventData } from "../domain/events/event-data.ts";
+import type { AnyEventType, EventOf, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -110,11 +111,11 @@ export class RaisedEvents {
       if (left.length === 0) this.#sql.exec("DELETE FROM raised_notifications WHERE row = ?", next.row);
       else this.#sql.exec("UPDATE raised_notifications SET body = ? WHERE row = ?", text, next.row);
     }
-    this.reload();
   }
 
   /** Reads the state from the table: at start, and after a rollback. */
   reload(): void {
+    // Never back: a call in progress deletes the rows up to its last one, also if they were removed in the meantime.
     const [last] = this.#sql.exec<{ row: number }>("SELECT row FROM raised_notifications ORDER BY row DESC LIMIT 1");
     this.#end = Math.max(this.#end, last?.row ?? 0);
     const [first] = this.#rows();
@@ -198,6 +199,7 @@ export class HandOn {
     this.#dueMs = Date.now() + SAFETY_ALARM_MS;
     this.#running = this.#runOnce().finally(() => {
       this.#running = null;
+      // Notifications that were raised since the last read found this run still in progress.
       this.start();
     });
     return this.#running;

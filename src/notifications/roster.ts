@@ -1,20 +1,21 @@
-/** Destinations, their headers and old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are read on each use. */
+/**
+ * Destinations, their headers and old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are read on
+ * each use.
+ */
 import type { Failing } from "../domain/events/attempts.ts";
 import type { CustomHeader } from "../domain/events/custom-header.ts";
-import { maskedTarget, type Destination, type DisabledReason } from "../domain/events/destination.ts";
-import type { DestinationState, DestinationType } from "../domain/events/destination.ts";
+import {
+  maskedTarget,
+  type Destination,
+  type DestinationState,
+  type DisabledReason,
+} from "../domain/events/destination.ts";
 import type { EventType, ScoreThresholds } from "../domain/events/workspace-event.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { NewDestination } from "./destination-calls.ts";
 
 /** Times are in milliseconds since 1970. */
-export interface StoredDestination {
-  id: string;
-  name: string;
-  type: DestinationType;
-  target: string;
-  events: EventType[];
-  pagesUrl: string;
+export interface StoredDestination extends Omit<NewDestination, "headers"> {
   state: DestinationState;
   disabledReason: DisabledReason | null;
   createdMs: number;
@@ -66,7 +67,7 @@ export class Roster {
     return row === undefined ? null : toDestination(row);
   }
 
-  add(added: NewDestination, secret: string | null, createdMs: number): void {
+  add(added: Omit<NewDestination, "headers">, secret: string | null, createdMs: number): void {
     const initial = { state: "active", disabledReason: null, deliveredMs: null, dropped: 0, ...NO_FAILURES } as const;
     this.put({ ...added, ...initial, secret, createdMs });
   }
@@ -179,7 +180,7 @@ export class Settings {
   }
 
   /** Records that the types which the sources must raise may have changed. */
-  changed(): void {
+  markChanged(): void {
     this.#write("untold", crypto.randomUUID());
   }
 

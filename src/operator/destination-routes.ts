@@ -207,34 +207,27 @@ export const destinationRoutes = [
     body: destinationChange,
     bodyExample: { events: ["person.score_crossed", "usage.level"] },
     ...DESTINATION,
-    handle: async (c, { body }) =>
-      outcomeOf(
-        await destinations.updateDestination(destinationsContext(c), c.req.param("destination_id"), body),
-        shown,
-      ),
+    handle: async (c, { body }) => outcomeOf(await destinations.updateDestination(...destinationOf(c), body), shown),
   }),
   operation("DELETE", "/workspaces/:workspace_id/destinations/:destination_id", {
     summary: "Delete a destination",
     description: "Also deletes its deliveries, including waiting ones.",
     answers: { 204: "Deleted." },
     async handle(c) {
-      const isDeleted = await destinations.deleteDestination(destinationsContext(c), c.req.param("destination_id"));
-      return isDeleted ? ok(null) : null;
+      return (await destinations.deleteDestination(...destinationOf(c))) ? ok(null) : null;
     },
   }),
   operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/pause", {
     summary: "Pause a destination",
     description: "Events during the pause are never sent to it. Waiting deliveries are sent when it is resumed.",
     ...DESTINATION,
-    handle: async (c) =>
-      outcomeOf(await destinations.pauseDestination(destinationsContext(c), c.req.param("destination_id")), shown),
+    handle: async (c) => outcomeOf(await destinations.pauseDestination(...destinationOf(c)), shown),
   }),
   operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/resume", {
     summary: "Resume a destination",
     description: "Also resumes a destination that the service has switched off.",
     ...DESTINATION,
-    handle: async (c) =>
-      outcomeOf(await destinations.resumeDestination(destinationsContext(c), c.req.param("destination_id")), shown),
+    handle: async (c) => outcomeOf(await destinations.resumeDestination(...destinationOf(c)), shown),
   }),
   operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/rotate-secret", {
     summary: "Rotate the secret of a webhook",
@@ -245,18 +238,14 @@ export const destinationRoutes = [
     schema: createdDestination,
     conflicts: ["destination_without_secret"],
     handle: async (c, { body: { overlap } }) =>
-      outcomeOf(
-        await destinations.rotateSecret(destinationsContext(c), c.req.param("destination_id"), overlap),
-        withSecret,
-      ),
+      outcomeOf(await destinations.rotateSecret(...destinationOf(c), overlap), withSecret),
   }),
   operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/test", {
     summary: "Send a test",
     description: "Sends one test at once, in any state of the destination. Get the delivery to see the result.",
     answers: { 201: "The delivery." },
     schema: delivery,
-    handle: async (c) =>
-      outcomeOf(await destinations.sendTest(destinationsContext(c), c.req.param("destination_id")), withAttempts),
+    handle: async (c) => outcomeOf(await destinations.sendTest(...destinationOf(c)), withAttempts),
   }),
   operation("GET", "/workspaces/:workspace_id/destinations/:destination_id/deliveries", {
     summary: "List the deliveries to a destination",
@@ -288,10 +277,8 @@ export const destinationRoutes = [
     schema: delivery,
     conflicts: ["destination_not_active"],
     noun: "delivery",
-    async handle(c) {
-      const { destination_id: destinationId, delivery_id: id } = c.req.param();
-      return outcomeOf(await destinations.deliverAgain(destinationsContext(c), destinationId, id), withAttempts);
-    },
+    handle: async (c) =>
+      outcomeOf(await destinations.deliverAgain(...destinationOf(c), c.req.param("delivery_id")), withAttempts),
   }),
   operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/deliveries/again", {
     summary: "Deliver again everything that failed since a time",
@@ -307,9 +294,10 @@ export const destinationRoutes = [
     schema: redelivery,
     conflicts: ["destination_not_active"],
     async handle(c, { body: { since }, query: { dryRun } }) {
-      const [id, sinceMs] = [c.req.param("destination_id"), Date.parse(since)];
+      const [context, id] = destinationOf(c);
+      const sinceMs = Date.parse(since);
       if (dryRun === "true") return destinationsOf(c.env, c.var.workspace.id).failedSince(id, sinceMs);
-      return outcomeOf(await destinations.redeliver(destinationsContext(c), id, sinceMs), (repeated) => repeated);
+      return outcomeOf(await destinations.redeliver(context, id, sinceMs), (repeated) => repeated);
     },
   }),
   operation("GET", "/workspaces/:workspace_id/thresholds", {
@@ -340,6 +328,11 @@ function destinationsContext(c: Context<OperatorEnv>): destinations.Destinations
   return { ...contextOf(c), slug: c.var.workspace.slug, origin: new URL(c.req.url).origin };
 }
 
+/** The destination of the path, and who changes it. */
+function destinationOf(c: Context<OperatorEnv>): [destinations.DestinationsContext, id: string] {
+  return [destinationsContext(c), c.req.param("destination_id") ?? ""];
+}
+
 function shown({ maskedTarget, headerNames, ...rest }: Destination) {
   return { ...rest, target: maskedTarget, headers: headerNames.map((header) => ({ name: header })) };
 }
@@ -362,34 +355,30 @@ function outcomeOf<Value, Shown>(
 ) {
   if (result.ok) return ok(show(result.value));
   const { refusal } = result;
-  if (refusal === "type_not_offered") return refuse([{ path: "type", message: "this deployment sends no email" }]);
-  if (isTargetProblem(refusal)) return refuse([{ path: "target", message: TARGET_PROBLEMS[refusal] }]);
-  if (isHeaderRefusal(refusal)) return refuse([{ path: "headers", message: HEADER_REFUSALS[refusal] }]);
-  return refuse(refusal);
+  return isFieldProblem(refusal) ? refuse([FIELD_PROBLEMS[refusal]]) : refuse(refusal);
 }
 
-const HEADER_REFUSALS = {
-  headers_of_webhooks_only: "only a webhook has headers",
-  header_without_value: "a header that is not stored yet needs a value",
-  headers_for_another_host: "the target has another host: send each value again, or no headers",
-} as const satisfies Record<HeaderRefusal, string>;
+type FieldProblem = "type_not_offered" | destinations.TargetProblem | HeaderRefusal;
 
-function isHeaderRefusal(problem: destinations.DestinationProblem): problem is HeaderRefusal {
-  return problem in HEADER_REFUSALS;
-}
+const FIELD_PROBLEMS: Record<FieldProblem, { path: string; message: string }> = {
+  type_not_offered: { path: "type", message: "this deployment sends no email" },
+  not_a_url: { path: "target", message: "not a URL" },
+  too_long: { path: "target", message: "too long" },
+  not_https: { path: "target", message: "must begin with https://" },
+  credentials: { path: "target", message: "must hold no user name and no password" },
+  address: { path: "target", message: "must have a name as its host, not an address" },
+  not_public: { path: "target", message: "must have a public name as its host" },
+  port: { path: "target", message: "must have no port, or one from 1024 on" },
+  own_host: { path: "target", message: "leads to this service itself" },
+  not_an_email: { path: "target", message: "not an email address" },
+  headers_of_webhooks_only: { path: "headers", message: "only a webhook has headers" },
+  header_without_value: { path: "headers", message: "a header that is not stored yet needs a value" },
+  headers_for_another_host: {
+    path: "headers",
+    message: "the target has another host: send each value again, or no headers",
+  },
+};
 
-const TARGET_PROBLEMS = {
-  not_a_url: "not a URL",
-  too_long: "too long",
-  not_https: "must begin with https://",
-  credentials: "must hold no user name and no password",
-  address: "must have a name as its host, not an address",
-  not_public: "must have a public name as its host",
-  port: "must have no port, or one from 1024 on",
-  own_host: "leads to this service itself",
-  not_an_email: "not an email address",
-} as const satisfies Record<destinations.TargetProblem, string>;
-
-function isTargetProblem(problem: destinations.DestinationProblem): problem is destinations.TargetProblem {
-  return problem in TARGET_PROBLEMS;
+function isFieldProblem(problem: destinations.DestinationProblem): problem is FieldProblem {
+  return problem in FIELD_PROBLEMS;
 }

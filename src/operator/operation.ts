@@ -320,10 +320,10 @@ interface DescribedCode {
 }
 
 export function allCodes(): DescribedCode[] {
-  const refusals = Object.entries(REFUSALS).map(([code, { status, when }]) => ({ code, status, when }));
-  const otherCodes = Object.entries(OTHER_CODES).map(([code, { status, when }]) => ({ code, status, when }));
+  const described = Object.entries({ ...REFUSALS, ...OTHER_CODES });
+  const codes = described.map(([code, { status, when }]) => ({ code, status, when }));
   const conflicts = Object.entries(CONFLICTS).map(([code, when]) => ({ code, status: 409, when }));
-  return [...refusals, ...otherCodes, ...conflicts].sort((a, b) => a.status - b.status);
+  return [...codes, ...conflicts].sort((a, b) => a.status - b.status);
 }
 
 // The JSON of the operator API: schema parts that resources share, and the conversion of domain values.

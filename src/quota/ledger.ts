@@ -10,7 +10,8 @@ import { NO_VERDICTS, ordinalsTaken, verdictCounts } from "../domain/quota/quota
 import { entryOf, utcDay, type UsageDay } from "../domain/quota/usage-day.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { ClosedPeriod, Counts, Usage, UsageByDay } from "./protocol.ts";
-import type { EventData, EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import type { EventData } from "../domain/events/event-data.ts";
+import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { usageNews } from "../domain/quota/usage-news.ts";
 import { HandOn, type HandOnOptions, newEvent, RaisedEvents } from "../notifications/raised-events.ts";
 import type { CounterAlarm } from "./counter-alarm.ts";

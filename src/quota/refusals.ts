@@ -2,7 +2,7 @@
  * Refused calls by reason, for the rejections list. As with CallsByDay, new counts stay in memory until the alarm writes
  * them. Bursts of refusals raise a notification.
  */
-import type { EventData } from "../domain/events/workspace-event.ts";
+import type { EventData } from "../domain/events/event-data.ts";
 import { addRejection, forgetOld, type Refusal, type RefusedCalls, type Rejection } from "../domain/keys/refusal.ts";
 import { storedDetail } from "../http/problem.ts";
 import { errorText, logEvent } from "../platform/log.ts";

@@ -197,7 +197,7 @@ export async function recoverWorkspace({ env, db, workspaceId, by }: WorkspaceCo
   const finished = restore === null ? null : await finish(env, db, restore);
   const rulesPassedOver = await raiseVersionsAbove(db, workspaceId, await signalStore(env, workspaceId).ruleVersions());
   // The wanted notification types may have changed since the restored moment.
-  await destinationsOf(env, workspaceId).tellSources();
+  await destinationsOf(env, workspaceId).informSources();
   const detail = {
     revoked,
     rulesPassedOver,

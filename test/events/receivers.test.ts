@@ -125,36 +125,3 @@ test("the first KB of a 10 MB answer is kept, and the rest is not read", async (
   expect(delivery).toMatchObject({ state: "delivered", attempts: [{ status: 200, answer: "x".repeat(1_024) }] });
   await expect.poll(() => written).toBeLessThan(10 * 1024 * 1024);
 });
-
-test("a destination that was switched off is resumed, and gets everything that failed, with the same ids and bodies", async () => {
-  const receiver = await newReceiver((response) => void response.writeHead(500).end());
-  const workspace = await newWorkspace([VISIT_RULE]);
-  const id = await receiver.subscribe(service.api, workspace, ["person.scored"]);
-  const destination = `${workspace.home}/destinations/${id}`;
-  for (const email of ["jane@example.com", "joe@example.com"]) {
-    const before = receiver.received.length;
-    await send(workspace, [{ email, event: "Visit" }]);
-    await expect.poll(() => receiver.received.length).toBeGreaterThan(before);
-  }
-  receiver.answer = (response) => void response.writeHead(410).end();
-  const [first] = (await deliveries(workspace, id)).slice(-1);
-  await service.api.post(`${destination}/deliveries/${first?.id}/again`);
-  const ends = async () => (await deliveries(workspace, id)).map(({ end_reason: reason }) => reason);
-  await expect.poll(ends).toEqual(["switched_off", "switched_off"]);
-
-  receiver.answer = (response) => void response.end("thanks");
-  await service.api.post(`${destination}/resume`);
-  const before = receiver.received.length;
-  const since = new Date(Date.now() - 3_600_000).toISOString();
-  const repeat = () => service.api.post(`${destination}/deliveries/again`, { since });
-  const none = { person_deleted: 0, too_many_waiting: 0, not_kept: 0 };
-  expect(await repeat()).toEqual({ requeued: 2, not_requeued: none });
-  expect(await repeat()).toEqual({ requeued: 0, not_requeued: none });
-  const states = async () => (await deliveries(workspace, id)).map(({ state }) => state);
-  await expect.poll(states, { timeout: 90_000 }).toEqual(["delivered", "delivered"]);
-  const contents = (received: readonly { id: string; text: string }[]) =>
-    new Set(received.map(({ id: eventId, text }) => eventId + text));
-  expect(receiver.received).toHaveLength(before + 2);
-  expect(contents(receiver.received.slice(before))).toEqual(contents(receiver.received.slice(0, before)));
-  expect(receiver.forged).toEqual([]);
-}, 120_000);

@@ -27,48 +27,33 @@ export class TestDestinations {
   faults: Fault[] = [];
   /** Calls wait for this promise first. */
   gate: Promise<void> = Promise.resolve();
+  /** Calls of `raise`. */
   calls = 0;
   /** Emails of deleted persons, repetitions included. */
   readonly deleted: string[] = [];
 
-  /** @param workspaceId of any other's events nothing is known: a call of an object that was killed may come late. */
+  /** @param workspaceId calls for other workspaces are ignored: a call of a killed object may arrive late. */
   constructor(workspaceId: string) {
-    const take = (events: WorkspaceEvent[]) => this.#take(events);
-    vi.spyOn(Destinations.prototype, "raise").mockImplementation(async function (
-      this: Destinations,
-      events: WorkspaceEvent[],
-    ) {
+    this.#replace("raise", workspaceId, (events: WorkspaceEvent[]) => this.taken.push(...structuredClone(events)));
+    this.#replace("deletePerson", workspaceId, (email: string) => this.deleted.push(email));
+  }
+
+  #replace(method: "raise" | "deletePerson", workspaceId: string, take: (argument: never) => void): void {
+    const call = async (argument: never) => {
+      if (method === "raise") this.calls++;
+      await this.gate;
+      const fault = this.faults.shift() ?? "none";
+      if (fault === "before") throw new Error("crash before the call");
+      take(argument);
+      if (fault === "after") throw new Error("crash after the call");
+    };
+    vi.spyOn(Destinations.prototype, method).mockImplementation(async function (this: Destinations, argument: never) {
       const { id } = Reflect.get(this, "ctx") as DurableObjectState;
-      if (id.name === workspaceId) await take(events);
-    } as unknown as Destinations["raise"]);
-    const deletePerson = (email: string) => this.#delete(email);
-    vi.spyOn(Destinations.prototype, "deletePerson").mockImplementation(async function (
-      this: Destinations,
-      email: string,
-    ) {
-      const { id } = Reflect.get(this, "ctx") as DurableObjectState;
-      if (id.name === workspaceId) await deletePerson(email);
-    } as unknown as Destinations["deletePerson"]);
+      if (id.name === workspaceId) await call(argument);
+    } as never);
   }
 
-  async #delete(email: string): Promise<void> {
-    await this.gate;
-    const fault = this.faults.shift() ?? "none";
-    if (fault === "before") throw new Error("crash before the call");
-    this.deleted.push(email);
-    if (fault === "after") throw new Error("crash after the call");
-  }
-
-  async #take(events: WorkspaceEvent[]): Promise<void> {
-    this.calls++;
-    await this.gate;
-    const fault = this.faults.shift() ?? "none";
-    if (fault === "before") throw new Error("crash before the call");
-    this.taken.push(...structuredClone(events));
-    if (fault === "after") throw new Error("crash after the call");
-  }
-
-  /** Each once. */
+  /** The received events without repetitions. */
   get events(): WorkspaceEvent[] {
     return [...new Map(this.taken.map((event) => [event.id, event] as const)).values()];
   }

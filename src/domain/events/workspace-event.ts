@@ -2,9 +2,10 @@
  * The catalogue of outgoing notifications. For a new type the compiler lists what else needs an entry. An event keeps
  * its id in every repetition, so that a receiver can drop duplicates.
  */
-import type { VerdictCounts } from "../quota/quota.ts";
-import type { UsageLevelReached } from "../quota/usage-news.ts";
 import { counted, grouped } from "../text.ts";
+import type { EventData } from "./event-data.ts";
+
+export type AnyEventType = keyof EventData;
 
 interface EventSentence {
   text: string;
@@ -29,10 +30,6 @@ interface CatalogueEntry<Data> {
   withoutPeople: (data: Data, isDeleted: IsDeleted) => Data | null;
 }
 
-function entry<Data>(declared: CatalogueEntry<Data>): CatalogueEntry<Data> {
-  return declared;
-}
-
 /** For types that hold no data of a person. */
 function keepAll<Data>(data: Data): Data {
   return data;
@@ -44,20 +41,7 @@ function withoutPersonalAccount(data: AccountThresholdPassed, isDeleted: IsDelet
   return isDeleted(external_id) || (name !== null && isDeleted(name)) ? null : data;
 }
 
-export interface ScoringSignalMade {
-  email: string;
-  scoring_signal: string;
-  points: number;
-  score: number;
-  rule_id: string;
-  signal_id: string;
-  event: string;
-  received_at: string;
-}
-
-interface PersonScored {
-  scoring_signals: ScoringSignalMade[];
-}
+export type ScoringSignalMade = EventData["person.scored"]["scoring_signals"][number];
 
 /** Scores that raise an event when they are reached or no longer reached: at most THRESHOLDS_MAX each, ascending. */
 export interface ScoreThresholds {
@@ -66,38 +50,11 @@ export interface ScoreThresholds {
 }
 
 /** A score that passed a threshold, upwards or downwards. */
-interface ThresholdPassed {
-  threshold: number;
-  score: number;
-  score_before: number;
-}
-
-interface AccountThresholdPassed extends ThresholdPassed {
-  external_id: string;
-  name: string | null;
-}
+type ThresholdPassed = Pick<EventData["person.score_fell"], "threshold" | "score" | "score_before">;
+type AccountThresholdPassed = EventData["account.score_fell"];
 
 /** Number of scores that rose to a threshold or above it, and of scores that fell below it. */
-export interface Crossings {
-  threshold: number;
-  risen: number;
-  fallen: number;
-}
-
-/**
- * One event instead of many `person.scored`. If a visitor's signals make the person cross a threshold, a
- * `person.score_crossed` follows as well. Crossings by a rule or by many lapsed points are only counted here.
- */
-interface PeopleRescored {
-  cause: "rule_applied" | "signals_linked" | "points_lapsed";
-  rule_id: string | null;
-  email: string | null;
-  added: number;
-  changed: number;
-  removed: number;
-  points: number;
-  thresholds: Crossings[];
-}
+export type Crossings = EventData["people.rescored"]["thresholds"][number];
 
 const KEY = { key_id: "key_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f", key_name: "Website" };
 const SIGNAL_ID = "sig_01a1f923-8ec2-7c4d-b975-0dae84bdd1d4";
@@ -106,14 +63,8 @@ const PERIOD = { period_start: "2026-11-01T00:00:00.000Z", period_end: "2026-12-
 const ACCOUNT = { external_id: "acme-42", name: "Acme" };
 const NOTIFICATIONS_PAGE = "settings/notifications";
 
-export const EVENT_CATALOGUE = {
-  "person.score_crossed": entry<
-    ThresholdPassed & {
-      email: string;
-      /** The latest of the signals that made the difference; null: that signal belongs to another person by now. */
-      signal_id: string | null;
-    }
-  >({
+export const EVENT_CATALOGUE: { [Type in AnyEventType]: CatalogueEntry<EventData[Type]> } = {
+  "person.score_crossed": {
     label: "A person's score crosses a threshold",
     when: "Once per threshold, until the score falls below it again.",
     example: { email: "jane@example.com", threshold: 50, score: 55, score_before: 35, signal_id: SIGNAL_ID },
@@ -123,16 +74,16 @@ export const EVENT_CATALOGUE = {
       page: personPage(data.email),
     }),
     withoutPeople: (data, isDeleted) => (isDeleted(data.email) ? null : data),
-  }),
-  "person.score_fell": entry<ThresholdPassed & { email: string }>({
+  },
+  "person.score_fell": {
     label: "A person's score falls below a threshold",
     when: "Once per threshold, until the score reaches it again.",
     example: { email: "jane@example.com", threshold: 50, score: 35, score_before: 55 },
     thresholdsOf: "people",
     sentence: (data, formatName) => ({ text: fellText(formatName(data.email), data), page: personPage(data.email) }),
     withoutPeople: (data, isDeleted) => (isDeleted(data.email) ? null : data),
-  }),
-  "account.score_crossed": entry<AccountThresholdPassed>({
+  },
+  "account.score_crossed": {
     label: "An account's score crosses a threshold",
     when: "Once per threshold, until the score falls below it again.",
     example: { ...ACCOUNT, threshold: 200, score: 215, score_before: 195 },
@@ -142,8 +93,8 @@ export const EVENT_CATALOGUE = {
       page: accountPage(data.external_id),
     }),
     withoutPeople: withoutPersonalAccount,
-  }),
-  "account.score_fell": entry<AccountThresholdPassed>({
+  },
+  "account.score_fell": {
     label: "An account's score falls below a threshold",
     when: "Once per threshold, until the score reaches it again.",
     example: { ...ACCOUNT, threshold: 200, score: 195, score_before: 215 },
@@ -153,8 +104,8 @@ export const EVENT_CATALOGUE = {
       page: accountPage(data.external_id),
     }),
     withoutPeople: withoutPersonalAccount,
-  }),
-  "person.scored": entry<PersonScored>({
+  },
+  "person.scored": {
     label: "Scoring signals are created",
     when: "Combined: at most one delivery a second.",
     example: {
@@ -177,8 +128,8 @@ export const EVENT_CATALOGUE = {
       if (scoring_signals.length === data.scoring_signals.length) return data;
       return scoring_signals.length === 0 ? null : { scoring_signals };
     },
-  }),
-  "people.rescored": entry<PeopleRescored>({
+  },
+  "people.rescored": {
     label: "Many scores change",
     when: "A summary after a rule is applied to past signals, a visitor becomes known or many points lapse.",
     example: {
@@ -193,15 +144,8 @@ export const EVENT_CATALOGUE = {
     },
     sentence: rescoredSentence,
     withoutPeople: (data, isDeleted) => (data.email !== null && isDeleted(data.email) ? null : data),
-  }),
-  "usage.level": entry<{
-    level: UsageLevelReached;
-    used: number;
-    signal_limit: number;
-    overages: boolean;
-    period_start: string;
-    period_end: string;
-  }>({
+  },
+  "usage.level": {
     label: "Usage reaches 80, 100 or 200 %",
     when: "Also at the first refused signal. Once per billing period each.",
     example: { level: "80", used: 400_000, signal_limit: 500_000, overages: false, ...PERIOD },
@@ -214,20 +158,8 @@ export const EVENT_CATALOGUE = {
       return { text: `${text} The billing period ends on ${minuteOf(period_end)}.`, page: "usage" };
     },
     withoutPeople: keepAll,
-  }),
-  "period.closed": entry<
-    VerdictCounts & {
-      period_start: string;
-      period_end: string;
-      signal_limit: number;
-      overages: boolean;
-      /** Signals accepted beyond the limit, with overages on. */
-      overage: number;
-      /** Consecutive periods over the allowance, including this one. */
-      streak: number;
-      extra_room_removed: boolean;
-    }
-  >({
+  },
+  "period.closed": {
     label: "A billing period ends",
     when: "With its counts.",
     example: {
@@ -250,17 +182,8 @@ export const EVENT_CATALOGUE = {
       return { text, page: "usage" };
     },
     withoutPeople: keepAll,
-  }),
-  "key.expiring": entry<{
-    key_id: string;
-    key_name: string;
-    expires_at: string;
-    /** Largest number of days until the end: 30, 7 or 1. */
-    days: number;
-    /** The key that replaced this one at its rotation; null: the key was not rotated. */
-    successor_id: string | null;
-    last_used_at: string | null;
-  }>({
+  },
+  "key.expiring": {
     label: "An API key expires soon",
     when: "30 days, 7 days and 1 day before.",
     example: {
@@ -276,13 +199,8 @@ export const EVENT_CATALOGUE = {
       return { text, page: keyPage(key_id) };
     },
     withoutPeople: keepAll,
-  }),
-  "key.silent": entry<{
-    key_id: string;
-    key_name: string;
-    days: number;
-    last_used_at: string | null;
-  }>({
+  },
+  "key.silent": {
     label: "An API key is inactive",
     when: "No call for the number of days set on the key's page.",
     example: { ...KEY, days: 3, last_used_at: "2026-11-17T08:00:00.000Z" },
@@ -292,15 +210,8 @@ export const EVENT_CATALOGUE = {
       return { text, page: keyPage(key_id) };
     },
     withoutPeople: keepAll,
-  }),
-  "refusals.burst": entry<{
-    key_id: string;
-    from: string;
-    to: string;
-    calls: number;
-    refused: number;
-    codes: Record<string, number>;
-  }>({
+  },
+  "refusals.burst": {
     label: "Many calls are refused",
     when: "More than a tenth of a key's calls within five minutes, and at least 20.",
     example: {
@@ -316,8 +227,8 @@ export const EVENT_CATALOGUE = {
       page: keyPage(key_id),
     }),
     withoutPeople: keepAll,
-  }),
-  "dead_letters.added": entry<{ signals: number; reasons: Record<string, number> }>({
+  },
+  "dead_letters.added": {
     label: "Signals could not be processed",
     when: "They are kept as dead letters.",
     example: { signals: 3, reasons: { rules_too_slow: 3 } },
@@ -326,8 +237,8 @@ export const EVENT_CATALOGUE = {
       page: "signals/dead-letters",
     }),
     withoutPeople: keepAll,
-  }),
-  "processing.late": entry<{ oldest_at: string; signals: number }>({
+  },
+  "processing.late": {
     label: "Processing is late",
     when: "The oldest waiting signal is more than ten minutes old.",
     example: { oldest_at: "2026-11-20T13:12:00.000Z", signals: 1_200 },
@@ -336,8 +247,8 @@ export const EVENT_CATALOGUE = {
       page: "signals",
     }),
     withoutPeople: keepAll,
-  }),
-  "destination.disabled": entry<{ destination_id: string; destination_name: string; reason: "gone" | "failing" }>({
+  },
+  "destination.disabled": {
     label: "Another destination was switched off",
     when: "Sent to all other destinations.",
     example: {
@@ -351,19 +262,15 @@ export const EVENT_CATALOGUE = {
       return { text, page: NOTIFICATIONS_PAGE };
     },
     withoutPeople: keepAll,
-  }),
-  "destination.test": entry<{ message: string }>({
+  },
+  "destination.test": {
     label: "Test",
-    when: "Sent from these pages.",
+    when: "Sent once, only to the tested destination.",
     example: { message: "A test of the destination “CRM”: it works." },
     sentence: ({ message }, formatName) => ({ text: formatName(message), page: NOTIFICATIONS_PAGE }),
     withoutPeople: keepAll,
-  }),
+  },
 };
-
-type Catalogue = typeof EVENT_CATALOGUE;
-export type AnyEventType = keyof Catalogue;
-export type EventData = { [Type in AnyEventType]: Catalogue[Type]["example"] };
 
 /** Types that every destination receives without subscribing. */
 export const destinationEventTypes = ["destination.disabled", "destination.test"] as const;
@@ -410,7 +317,7 @@ export function withoutPerson<Event extends AnyEvent>(event: Event, isDeleted: I
 
 const NAMES_MAX = 3;
 
-function scoredSentence({ scoring_signals }: PersonScored, formatName: FormatName): EventSentence {
+function scoredSentence({ scoring_signals }: EventData["person.scored"], formatName: FormatName): EventSentence {
   const emails = [...new Set(scoring_signals.map(({ email }) => email))];
   const unnamed = emails.length - NAMES_MAX;
   const names = emails.slice(0, NAMES_MAX).map(formatName);
@@ -421,7 +328,7 @@ function scoredSentence({ scoring_signals }: PersonScored, formatName: FormatNam
   return { text, page: email !== undefined && emails.length === 1 ? personPage(email) : "people" };
 }
 
-function rescoredSentence(data: PeopleRescored, formatName: FormatName): EventSentence {
+function rescoredSentence(data: EventData["people.rescored"], formatName: FormatName): EventSentence {
   const { cause, rule_id, email, added, changed, removed, points, thresholds } = data;
   const counts = Object.entries({ added, changed, removed }).filter(([, count]) => count > 0);
   const changes = counts.map(([change, count]) => `${grouped(count)} ${change}`).join(", ");

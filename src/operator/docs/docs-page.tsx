@@ -193,7 +193,7 @@ function Events({ document }: { document: ApiDocument }) {
               <code>{type}</code>
             </h3>
             <p>
-              {post.summary}: {body?.schema !== undefined && <Type schema={body.schema} />}
+              {post.summary} Body: {body?.schema !== undefined && <Type schema={body.schema} />}
             </p>
             <pre tabindex={0}>{JSON.stringify(body?.example, null, 2)}</pre>
           </article>

@@ -10,14 +10,14 @@ import {
   type ZodOpenApiPathsObject,
   type ZodOpenApiResponsesObject,
 } from "zod-openapi";
+import { EVENT_DATA } from "../../domain/events/event-data.ts";
 import {
   exampleEvent,
   destinationEventTypes,
   eventTypes,
+  EVENT_CATALOGUE,
   type AnyEventType,
-  type EventData,
 } from "../../domain/events/workspace-event.ts";
-import { DISABLED_REASONS } from "../../domain/events/destination.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
 import { ADMITTED_VERDICTS, VERDICTS } from "../../domain/quota/quota.ts";
@@ -32,7 +32,7 @@ import {
   NAME_MAX_CODE_POINTS,
   SIGNAL_MAX_BYTES,
 } from "../../limits.ts";
-import { count, idOf, isoInstant as instant, TAGS, allCodes, type Operation } from "../operation.ts";
+import { idOf, isoInstant as instant, TAGS, allCodes, type Operation } from "../operation.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
   apiKey: z.string().meta({ description: "The full key.", example: "sk_…" }),
@@ -206,10 +206,10 @@ const account = z
   .looseObject({})
   .meta({ id: "AccountPayload", description: "Any object. The key's payload template maps its paths." });
 
-const oneAnswer = z
+const signalAccepted = z
   .object({ status: z.enum(ADMITTED_VERDICTS), id: idOf("sig", "Identifies the signal everywhere.") })
   .meta({ id: "SignalAccepted", description: "Answer to one signal." });
-const severalAnswer = z
+const signalsAccepted = z
   .object({
     status: z.enum(["accepted", "partial"]),
     accepted: z.int(),
@@ -227,7 +227,7 @@ const severalAnswer = z
   })
   .meta({ id: "SignalsAccepted", description: "Answer to an array or a batch, with one result per signal, in order." });
 
-const headers = z.object({
+const requestHeaders = z.object({
   "X-Api-Secret": z.string().optional().describe("The shared secret, if the key has one."),
   "Idempotency-Key": z
     .string()
@@ -238,7 +238,7 @@ const headers = z.object({
     ),
 });
 
-const limits = z.object({
+const limitHeaders = z.object({
   RateLimit: z
     .string()
     .optional()
@@ -248,7 +248,9 @@ const limits = z.object({
     .optional()
     .meta({ header: { description: "The limits themselves." } }),
 });
-const retry = limits.extend({ "Retry-After": z.string().meta({ header: { description: "In seconds." } }) });
+const retryHeaders = limitHeaders.extend({
+  "Retry-After": z.string().meta({ header: { description: "In seconds." } }),
+});
 
 /** The error answers of ingestion, by status. */
 function refusals(): ZodOpenApiResponsesObject {
@@ -259,7 +261,8 @@ function refusals(): ZodOpenApiResponsesObject {
   };
   for (const [status, group] of Map.groupBy(codes, (code) => REFUSALS[code].status)) {
     const response = problemResponse(group);
-    responses[`${status}` as "400"] = status === 429 || status === 503 ? { ...response, headers: retry } : response;
+    responses[`${status}` as "400"] =
+      status === 429 || status === 503 ? { ...response, headers: retryHeaders } : response;
   }
   return responses;
 }
@@ -302,7 +305,7 @@ function ingestion(path: string, spec: Ingestion): ZodOpenApiPathItemObject {
       tags: ["Ingestion"],
       ...texts,
       security: [],
-      requestParams: { path: pathParameters(path), header: headers },
+      requestParams: { path: pathParameters(path), header: requestHeaders },
       requestBody: {
         required: true,
         content: {
@@ -315,7 +318,7 @@ function ingestion(path: string, spec: Ingestion): ZodOpenApiPathItemObject {
       responses: {
         "202": {
           description: "Stored and counted. Held signals (between the limit and twice the limit) change no scores.",
-          headers: limits,
+          headers: limitHeaders,
           content: { "application/json": { schema: answer } },
         },
         ...refusals(),
@@ -324,8 +327,8 @@ function ingestion(path: string, spec: Ingestion): ZodOpenApiPathItemObject {
   };
 }
 
-const FORMS = 'Accepts one object, an array, or `{"batch":[…]}`, also with `Content-Encoding: gzip`.';
-const KINDS =
+const BODY_FORMS = 'Accepts one object, an array, or `{"batch":[…]}`, also with `Content-Encoding: gzip`.';
+const SIGNAL_KINDS =
   "A universal signal, or a call of a customer data platform. `identify` links an anonymous id to an email and is not listed " +
   "in the signal queue. `track` and `page` are stored as signals.";
 
@@ -333,34 +336,34 @@ const INGESTION: Record<string, Ingestion> = {
   "/api/signal-staging/webhook/{apiKey}": {
     operationId: "sendSignal",
     summary: "Send a signal",
-    description: `${KINDS} ${FORMS} A signal has at most ${SIGNAL_MAX_BYTES} bytes.`,
+    description: `${SIGNAL_KINDS} ${BODY_FORMS} A signal has at most ${SIGNAL_MAX_BYTES} bytes.`,
     schema: signals,
     example: SIGNAL_EXAMPLE,
-    answer: z.union([oneAnswer, severalAnswer]),
+    answer: z.union([signalAccepted, signalsAccepted]),
   },
   "/api/signal-staging/webhook/{source}/{apiKey}": {
     operationId: "sendSignalOfSource",
     summary: "Send a signal from a named source",
-    description: `The source in the path replaces all others. ${FORMS}`,
+    description: `The source in the path replaces all others. ${BODY_FORMS}`,
     schema: signals,
     example: SIGNAL_EXAMPLE,
-    answer: z.union([oneAnswer, severalAnswer]),
+    answer: z.union([signalAccepted, signalsAccepted]),
   },
   "/api/signal-staging/webhook/{apiKey}/batch": {
     operationId: "sendBatch",
     summary: "Send a batch of signals",
-    description: `At most ${BATCH_MAX_SIGNALS} signals and ${BATCH_MAX_BYTES} bytes. Valid signals are stored even if others are invalid. ${FORMS}`,
+    description: `At most ${BATCH_MAX_SIGNALS} signals and ${BATCH_MAX_BYTES} bytes. Valid signals are stored even if others are invalid. ${BODY_FORMS}`,
     schema: signals,
     example: { batch: [SIGNAL_EXAMPLE] },
-    answer: severalAnswer,
+    answer: signalsAccepted,
   },
   "/api/signal-staging/bulk/{apiKey}": {
     operationId: "sendBulk",
     summary: "Send signals in bulk",
-    description: `At most ${BULK_MAX_SIGNALS} signals and ${BULK_MAX_BYTES} bytes. ${FORMS} Also accepts newline-delimited JSON.`,
+    description: `At most ${BULK_MAX_SIGNALS} signals and ${BULK_MAX_BYTES} bytes. ${BODY_FORMS} Also accepts newline-delimited JSON.`,
     schema: signals,
     example: [SIGNAL_EXAMPLE],
-    answer: severalAnswer,
+    answer: signalsAccepted,
     lines: true,
   },
   "/api/product-orgs/webhook/{apiKey}": {
@@ -371,7 +374,7 @@ const INGESTION: Record<string, Ingestion> = {
       "The key's payload template maps the fields and the external id. An account with a new external id is created.",
     schema: z.union([account, z.array(account), z.looseObject({ batch: z.array(account) })]),
     example: { company: { id: "acme-42", name: "Acme" }, plan: "growth", seats: 12 },
-    answer: z.union([oneAnswer, severalAnswer]),
+    answer: z.union([signalAccepted, signalsAccepted]),
   },
 };
 
@@ -391,9 +394,7 @@ export interface JsonSchema {
   oneOf?: JsonSchema[];
   minimum?: number;
   maximum?: number;
-  minLength?: number;
   maxLength?: number;
-  additionalProperties?: boolean | JsonSchema;
 }
 
 export interface ApiContent {
@@ -488,126 +489,6 @@ function problemExample(status: number, code: string, document: ApiDocument): un
   return { type: `/docs#${code}`, title: "…", status, detail, code, request_id: requestId };
 }
 
-const email = z.string().meta({ example: "jane@example.com" });
-const score = z.number().describe("Of the person.");
-const key = { key_id: idOf("key", "Of the key."), key_name: z.string() };
-const lastUsed = instant.nullable().describe("The last authenticated call. Null: there was none.");
-const period = { period_start: instant, period_end: instant };
-const accountThresholdPassed = z.object({
-  external_id: z.string().meta({ example: "acme-42" }),
-  name: z.string().nullable().describe("Null: no name is known."),
-  threshold: z.number(),
-  score: z.number().describe("Of the account: the sum of its people's scores."),
-  score_before: z.number(),
-});
-
-/** The data of each notification type. The compiler checks that the schemas match the data sent. */
-const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
-  "person.score_crossed": z.object({
-    email,
-    threshold: z.number(),
-    score,
-    score_before: z.number(),
-    signal_id: idOf(
-      "sig",
-      "Of the latest signal that changed the score. Null: the signal belongs to another person by now.",
-    ).nullable(),
-  }),
-  "person.score_fell": z.object({ email, threshold: z.number(), score, score_before: z.number() }),
-  "account.score_crossed": accountThresholdPassed,
-  "account.score_fell": accountThresholdPassed,
-  "person.scored": z.object({
-    scoring_signals: z.array(
-      z.object({
-        email,
-        scoring_signal: z.string(),
-        points: z.number(),
-        score,
-        rule_id: idOf("rule", "Of the mapping rule that matched."),
-        signal_id: idOf("sig", "Of the signal."),
-        event: z.string(),
-        received_at: instant,
-      }),
-    ),
-  }),
-  "people.rescored": z.object({
-    cause: z.enum(["rule_applied", "signals_linked", "points_lapsed"]),
-    rule_id: z.string().nullable().describe("Of the rule that was applied."),
-    email: z.string().nullable().describe("Of the person who got the linked signals."),
-    added: count.describe("Added scoring signals."),
-    changed: count,
-    removed: count,
-    points: z.number().describe("Sum of the changes of all scores."),
-    thresholds: z.array(z.object({ threshold: z.number(), risen: count, fallen: count })),
-  }),
-  "usage.level": z.object({
-    level: z.enum(["80", "100", "200", "first_refusal"]).describe("Percent of the signal limit."),
-    used: count,
-    signal_limit: count,
-    overages: z.boolean(),
-    ...period,
-  }),
-  "period.closed": z.object({
-    ...period,
-    signal_limit: count,
-    overages: z.boolean(),
-    accepted: count.describe("Within the limit, or with overages enabled; without held signals."),
-    held: count,
-    rejected: count,
-    overage: count,
-    streak: count.describe("Periods in a row over the limit, this one included."),
-    extra_room_removed: z.boolean(),
-  }),
-  "key.expiring": z.object({
-    ...key,
-    expires_at: instant,
-    days: z.int().describe("The key expires in at most this many days: 30, 7 or 1."),
-    successor_id: z.string().nullable().describe("Of the key that replaces it after a rotation."),
-    last_used_at: lastUsed,
-  }),
-  "key.silent": z.object({ ...key, days: z.int(), last_used_at: lastUsed }),
-  "refusals.burst": z.object({
-    key_id: key.key_id,
-    from: instant,
-    to: instant,
-    calls: count,
-    refused: count,
-    codes: z.record(z.string(), count).meta({ description: "Refused calls by code.", example: { body_not_json: 60 } }),
-  }),
-  "dead_letters.added": z.object({
-    signals: count,
-    reasons: z.record(z.string(), count).meta({ description: "Signals by reason.", example: { rules_too_slow: 3 } }),
-  }),
-  "processing.late": z.object({ oldest_at: instant, signals: count }),
-  "destination.disabled": z.object({
-    destination_id: idOf("dst", "Of the destination."),
-    destination_name: z.string(),
-    reason: z
-      .enum(DISABLED_REASONS)
-      .describe("`gone`: it answered 410. `failing`: no delivery succeeded for five days."),
-  }),
-  "destination.test": z.object({ message: z.string() }),
-};
-
-const WHEN: Record<AnyEventType, string> = {
-  "person.score_crossed": "A person's score has reached a threshold of the workspace",
-  "person.score_fell": "A person's score has fallen below a threshold of the workspace",
-  "account.score_crossed": "An account's score has reached a threshold for accounts",
-  "account.score_fell": "An account's score has fallen below a threshold for accounts",
-  "person.scored": "Scoring signals were made. One delivery has several, at most one delivery a second",
-  "people.rescored":
-    "A mapping rule was applied to stored signals, many earlier signals were linked to a person, or many points have lapsed",
-  "usage.level": "80, 100 or 200 % of the signal limit is reached, or the first signal was refused",
-  "period.closed": "A billing period has ended",
-  "key.expiring": "An API key expires in 30, 7 or 1 days",
-  "key.silent": "An API key was not used for as many days as its inactivity alert says",
-  "refusals.burst": "At least 20 of a key's calls in five minutes, and more than a tenth, were refused",
-  "dead_letters.added": "Signals could not be processed",
-  "processing.late": "The oldest waiting signal is older than ten minutes",
-  "destination.disabled": "Another destination was switched off. Sent to every destination",
-  "destination.test": "A test. Sent only to the tested destination",
-};
-
 const DESCRIPTION =
   "Signed as the Standard Webhooks specification says: verify the raw body with one of its libraries and the destination's " +
   "secret. Deliveries arrive at least once, in any order. `webhook-id` is the same at each attempt, so ignore known ids. Answer " +
@@ -636,14 +517,14 @@ function webhook(type: AnyEventType): ZodOpenApiOperationObject {
       type: z.literal(type),
       time: instant.describe("When the event happened."),
       workspace: idOf("ws", "Of the workspace."),
-      data: DATA[type],
+      data: EVENT_DATA[type],
     })
     .meta({ id: `Event_${type.replaceAll(/\W/g, "_")}` });
   const example = envelopeOf(exampleEvent(type), "ws_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f");
   return {
     tags: ["Destinations"],
     operationId: `on_${type.replaceAll(/\W/g, "_")}`,
-    summary: WHEN[type],
+    summary: `${EVENT_CATALOGUE[type].label}. ${EVENT_CATALOGUE[type].when}`,
     description: DESCRIPTION,
     security: [],
     requestParams: { header: webhookHeaders },

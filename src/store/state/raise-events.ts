@@ -1,9 +1,9 @@
 /** The types of notifications that the store must raise, and the notifications about scores. */
+import type { EventData } from "../../domain/events/event-data.ts";
 import {
   fallenBelow,
   risenTo,
   type Crossings,
-  type EventData,
   type EventType,
   type ScoringSignalMade,
   type WantedEvents,

@@ -1,6 +1,5 @@
 /** Custom headers of a webhook: who receives them, how they are changed, and that nothing shows their values. */
 import { runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
 import {
   type DestinationHarness,
@@ -66,9 +65,7 @@ test("a value is in no answer, activity log entry, log line or stored answer of 
   const { id: delivery } = await harness.workspace.operator<{ id: string }>("POST", `/destinations/${id}/test`);
   const { attempts } = await harness.attempted(id, 1);
   expect(attempts[0]?.answer).toBe(`${filler}{"got":"••`);
-  const { results } = await env.DB.prepare("SELECT * FROM audit_log WHERE workspace_id = ?")
-    .bind(harness.workspace.id)
-    .all();
+  const results = await harness.workspace.audit();
   const shown = [
     created,
     changed.body,
@@ -130,11 +127,9 @@ test("wrong headers are refused with the field that is wrong", async () => {
   const six = Array.from({ length: 6 }, (_, n) => ({ name: `X-${n}`, value: "v" }));
   for (const [headers, path, message] of [
     [[API_KEY, { name: "host", value: "v" }], "headers.1.name", "set by the service"],
-    [[{ name: "X Key", value: "v" }], "headers.0.name", "only letters, digits and hyphens"],
     [[{ name: "X-Key", value: "v\r\nHost: x" }], "headers.0.value", "only visible ASCII"],
     [[API_KEY, { name: "x-api-key", value: "v" }], "headers", "the same name twice"],
     [six, "headers", "at most 5 headers"],
-    [[{ name: "X-Api-Key", value: "v", secret: true }], "headers.0.secret", "unknown field"],
   ] as const) {
     const wanted = { name: "CRM", type: "webhook", target: receiver.url, events: ["usage.level"], headers };
     for (const answer of [await harness.workspace.ask("POST", "/destinations", wanted), await patch(id, { headers })]) {
@@ -147,14 +142,9 @@ test("wrong headers are refused with the field that is wrong", async () => {
     body: { errors: [{ path: "headers", message: "a header that is not stored yet needs a value" }] },
   });
   expect(await harness.destination(id)).toMatchObject({ headers: [] });
-});
-
-test("a Slack-compatible webhook has no headers", async () => {
-  const errors = [{ path: "headers", message: "only a webhook has headers" }];
-  const wanted = { name: "Ops", type: "slack", target: receiver.url, events: ["usage.level"] };
-  const refused = await harness.workspace.ask("POST", "/destinations", { ...wanted, headers: [API_KEY] });
-  expect(refused).toMatchObject({ status: 422, body: { errors } });
-  const { id } = await harness.create(receiver, { type: "slack", headers: [] });
-  expect(await patch(id, { headers: [API_KEY] })).toMatchObject({ status: 422, body: { errors } });
-  expect(await patch(id, { headers: [] })).toMatchObject({ status: 200 });
+  const slack = { name: "Ops", type: "slack", target: receiver.url, events: ["usage.level"], headers: [API_KEY] };
+  expect(await harness.workspace.ask("POST", "/destinations", slack)).toMatchObject({
+    status: 422,
+    body: { errors: [{ path: "headers", message: "only a webhook has headers" }] },
+  });
 });

@@ -3,7 +3,6 @@ import { env } from "cloudflare:workers";
 import { runInDurableObject } from "cloudflare:test";
 import { expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/notifications/destinations.ts";
-import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
 import type { Receiver, DestinationHarness } from "../../support/destination-harness.ts";
 import { DAY, HOUR, crossed, stopClock, newHarnessInEachTest } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
@@ -53,21 +52,6 @@ test("health names a destination that has failed for an hour, with the remedy, u
   receiver.answer = () => new Response("thanks");
   await harness.pass(HOUR);
   await until(async () => expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] }));
-});
-
-test("health no longer names a destination after all its deliveries were given up", async () => {
-  stopClock();
-  receiver.answer = () => new Response("no", { status: 500 });
-  const { id } = await harness.create(receiver);
-  await harness.raise(crossed());
-  for (const [index, delayMs] of RETRY_DELAYS_MS.entries()) {
-    await harness.attempted(id, index + 1);
-    expect((await health()).failing_destinations).toHaveLength(1);
-    await harness.pass(delayMs * (1 + RETRY_JITTER));
-  }
-  expect(await harness.attempted(id, RETRY_DELAYS_MS.length + 1)).toMatchObject({ end_reason: "attempts_failed" });
-  expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] });
-  expect(await harness.destination(id)).toMatchObject({ state: "active", failing_since: null, waiting: 0 });
 });
 
 test("health names a switched-off destination for a week and counts it until it is resumed", async () => {

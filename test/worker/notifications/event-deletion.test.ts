@@ -2,6 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import { eventTypes, exampleEvent, type WorkspaceEvent } from "../../../src/domain/events/workspace-event.ts";
+import { newId } from "../../../src/platform/ids.ts";
 import type { Receiver } from "../../support/destination-harness.ts";
 import {
   HOUR,
@@ -66,13 +67,14 @@ test("a deletion removes the person from waiting, gathered and delivered notific
   expect(ends.filter((reason) => reason === "person_deleted")).toHaveLength(1);
 });
 
-test.each(eventTypes)("a deletion removes the person from a waiting %s", async (type) => {
+test("a deletion removes the person from waiting notifications of each type", async () => {
   await harness.create(receiver, { events: [...eventTypes] });
   receiver.answer = () => new Response("not now", { status: 500 });
-  const text = JSON.stringify(exampleEvent(type)).replaceAll(/jane@example.com|acme-42/g, EMAIL);
-  await harness.raise(JSON.parse(text) as WorkspaceEvent);
-  await until(() => expect(receiver.received).toHaveLength(1));
-  expect((await stored()).includes(EMAIL)).toBe(text.includes(EMAIL));
+  const texts = eventTypes.map((type) =>
+    JSON.stringify({ ...exampleEvent(type), id: newId("evt") }).replaceAll(/jane@example.com|acme-42/g, EMAIL),
+  );
+  await harness.raise(...texts.map((text) => JSON.parse(text) as WorkspaceEvent));
+  expect(await stored()).toContain(EMAIL);
   await deletePerson();
   expect(await stored()).not.toContain(EMAIL);
 });
@@ -82,6 +84,9 @@ test("a notification raised before a deletion and handed on after it is dropped;
   const [late, lateScored] = [crossed(EMAIL), scored(EMAIL, "stays@example.com")];
   vi.setSystemTime(Date.now() + 1_000);
   await deletePerson();
+  // The call of an earlier deletion may arrive late.
+  await until(async () => expect(await stored()).toContain("email_hash"));
+  await harness.object.deletePerson(EMAIL, 0);
   await harness.raise(late, lateScored);
   await until(() => expect(receiver.received).toHaveLength(1));
   expect(receiver.received[0]?.body.data).toMatchObject({ scoring_signals: [{ email: "stays@example.com" }] });

@@ -4,8 +4,11 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { afterEach, expect, test, vi } from "vitest";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
+import { RaisedEvents } from "../../../src/notifications/raised-events.ts";
+import { newId } from "../../../src/platform/ids.ts";
 import { ring } from "../../support/cold.ts";
 import { consumeMessages, deliver, messageOf, type Delivered } from "../../support/deliver.ts";
+import { crossed } from "../../support/destination-harness.ts";
 import type { Fault } from "../../support/faults.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";
 import { TestDestinations, ofType } from "../../support/raised.ts";
@@ -18,7 +21,7 @@ afterEach(() => {
 
 const EMAILS = ["ann@example.com", "bob@example.com", "cyd@example.com"];
 
-async function workspaceWithWishes(thresholds: number[]): Promise<string> {
+async function workspaceThatWants(thresholds: number[]): Promise<string> {
   const workspace = await newWorkspace({ key: null });
   const rule = { name: "r", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
   await workspace.operator("POST", "/rules", rule);
@@ -44,17 +47,8 @@ async function handedOn(workspaceId: string): Promise<void> {
   await until(async () => expect(await waiting(workspaceId)).toBe(0));
 }
 
-test("notifications raised by a batch are handed on after the commit and then deleted", async () => {
-  const workspaceId = await workspaceWithWishes([10]);
-  const destinations = new TestDestinations(workspaceId);
-  await deliver(workspaceId, [signal(0), signal(1), signal(3)]);
-  await handedOn(workspaceId);
-  expect(destinations.calls).toBe(1);
-  expect(destinations.taken.map(({ type }) => type)).toEqual(["person.score_crossed", "person.scored"]);
-});
-
-test("recording does not wait for Destinations that do not answer; their notifications go with the next call", async () => {
-  const workspaceId = await workspaceWithWishes([]);
+test("recording does not wait while Destinations does not answer; later notifications share the next call", async () => {
+  const workspaceId = await workspaceThatWants([]);
   const destinations = new TestDestinations(workspaceId);
   let open = (): void => {};
   destinations.gate = new Promise((resolve) => (open = resolve));
@@ -70,9 +64,9 @@ test("recording does not wait for Destinations that do not answer; their notific
 });
 
 test.each<Fault>(["before", "after"])(
-  "a call that fails %s it has taken effect is made again by the alarm, with the same ids, and by nothing else until then",
+  "a call that fails %s it takes effect is repeated with the same ids, and only by the alarm",
   async (fault) => {
-    const workspaceId = await workspaceWithWishes([]);
+    const workspaceId = await workspaceThatWants([]);
     const destinations = new TestDestinations(workspaceId);
     destinations.faults = [fault];
     await deliver(workspaceId, [signal(0)]);
@@ -87,11 +81,14 @@ test.each<Fault>(["before", "after"])(
     await handedOn(workspaceId);
     expect(destinations.taken).toHaveLength(fault === "before" ? 2 : 3);
     expect(destinations.events).toHaveLength(2);
+    // After the success, notifications are handed on at once again.
+    await deliver(workspaceId, [signal(2)]);
+    await handedOn(workspaceId);
   },
 );
 
 test("the alarm hands on after the object was killed before it could", async () => {
-  const workspaceId = await workspaceWithWishes([]);
+  const workspaceId = await workspaceThatWants([]);
   const destinations = new TestDestinations(workspaceId);
   destinations.gate = new Promise(() => {});
   await deliver(workspaceId, [signal(0)]);
@@ -104,7 +101,7 @@ test("the alarm hands on after the object was killed before it could", async () 
 });
 
 test("a batch that arrives while the alarm of a restarted object hands on leaves an alarm set", async () => {
-  const workspaceId = await workspaceWithWishes([]);
+  const workspaceId = await workspaceThatWants([]);
   const destinations = new TestDestinations(workspaceId);
   destinations.gate = new Promise(() => {});
   await deliver(workspaceId, [signal(0)]);
@@ -127,8 +124,8 @@ test("a batch that arrives while the alarm of a restarted object hands on leaves
   expect(destinations.events).toHaveLength(2);
 });
 
-test("nothing more is sent about a deleted person, except deliveries in progress", async () => {
-  const workspaceId = await workspaceWithWishes([]);
+test("a deletion follows the notifications in progress, and later ones do not name the person", async () => {
+  const workspaceId = await workspaceThatWants([]);
   const destinations = new TestDestinations(workspaceId);
   let open = (): void => {};
   destinations.gate = new Promise((resolve) => (open = resolve));
@@ -140,6 +137,21 @@ test("nothing more is sent about a deleted person, except deliveries in progress
   expect(destinations.calls).toBe(2);
   expect(JSON.stringify(destinations.taken.slice(1))).not.toContain(EMAILS[0]);
   expect(JSON.stringify(destinations.taken)).toContain(EMAILS[1]);
+  expect(destinations.deleted).toEqual([EMAILS[0]]);
+});
+
+test("a notification stays if it is raised while a deletion removes the notifications in progress", async () => {
+  await runInDurableObject(store(newId("ws")), (_, { storage: { sql } }) => {
+    const raised = new RaisedEvents(sql);
+    raised.raise([crossed("ann@example.com")]);
+    const lastRow = raised.next()?.lastRow ?? 0;
+    raised.rewrite(() => null);
+    // A rollback of another change.
+    raised.reload();
+    raised.raise([crossed("bob@example.com")]);
+    raised.handedOn(lastRow);
+    expect(raised.next()?.events).toMatchObject([{ data: { email: "bob@example.com" } }]);
+  });
 });
 
 const RAISED = /^(INSERT INTO|UPDATE|DELETE FROM) (people|heads|raised_notifications|timelines)\b/;
@@ -176,7 +188,7 @@ test("with a crash at every write and call, in any order, repetition and split, 
   });
   await assertForSoLong(
     fc.asyncProperty(plan, async ({ signals, order, waves }) => {
-      const workspaceId = await workspaceWithWishes([5, 15]);
+      const workspaceId = await workspaceThatWants([5, 15]);
       const destinations = new TestDestinations(workspaceId);
       const all = signals.map((who, n) => signal(n, who));
       const queue = [...all, ...all.slice(0, 3)].toSorted((a, b) => placeOf(a) - placeOf(b));
@@ -205,14 +217,14 @@ test("with a crash at every write and call, in any order, repetition and split, 
       await handedOn(workspaceId);
       const notified = ofType(destinations.events, "person.scored").flatMap(({ scoring_signals: some }) => some);
       expect(notified.map(({ signal_id: id }) => id).sort()).toEqual(all.map(({ id }) => id).sort());
-      const crossed = ofType(destinations.events, "person.score_crossed").map(
+      const crossings = ofType(destinations.events, "person.score_crossed").map(
         (crossing) => `${crossing.email} ${crossing.threshold}`,
       );
       const expected = EMAILS.flatMap((email, who) => {
         const score = 5 * signals.filter((index) => index === who).length;
         return [5, 15].filter((threshold) => score >= threshold).map((threshold) => `${email} ${threshold}`);
       });
-      expect(crossed.sort()).toEqual(expected.sort());
+      expect(crossings.sort()).toEqual(expected.sort());
     }),
     { numRuns: 60, limitMs: 20_000 },
   );

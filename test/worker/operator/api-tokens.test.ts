@@ -195,7 +195,7 @@ describe("a token ends", () => {
   });
 });
 
-describe("a token ends when its creator", () => {
+describe("when the creator of a token", () => {
   let team: Members;
   let token: TestToken;
   let emails: Record<"owner" | "admin", string>;
@@ -225,7 +225,7 @@ describe("a token ends when its creator", () => {
     ["leaves", () => settings("admin", "remove", { email: emails.admin })],
     ["becomes a member with the operator API", () => changeRole(emails.admin, "member")],
     ["becomes a member on the page", () => settings("owner", "role", { email: emails.admin, role: "member" })],
-  ])("%s, and stays ended when the role returns", async (_, lose) => {
+  ])("%s, the token ends and stays ended when the role returns", async (_, lose) => {
     const [ofOwner, ofOperator] = [await tokenOf(emails.owner), await workspace.newToken(["read"])];
     expect(await read(token)).toBe(200);
     await lose();
@@ -240,7 +240,7 @@ describe("a token ends when its creator", () => {
     expect(await read(await tokenOf(emails.admin))).toBe(200);
   });
 
-  test("loses the role in this workspace, not in another one", async () => {
+  test("loses the role in this workspace, the tokens of other workspaces stay", async () => {
     const elsewhere = await newMembers({ key: null });
     await elsewhere.workspace.operator("POST", "/members", { email: emails.admin, role: "admin" });
     const stays = await tokenOf(emails.admin, elsewhere.workspace);
@@ -248,7 +248,7 @@ describe("a token ends when its creator", () => {
     expect([await read(token), await read(stays, elsewhere.workspace)]).toEqual([401, 200]);
   });
 
-  test("becomes an admin or owner: never; nor by a change that is refused", async () => {
+  test("becomes an owner or admin, or a change is refused, the token stays", async () => {
     expect((await changeRole(emails.admin, "owner")).status).toBe(200);
     expect((await changeRole(emails.admin, "admin")).status).toBe(200);
     const ofOwner = await tokenOf(emails.owner);
@@ -257,7 +257,7 @@ describe("a token ends when its creator", () => {
     expect([await read(token), await read(ofOwner)]).toEqual([200, 200]);
   });
 
-  test("loses the role while the form of a new token is on its way: the token is refused", async () => {
+  test("loses the role while the form is on its way, the new token is refused", async () => {
     await changeRole(emails.admin, "member");
     await expect(tokenOf(emails.admin)).rejects.toThrow("not_manager");
     await expect(tokenOf("nobody@example.com")).rejects.toThrow("not_manager");

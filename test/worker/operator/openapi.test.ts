@@ -10,7 +10,7 @@ import { ACCESS } from "../../support/access.ts";
 import { readHtml, type Part } from "../../support/html.ts";
 import { listen } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
-import type { ApiDocument, ApiOperation, JsonSchema } from "../../../src/operator/docs/openapi.ts";
+import { resolve, type ApiDocument, type ApiOperation, type JsonSchema } from "../../../src/operator/docs/openapi.ts";
 
 const ORIGIN = "https://signals.example";
 const AUTHORISED = { authorization: "Bearer test-operator" };
@@ -160,6 +160,16 @@ describe("the document", () => {
 describe("the Worker behaves as documented", () => {
   /** Path parameters of existing records. */
   const known: Record<string, string> = { plan_id: "growth" };
+  const addressOf = (path: string) => path.replace(/\{(\w+)\}/g, (_, name: string) => known[name] ?? "unknown");
+
+  /** A value that does not fit the schema; none if every value fits. */
+  function wrongValue(reference: JsonSchema): unknown[] {
+    const field = resolve(reference, api);
+    const { type, enum: values, anyOf: [choice] = [] } = field;
+    if (values !== undefined) return ["no such value"];
+    if (choice !== undefined) return wrongValue(choice);
+    return type === undefined || type === "object" ? [] : [{}];
+  }
 
   beforeAll(async () => {
     const create = async (path: string, body: unknown): Promise<Record<string, string>> =>
@@ -225,11 +235,10 @@ describe("the Worker behaves as documented", () => {
       .filter(({ path }) => !path.startsWith("/api/product-orgs") && !path.endsWith("{workspace_id}/restore"))
       .sort((a, b) => order.indexOf(a.method) - order.indexOf(b.method));
     for (const { method, path, operation } of calls) {
-      const address = path.replace(/\{(\w+)\}/g, (_, name: string) => known[name] ?? "unknown");
       let body = operation.requestBody?.content["application/json"]?.example;
       if (operation.operationId === "postWorkspacesWorkspaceIdMembers")
         body = { email: "new@example.com", role: "member" };
-      const response = await send(method, address, body, path.startsWith("/operator") ? AUTHORISED : {});
+      const response = await send(method, addressOf(path), body, path.startsWith("/operator") ? AUTHORISED : {});
       const text = await response.text();
       const documented = operation.responses[response.status];
       expect(response.ok && documented !== undefined, `${method} ${path}: ${response.status} ${text}`).toBe(true);
@@ -243,6 +252,24 @@ describe("the Worker behaves as documented", () => {
           validator(schema).safeParse(JSON.parse(text)).error?.issues,
           `${method} ${path}: ${text}`,
         ).toBeUndefined();
+    }
+  });
+
+  test("refuses unknown fields and wrong values in every body of the operator API", async () => {
+    for (const { method, path, operation } of operations.filter((candidate) =>
+      candidate.path.startsWith("/operator"),
+    )) {
+      const { schema, example } = operation.requestBody?.content["application/json"] ?? {};
+      if (schema === undefined) continue;
+      const { properties = {} } = resolve(schema, api);
+      const wrong = Object.entries(properties).flatMap(([name, field]) =>
+        wrongValue(field).map((value) => [name, value]),
+      );
+      for (const change of [["unknown", 1], ...wrong]) {
+        const body = { ...(example as object), ...Object.fromEntries([change]) };
+        const response = await send(method, addressOf(path), body, AUTHORISED);
+        expect(await response.json(), `${method} ${path} ${JSON.stringify(change)}`).toMatchObject({ status: 422 });
+      }
     }
   });
 
