@@ -13,7 +13,7 @@ import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { ROLE_LABEL } from "./copy.ts";
-import { Choices, Confirm, Form, FormErrors, Menu, TextField } from "./kit/forms.tsx";
+import { Choices, Confirm, Form, Menu, TextField } from "./kit/forms.tsx";
 import { withQuery } from "./kit/format.ts";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
@@ -134,23 +134,21 @@ async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {
   ];
   const menu = (member: Member) => <MemberMenu path={list.path} viewer={viewer} member={member} />;
   if (mayManage(c)) columns.push({ head: "", kind: "actions", cell: menu });
-  const isRefused = refused !== undefined || Object.keys(errors).length > 0;
   return page(
     c,
     {
       section: "members",
       title: "Members",
       intro: `People who can sign in to ${name}.${mayManage(c) ? "" : " Only owners and admins can change this list."}`,
-      status: isRefused ? 422 : 200,
+      errors: [refused, ...Object.values(errors)],
+      errorTitle: "Nothing was changed",
     },
-    <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was changed" />,
     invited !== null && <Invitation member={invited} name={name} signIn={new URL(workspacePath(c), c.req.url).href} />,
     <ListPanel list={list} found={members}>
       <Table caption="Members" rows={members.items} columns={columns} />
     </ListPanel>,
     mayManage(c) && (
       <Panel title="Add member">
-        <FormErrors errors={Object.values(errors)} title="The member was not added" />
         <Form action={list.path} submit="Add member">
           <TextField
             name="email"

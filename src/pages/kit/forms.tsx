@@ -240,8 +240,13 @@ export function Form({ action, submit, look = "primary", cancel, hidden = {}, ch
   );
 }
 
+interface ErrorsProps {
+  errors: readonly Child[];
+  title?: string | undefined;
+}
+
 /** The errors of a form, shown above it. */
-export function FormErrors({ errors, title = "Nothing was saved" }: { errors: readonly Child[]; title?: string }) {
+export function FormErrors({ errors, title = "Nothing was saved" }: ErrorsProps) {
   if (errors.length === 0) return <></>;
   return (
     <div class="notice bad" role="alert">

@@ -23,11 +23,11 @@ import {
   HIDDEN_VALUE,
   isInProgress,
   type LastTest,
-  readLastTest,
   problemText,
+  readLastTest,
+  requireDestination,
   statusOf,
   TYPE_TEXT,
-  withDestination,
 } from "./notification-parts.tsx";
 import { secretPage, VerifyPanel } from "./secret.tsx";
 
@@ -40,19 +40,14 @@ const OVERLAPS = {
 
 export const destinationPages = pages
   .createApp()
-  .get("/:id", withDestination(destinationPage))
-  .post(
-    "/:id/rotate",
-    readForm(),
-    withDestination(async (c, destination) => {
-      const overlap = formText(c.get("form"), "overlap");
-      if (!isOverlap(overlap)) return destinationPage(c, destination, "Choose when the old secret ends.", 422);
-      const rotated = await destinations.rotateSecret(destinationsCall(c), destination.id, overlap);
-      return rotated.ok
-        ? secretPage(c, rotated.value, "rotated")
-        : destinationPage(c, destination, problemText(rotated.refusal));
-    }),
-  )
+  .get("/:id", requireDestination, (c) => destinationPage(c))
+  .post("/:id/rotate", readForm(), requireDestination, async (c) => {
+    const overlap = formText(c.get("form"), "overlap");
+    if (!isOverlap(overlap)) return destinationPage(c, "Choose when the old secret ends.", 422);
+    const rotated = await destinations.rotateSecret(destinationsCall(c), c.get("destination").id, overlap);
+    if (!rotated.ok) return destinationPage(c, problemText(rotated.refusal));
+    return secretPage(c, rotated.value, "Secret rotated");
+  })
   .post("/:id/pause", async (c) => {
     const { ok } = await destinations.pauseDestination(destinationsCall(c), c.req.param("id"));
     return afterChange(c, ok, "destination_paused");
@@ -65,13 +60,10 @@ export const destinationPages = pages
     const isDeleted = await destinations.deleteDestination(destinationsCall(c), c.req.param("id"));
     return isDeleted ? done(c, "settings/notifications", "destination_deleted") : notFoundPage(c, "destination");
   })
-  .post(
-    "/:id/test",
-    withDestination(async (c, destination) => {
-      const sent = await destinations.sendTest(destinationsCall(c), destination.id);
-      return sent.ok ? toDelivery(c, sent.value, 0) : destinationPage(c, destination, problemText(sent.refusal));
-    }),
-  );
+  .post("/:id/test", requireDestination, async (c) => {
+    const sent = await destinations.sendTest(destinationsCall(c), c.get("destination").id);
+    return sent.ok ? toDelivery(c, sent.value, 0) : destinationPage(c, problemText(sent.refusal));
+  });
 
 function afterChange(c: Ctx, isChanged: boolean, text: Done) {
   if (!isChanged) return notFoundPage(c, "destination");
@@ -82,7 +74,8 @@ function afterChange(c: Ctx, isChanged: boolean, text: Done) {
 const NOTICED: readonly Tone[] = ["warn", "bad"];
 
 /** @param refused why the last action was not done. */
-async function destinationPage(c: Ctx, destination: Destination, refused?: string, status: 409 | 422 = 409) {
+async function destinationPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 409) {
+  const destination = c.get("destination");
   const path = `${sectionPath(c, "notifications")}/${destination.id}`;
   const list = new ListAddress(path, c.req.query());
   const object = destinationsOf(c.env, c.get("workspace").id);
@@ -97,9 +90,10 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
       title: destination.name,
       crumbs: [],
       actions: <DestinationActions path={path} destination={destination} />,
-      status: refused === undefined ? 200 : status,
+      errors: [refused],
+      errorTitle: "Nothing changed",
+      errorStatus,
     },
-    refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />,
     NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />,
     <Details destination={destination} lastTest={lastTest} />,
     <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />,

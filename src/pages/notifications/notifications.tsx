@@ -71,7 +71,7 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
       title: "Notifications",
       intro: "Send events of this workspace to a webhook, a channel or an inbox.",
       actions: rows.length > 0 && create,
-      status: Object.keys(errors).length === 0 ? 200 : 422,
+      errors: Object.values(errors),
     },
     <MissingThreshold
       title="No score threshold yet"

@@ -1,6 +1,6 @@
 /** The lifetime of a new key in the forms (spec §2.1). */
 import { describe, expect, test } from "vitest";
-import { expirationOf, readLifetime, type TypedLifetime } from "../../../src/pages/keys/lifetime.tsx";
+import { expirationOf, readLifetime, type TypedLifetime } from "../../../src/pages/keys/key-form-parts.tsx";
 
 const NOW = Date.parse("2026-11-22T10:00:00.000Z");
 

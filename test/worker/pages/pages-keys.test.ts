@@ -209,7 +209,6 @@ describe("§3.1: creating a key", () => {
   });
 
   test.each([
-    ["without a token", { form_token: "" }, "The form was incomplete."],
     ["with a name that is too long", { name: "x".repeat(256) }, "At most 255 characters."],
     ["with an invisible name", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
     ["with a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
@@ -535,7 +534,8 @@ describe("design §5: rotating a key", () => {
       expect((await members.owner.post(`${path}/rotate`, form)).status).toBe(200);
       return (await newest()).expires_at;
     };
-    expect(await rotated("keep")).toBe(old);
+    // Also the second time, when the old key already ends within the hour.
+    for (let n = 0; n < 2; n++) expect(await rotated("keep")).toBe(old);
     expect(Date.parse((await rotated("365d")) ?? "") / DAY).toBeCloseTo(Date.now() / DAY + 365, 2);
   });
 });
