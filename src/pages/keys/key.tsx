@@ -47,8 +47,8 @@ const requireKey = pages.createMiddleware(async (c, next) => {
 export const oneKeyPages = pages
   .createApp()
   .get("/:key_id", requireKey, (c) => {
-    const { name, silentAfterDays } = c.get("apiKey");
-    return keyPage(c, { name, silent_after_days: String(silentAfterDays ?? "") });
+    const key = c.get("apiKey");
+    return keyPage(c, { name: key.name, silent_after_days: String(key.silentAfterDays ?? "") });
   })
   .post("/:key_id", readForm(), requireKey, async (c) => {
     const [form, { id }] = [c.get("form"), c.get("apiKey")];
