@@ -71,5 +71,7 @@ describe("Next and Previous", () => {
     expect(back.at(-1)).toBe("/list?q=a");
     expect(back.length).toBeGreaterThan(10);
     expect(back.length).toBeLessThan(20);
+    const cursorOf = (address: string) => new URLSearchParams(address.split("?")[1]).get("cursor");
+    expect(back.slice(0, 10).map(cursorOf)).toEqual(there.toReversed().slice(0, 10).map(cursorOf));
   });
 });

@@ -275,8 +275,11 @@ describe("local sign-in", () => {
 
   test("gives no session to a person who is not a member", async () => {
     const email = "stranger@nowhere.example";
-    const { status } = await signInAt("http://localhost", { email });
-    expect([status, await sessionsOf(email)]).toEqual([403, []]);
+    const { cookie } = await signInAt("http://localhost", { email: team.owner.email });
+    const answer = await signInAt("http://localhost", { email }, cookie);
+    expect([answer.status, await sessionsOf(email)]).toEqual([403, []]);
+    // The earlier session has ended, so its cookie goes too.
+    expect(answer.headers.get("set-cookie")).toMatch(/^session=; Max-Age=0;/);
   });
 
   test("opens a new session and ends the browser's last one; a token set by another site is never adopted", async () => {
@@ -461,8 +464,12 @@ describe("the limit of attempts", () => {
       await visitWith({ DB: d1 }, HERE + usage, { headers: { cookie: `__Host-session=more${n}`, ...address } });
     // Three statements each.
     expect(queries().length).toBeLessThanOrEqual(3 * 50);
-    // This isolate caches the member's session, so that it does not wait.
+    // This isolate remembers the member's session, so that it does not wait, and forgets a session that has ended.
     expect((await see(good)).status).toBe(200);
+    await env.DB.prepare("DELETE FROM sessions WHERE email = ?").bind(team.owner.email).run();
+    const before = queries().length;
+    for (let n = 0; n < 5; n++) await visitWith({ DB: d1 }, HERE + usage, { headers: { cookie: good, ...address } });
+    expect(queries().length - before).toBe(3);
   });
 
   const signOut = (address: string) =>
@@ -512,6 +519,7 @@ describe("the limit of attempts", () => {
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "3600"]);
     expect(refused.body).toContain(`One person may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours.`);
     expect((await add(admin, "more@acme.example")).status).toBe(303);
+    expect((await owner.get(`${home}/people/export?records=people&format=csv`)).status).toBe(429);
     vi.setSystemTime(Date.now() + 2 * 3_600_000);
     expect((await add(owner, "later@acme.example")).status).toBe(303);
   });
