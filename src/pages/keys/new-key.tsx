@@ -194,13 +194,7 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
             autofocus={typed.name === "" && Object.keys(errors).length === 0}
             required
           />
-          <Choices
-            legend="Endpoint type"
-            name="endpoint_type"
-            group="type"
-            options={ENDPOINT_OPTIONS}
-            value={typed.endpointType}
-          />
+          <Choices legend="Endpoint type" name="endpoint_type" options={ENDPOINT_OPTIONS} value={typed.endpointType} />
           <LifetimeFields label="Expiration" typed={typed} error={errors["expiresAt"]} />
           <Check
             id="secret"

@@ -170,8 +170,8 @@ export function Check({
 interface ChoicesProps<Value extends string> {
   legend: string;
   name: string;
-  /** Of the ids: `group-value`. */
-  group: string;
+  /** The beginning of the ids, if several fields of the page have this name. */
+  group?: string;
   options: readonly { value: Value; label: string; hint: string }[];
   value: Value;
   /** Whether the first option asks for the focus. */
@@ -180,7 +180,7 @@ interface ChoicesProps<Value extends string> {
 
 /** Radio buttons, with the meaning of each option. */
 export function Choices<Value extends string>(props: ChoicesProps<Value>) {
-  const { legend, name, group, options, value: chosen, autofocus = false } = props;
+  const { legend, name, group = name, options, value: chosen, autofocus = false } = props;
   return (
     <fieldset class="field">
       <legend>{legend}</legend>

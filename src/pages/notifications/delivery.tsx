@@ -261,7 +261,6 @@ function Failed({ path, choices, typed, error }: FailedProps) {
           <Choices
             legend="Failed deliveries"
             name="since"
-            group="since"
             options={choices.map(({ label, since, failed }) => ({ label, value: since, hint: numbersText(failed) }))}
             value={choices.find(({ isChosen }) => isChosen)?.since ?? ""}
           />

@@ -201,7 +201,6 @@ function Target({ typed, error, stored, offered }: TargetProps) {
         <Choices
           legend="Type"
           name="type"
-          group="type"
           options={offered.map((type) => ({ value: type, label: TYPE_TEXT[type].label, hint: TYPE_TEXT[type].hint }))}
           value={typed.type}
         />
