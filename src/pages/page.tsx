@@ -19,7 +19,7 @@ interface PageOptions {
   title: string;
   /** The heading, if it differs from the title. */
   heading?: Child;
-  /** The pages between the section's first page and this one. Undefined: this is the section's first page. */
+  /** The pages between the section's first page and this one, `[]` directly below it. Undefined: this is the first page. */
   crumbs?: readonly (readonly [text: string, path: string])[];
   /** A sentence below the heading. */
   intro?: Child;
@@ -122,9 +122,9 @@ export function fragment(c: Ctx, content: Child): Answer {
 }
 
 /** Redirects after a form succeeded (post, redirect, get). @param path below the workspace's path. */
-export function done(c: Ctx, path: string, what: Done): Response {
+export function done(c: Ctx, path: string, message: Done): Response {
   const address = `${workspacePath(c)}/${path}`;
-  return c.redirect(`${address}${address.includes("?") ? "&" : "?"}done=${what}`, 303);
+  return c.redirect(`${address}${address.includes("?") ? "&" : "?"}done=${message}`, 303);
 }
 
 interface AlreadyCreated {
@@ -148,8 +148,8 @@ export function alreadyCreatedPage(c: Ctx, { section, noun, intro, secret, actio
 }
 
 /** The 404 page, the same for an unknown record and for a record of another workspace. */
-export function notFoundPage(c: Ctx, what = "page"): Answer {
-  const title = `This ${what} does not exist`;
+export function notFoundPage(c: Ctx, noun = "page"): Answer {
+  const title = `This ${noun} does not exist`;
   const text = "It may have been deleted, or it belongs to another workspace.";
   // Without a workspace there is no sidebar to put around the message.
   if (c.get("workspace") === undefined) {
@@ -158,13 +158,13 @@ export function notFoundPage(c: Ctx, what = "page"): Answer {
   return page(c, { title, section: null, status: 404, intro: text });
 }
 
-/** The 403 page for members who request a page of owners and admins. @param what completes `Only owners and admins can …`. */
-export function managersOnlyPage(c: Ctx, title: string, what: string, section: Section | null): Answer {
+/** The 403 page for members who request a page of owners and admins. @param action completes `Only owners and admins can …`. */
+export function managersOnlyPage(c: Ctx, title: string, action: string, section: Section | null): Answer {
   const members = <a href={`${workspacePath(c)}/settings/members`}>Members</a>;
   return page(
     c,
     { title, section, status: 403 },
-    <Notice tone="warn" title={`Only owners and admins can ${what}.`}>
+    <Notice tone="warn" title={`Only owners and admins can ${action}.`}>
       <p>
         Ask an owner or admin of {c.get("workspace").name}. They are listed under {members}.
       </p>

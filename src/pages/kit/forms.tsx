@@ -18,7 +18,7 @@ type Input = Omit<JSX.IntrinsicElements["input"], "name" | "id">;
  * Attributes that tie hint and error to a control. With an error it asks for the focus: a browser gives it to the first
  * control that does, so to the first wrong field of a form.
  */
-function described({ name, hint, error }: Labelled) {
+function descriptionAttributes({ name, hint, error }: Labelled) {
   const ids = [hint === undefined ? [] : `${name}-hint`, error === undefined ? [] : `${name}-error`].flat();
   return {
     ...(ids.length === 0 ? {} : { "aria-describedby": ids.join(" ") }),
@@ -26,7 +26,7 @@ function described({ name, hint, error }: Labelled) {
   };
 }
 
-function Around({ field, children }: { field: Labelled; children: Child }) {
+function FieldFrame({ field, children }: { field: Labelled; children: Child }) {
   const { name, label, hint, error } = field;
   return (
     <div class="field">
@@ -53,7 +53,7 @@ const CODE = { class: "mono", autocapitalize: "off", spellcheck: false } as cons
 export function TextField({ name, label, hint, error, code = false, ...input }: Labelled & Input & { code?: boolean }) {
   const field = { name, label, hint, error };
   return (
-    <Around field={field}>
+    <FieldFrame field={field}>
       <input
         id={name}
         name={name}
@@ -61,9 +61,9 @@ export function TextField({ name, label, hint, error, code = false, ...input }: 
         autocomplete="off"
         {...(code && CODE)}
         {...input}
-        {...described(field)}
+        {...descriptionAttributes(field)}
       />
-    </Around>
+    </FieldFrame>
   );
 }
 
@@ -103,11 +103,11 @@ type Area = Omit<JSX.IntrinsicElements["textarea"], "name" | "id"> & { value: st
 export function TextArea({ name, label, hint, error, value, ...area }: Labelled & Area) {
   const field = { name, label, hint, error };
   return (
-    <Around field={field}>
-      <textarea id={name} name={name} {...CODE} {...area} {...described(field)}>
+    <FieldFrame field={field}>
+      <textarea id={name} name={name} {...CODE} {...area} {...descriptionAttributes(field)}>
         {textareaText(value)}
       </textarea>
-    </Around>
+    </FieldFrame>
   );
 }
 
@@ -118,15 +118,15 @@ interface SelectProps extends Labelled {
 
 export function SelectField({ value, options, ...field }: SelectProps) {
   return (
-    <Around field={field}>
-      <select id={field.name} name={field.name} {...described(field)}>
+    <FieldFrame field={field}>
+      <select id={field.name} name={field.name} {...descriptionAttributes(field)}>
         {options.map(([option, text]) => (
           <option value={option} selected={option === value}>
             {text}
           </option>
         ))}
       </select>
-    </Around>
+    </FieldFrame>
   );
 }
 

@@ -34,7 +34,7 @@ export const destinationFormPages = pages
     const created = await destinations.createDestination(destinationsCall(c), wanted.value, typed.id);
     return created.ok
       ? secretPage(c, created.value, "Destination created")
-      : formPage(c, typed, toErrors(created.refusal));
+      : formPage(c, typed, errorsOf(created.refusal));
   })
   .get("/:id/change", requireDestination, (c) => {
     const stored = c.get("destination");
@@ -50,7 +50,7 @@ export const destinationFormPages = pages
     const { name, target, headers, events } = wanted.value;
     const change = { name, headers, events, ...(target !== "" && { target }) };
     const changed = await destinations.updateDestination(destinationsCall(c), id, change);
-    if (!changed.ok) return formPage(c, typed, toErrors(changed.refusal), stored);
+    if (!changed.ok) return formPage(c, typed, errorsOf(changed.refusal), stored);
     return done(c, `settings/notifications/${id}`, "saved");
   });
 
@@ -68,7 +68,7 @@ type Errors = Partial<Record<"name" | "target" | "headers" | "events" | "form" |
 type HeaderField = `header_${"name" | "value"}_${number}`;
 
 /** Events that a new form has ticked. The other types are frequent, or need a choice elsewhere. */
-const USUAL: readonly EventType[] = [
+const EVENTS_TICKED: readonly EventType[] = [
   "person.score_crossed",
   "usage.level",
   "period.closed",
@@ -79,7 +79,7 @@ const USUAL: readonly EventType[] = [
 ];
 
 export function emptyDestination(id: string): TypedDestination {
-  return { id, name: "", type: "webhook", target: "", headers: [], events: [...USUAL] };
+  return { id, name: "", type: "webhook", target: "", headers: [], events: [...EVENTS_TICKED] };
 }
 
 /** @param id for a form that came without an id. */
@@ -137,7 +137,7 @@ function headerErrors(headers: readonly CustomHeader[], storedNames: readonly st
   return errors;
 }
 
-function toErrors(problem: destinations.DestinationProblem): Errors {
+function errorsOf(problem: destinations.DestinationProblem): Errors {
   return { [fieldOfProblem(problem)]: problemText(problem) };
 }
 

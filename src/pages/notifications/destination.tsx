@@ -65,13 +65,13 @@ export const destinationPages = pages
     return sent.ok ? toDelivery(c, sent.value, 0) : destinationPage(c, problemText(sent.refusal));
   });
 
-function afterChange(c: Ctx, isChanged: boolean, text: Done) {
+function afterChange(c: Ctx, isChanged: boolean, message: Done) {
   if (!isChanged) return notFoundPage(c, "destination");
-  return done(c, `settings/notifications/${c.req.param("id")}`, text);
+  return done(c, `settings/notifications/${c.req.param("id")}`, message);
 }
 
 /** Tones of a status that needs somebody: a notice says what to do. */
-const NOTICED: readonly Tone[] = ["warn", "bad"];
+const NOTICED_TONES: readonly Tone[] = ["warn", "bad"];
 
 /** @param refused why the last action was not done. */
 async function destinationPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 409) {
@@ -94,7 +94,7 @@ async function destinationPage(c: Ctx, refused?: string, errorStatus: 409 | 422 
       errorTitle: "Nothing changed",
       errorStatus,
     },
-    NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />,
+    NOTICED_TONES.includes(tone) && <Notice tone={tone} title={label} text={text} />,
     <Details destination={destination} lastTest={lastTest} />,
     <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />,
     destination.type === "webhook" && <VerifyPanel />,
@@ -144,7 +144,7 @@ function Details({ destination, lastTest }: { destination: Destination; lastTest
   const { tone, label, text } = statusOf(destination, lastTest);
   const status = (
     <>
-      <Badge tone={tone}>{label}</Badge> <span class="quiet">{!NOTICED.includes(tone) && text}</span>
+      <Badge tone={tone}>{label}</Badge> <span class="quiet">{!NOTICED_TONES.includes(tone) && text}</span>
     </>
   );
   return (

@@ -182,9 +182,9 @@ export const requireMember = pages.createMiddleware(async (c, next) => {
 });
 
 /** Refuses members who are not owner or admin. The parameters are those of managersOnlyPage. */
-export function managersOnly(title: string, what: string, section: Section | null = null) {
+export function managersOnly(title: string, action: string, section: Section | null = null) {
   return pages.createMiddleware(async (c, next) => {
-    if (!canManage(c.get("role"))) return managersOnlyPage(c, title, what, section);
+    if (!canManage(c.get("role"))) return managersOnlyPage(c, title, action, section);
     await next();
   });
 }
