@@ -80,7 +80,7 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
     })),
   );
   const create = <LinkButton href={`${path}/new`} text="Create destination" look="primary" />;
-  const hint = "A destination is notified when a score crosses a threshold, a key expires or signals are refused.";
+  const purpose = "A destination is notified when a score crosses a threshold, a key expires or signals are refused.";
   return page(
     c,
     {
@@ -104,7 +104,7 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
     }),
     <Panel list>
       {rows.length === 0 ? (
-        <Empty title="No destinations yet" text={hint}>
+        <Empty title="No destinations yet" text={purpose}>
           {create}
         </Empty>
       ) : (

@@ -1,4 +1,5 @@
 /** The address of a list: its range of days, and the links to other slices. */
+import { html } from "hono/html";
 import { describe, expect, test } from "vitest";
 import { ListAddress, ListPanel } from "../../../src/pages/kit/list.tsx";
 import { readHtml } from "../../support/html.ts";
@@ -30,8 +31,8 @@ describe("the range of days", () => {
 
 describe("Next and Previous", () => {
   /** Walks to the last of some slices and back. Returns the address of each visited slice. */
-  function walk(slices: number, cursorOf: (slice: number) => string): { there: string[]; back: string[] } {
-    const linksOf = (address: string) => {
+  async function walk(slices: number, cursorOf: (slice: number) => string) {
+    const linksOf = async (address: string) => {
       const list = new ListAddress(
         "/list",
         Object.fromEntries(new URL(address, "https://signals.example").searchParams),
@@ -41,31 +42,31 @@ describe("Next and Previous", () => {
         (n) => list.slice(1).cursor === (n === 0 ? null : cursorOf(n)),
       );
       const found = { items: [slice], next: slice + 1 < slices ? cursorOf(slice + 1) : null };
-      return readHtml(String(ListPanel({ list, found, children: "" })));
+      return readHtml(await html`${ListPanel({ list, found, children: "" })}`);
     };
-    const follow = (from: string, link: "next" | "previous") => {
+    const follow = async (from: string, link: "next" | "previous") => {
       const visited = [from];
       // A wrong link might lead around in a circle.
       while (visited.length <= slices) {
-        const to = linksOf(visited.at(-1) ?? "")[link];
+        const { [link]: to } = await linksOf(visited.at(-1) ?? "");
         if (to === undefined) break;
         visited.push(to);
       }
       return visited;
     };
-    const there = follow("/list?q=a", "next");
-    return { there, back: follow(there.at(-1) ?? "", "previous") };
+    const there = await follow("/list?q=a", "next");
+    return { there, back: await follow(there.at(-1) ?? "", "previous") };
   }
 
-  test("lead to the last slice and back over the same addresses, which keep the search text", () => {
-    const { there, back } = walk(5, (slice) => `c${slice}`);
+  test("lead to the last slice and back over the same addresses, which keep the search text", async () => {
+    const { there, back } = await walk(5, (slice) => `c${slice}`);
     expect(there).toHaveLength(5);
     expect(there[4]).toContain("q=a&cursor=c4");
     expect(back).toEqual(there.toReversed());
   });
 
-  test("remember a bounded number of slices, and lead from the oldest of them to the first slice", () => {
-    const { there, back } = walk(60, (slice) => `${"x".repeat(97)}${slice}`);
+  test("remember a bounded number of slices, and lead from the oldest of them to the first slice", async () => {
+    const { there, back } = await walk(60, (slice) => `${"x".repeat(97)}${slice}`);
     expect(Math.max(...there.map(({ length }) => length))).toBeLessThan(1_700);
     expect(there).toHaveLength(60);
     expect(back.at(-1)).toBe("/list?q=a");
