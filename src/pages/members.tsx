@@ -13,7 +13,7 @@ import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { ROLE_LABEL } from "./copy.ts";
-import { Choices, Confirm, Form, FormErrors, Menu, TextField } from "./kit/forms.tsx";
+import { Choices, Confirm, Form, Menu, TextField } from "./kit/forms.tsx";
 import { withQuery } from "./kit/format.ts";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
@@ -44,33 +44,33 @@ export const memberPages = pages
   .post("/", requireManager, readForm(), async (c) => {
     const typed = readMember(c);
     const email = emailError(typed.email);
-    if (email !== undefined) return membersPage(c, { typed, errors: { email } });
+    if (email !== undefined) return membersPage(c, { email }, typed);
     if (!canChangeMember(c.get("role"), null, typed.role)) {
-      return membersPage(c, { typed, errors: { role: REFUSED.not_allowed } });
+      return membersPage(c, { role: REFUSED.not_allowed }, typed);
     }
     const added = await addMember(contextOf(c), typed);
-    if (!added.ok) return membersPage(c, { typed, errors: { email: REFUSED[added.refusal] } });
+    if (!added.ok) return membersPage(c, { email: REFUSED[added.refusal] }, typed);
     return done(c, withQuery("settings/members", { added: typed.email }), "member_added");
   })
   .post("/role", requireManager, readForm(), async (c) => {
     const { email, role } = readMember(c);
     // A form without a role must not remove a member's role.
-    if (role !== formText(c.get("form"), "role")) return membersPage(c, { refused: REFUSED.no_role });
+    if (role !== formText(c.get("form"), "role")) return membersPage(c, { form: REFUSED.no_role });
     const current = await findMember(c.get("db"), c.get("workspace").id, email);
-    if (current === null) return membersPage(c, { refused: REFUSED.not_found });
-    if (!canChangeMember(c.get("role"), current.role, role)) return membersPage(c, { refused: REFUSED.not_allowed });
+    if (current === null) return membersPage(c, { form: REFUSED.not_found });
+    if (!canChangeMember(c.get("role"), current.role, role)) return membersPage(c, { form: REFUSED.not_allowed });
     if (current.role === role) return done(c, "settings/members", "saved");
     const changed = await changeRole(contextOf(c), { email, role, from: current.role });
-    if (!changed.ok) return membersPage(c, { refused: REFUSED[changed.refusal] });
+    if (!changed.ok) return membersPage(c, { form: REFUSED[changed.refusal] });
     return done(c, "settings/members", "role_changed");
   })
   .post("/remove", requireManager, readForm(), async (c) => {
     const { email } = readMember(c);
     const current = await findMember(c.get("db"), c.get("workspace").id, email);
-    if (current === null) return membersPage(c, { refused: REFUSED.not_found });
-    if (!canChangeMember(c.get("role"), current.role, null)) return membersPage(c, { refused: REFUSED.not_allowed });
+    if (current === null) return membersPage(c, { form: REFUSED.not_found });
+    if (!canChangeMember(c.get("role"), current.role, null)) return membersPage(c, { form: REFUSED.not_allowed });
     const removed = await removeMember(contextOf(c), email, current.role);
-    if (!removed.ok) return membersPage(c, { refused: REFUSED[removed.refusal] });
+    if (!removed.ok) return membersPage(c, { form: REFUSED[removed.refusal] });
     // Members who leave are led to their other workspaces.
     return email === c.get("user").email ? c.redirect("/w/", 303) : done(c, "settings/members", "member_removed");
   });
@@ -96,14 +96,10 @@ function emailError(email: string): string | undefined {
     : "This is not an email address, such as jane@example.com.";
 }
 
-interface Answered {
-  typed?: TypedMember;
-  errors?: { email?: string; role?: string };
-  /** The reason why a member was not changed. */
-  refused?: string;
-}
+/** `form` is about a change of a member, the others are about the form that adds one. */
+type Errors = Partial<Record<"form" | "email" | "role", string>>;
 
-async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {}): Promise<Response> {
+async function membersPage(c: Ctx, errors: Errors = {}, typed?: TypedMember): Promise<Response> {
   const [db, { id, name }, role] = [c.get("db"), c.get("workspace"), c.get("role")];
   const list = new ListAddress(sectionPath(c, "members"), c.req.query());
   const { added } = c.req.query();
@@ -134,23 +130,21 @@ async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {
   ];
   const menu = (member: Member) => <MemberMenu path={list.path} viewer={viewer} member={member} />;
   if (mayManage(c)) columns.push({ head: "", kind: "actions", cell: menu });
-  const isRefused = refused !== undefined || Object.keys(errors).length > 0;
   return page(
     c,
     {
       section: "members",
       title: "Members",
       intro: `People who can sign in to ${name}.${mayManage(c) ? "" : " Only owners and admins can change this list."}`,
-      status: isRefused ? 422 : 200,
+      errors: Object.values(errors),
+      errorTitle: "Nothing was changed",
     },
-    <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was changed" />,
     invited !== null && <Invitation member={invited} name={name} signIn={new URL(workspacePath(c), c.req.url).href} />,
     <ListPanel list={list} found={members}>
       <Table caption="Members" rows={members.items} columns={columns} />
     </ListPanel>,
     mayManage(c) && (
       <Panel title="Add member">
-        <FormErrors errors={Object.values(errors)} title="The member was not added" />
         <Form action={list.path} submit="Add member">
           <TextField
             name="email"
@@ -164,7 +158,6 @@ async function membersPage(c: Ctx, { typed, errors = {}, refused }: Answered = {
           <Choices
             legend="Role"
             name="role"
-            group="role"
             options={roleOptions(role, null)}
             value={typed?.role ?? "member"}
             autofocus={errors.role !== undefined}

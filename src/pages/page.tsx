@@ -5,7 +5,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { withoutKeys } from "../domain/keys/api-key.ts";
 import { canManage } from "../domain/keys/role.ts";
 import { DONE, type Done } from "./copy.ts";
-import { LinkButton } from "./kit/forms.tsx";
+import { FormErrors, LinkButton } from "./kit/forms.tsx";
 import { PlainPage, SECTIONS, sectionPath, WorkspacePage, type Section } from "./kit/layout.tsx";
 import { Notice } from "./kit/parts.tsx";
 import { workspacePath, type Ctx } from "./pages-env.ts";
@@ -13,20 +13,24 @@ import { usageBar } from "./usage-notices.tsx";
 
 type Answer = Response | Promise<Response>;
 
-type Crumbs = readonly (readonly [text: string, path: string])[];
-
 interface PageOptions {
   /** The current entry of the sidebar; null: none. */
   section: Section | null;
   title: string;
   /** The heading, if it differs from the title. */
   heading?: Child;
-  /** The pages between the section's first page and this one. Undefined: this is the section's first page. */
-  crumbs?: Crumbs;
+  /** The pages between the section's first page and this one, `[]` directly below it. Undefined: this is the first page. */
+  crumbs?: readonly (readonly [text: string, path: string])[];
   /** A sentence below the heading. */
   intro?: Child;
   /** Buttons beside the heading; the primary one last. */
   actions?: Child;
+  /** Why a form or an action was refused, shown below the heading. Undefined entries are no errors. */
+  errors?: readonly (string | undefined)[];
+  /** Title of the errors. */
+  errorTitle?: string;
+  /** The status if there are errors; usually 422. */
+  errorStatus?: ContentfulStatusCode;
   status?: ContentfulStatusCode;
   /** The next step, shown beside the message of a form that succeeded. */
   next?: Child;
@@ -40,9 +44,13 @@ interface PageOptions {
 
 /** A page of the workspace. A form that succeeded (`?done=`) has its message at the top. */
 export async function page(c: Ctx, options: PageOptions, ...content: Child[]): Promise<Response> {
-  const { section, title, heading = title, crumbs = [], status = 200, showsKey = false, search = "" } = options;
+  const { section, title, heading = title, crumbs = [], intro, actions, showsKey = false, search = "" } = options;
+  const { errorTitle, errorStatus = 422 } = options;
+  const errors = (options.errors ?? []).filter((error) => error !== undefined);
+  const { status = errors.length === 0 ? 200 : errorStatus } = options;
   const form = c.req.query("done");
   const isBelow = section !== null && options.crumbs !== undefined;
+  const path = isBelow ? [[SECTIONS[section].text, sectionPath(c, section)] as const, ...crumbs] : [];
   const document = (
     <WorkspacePage c={c} title={title} section={section} search={search}>
       {section !== "usage" && section !== "overview" && (await usageBar(c, section))}
@@ -52,12 +60,19 @@ export async function page(c: Ctx, options: PageOptions, ...content: Child[]): P
           {options.next}
         </Notice>
       )}
-      <PageHead
-        title={heading}
-        crumbs={isBelow ? [[SECTIONS[section].text, sectionPath(c, section)], ...crumbs] : []}
-        intro={options.intro}
-        actions={options.actions}
-      />
+      <header class="head">
+        <div>
+          {path.length > 0 && (
+            <nav class="crumbs" aria-label="Breadcrumbs">
+              {path.map(([text, href], index) => [index > 0 && " / ", <a href={href}>{text}</a>])}
+            </nav>
+          )}
+          <h1>{heading}</h1>
+          {intro && <p class="quiet">{intro}</p>}
+        </div>
+        {actions && <div class="row">{actions}</div>}
+      </header>
+      <FormErrors errors={errors} title={errorTitle} />
       {content}
     </WorkspacePage>
   );
@@ -68,34 +83,6 @@ export async function page(c: Ctx, options: PageOptions, ...content: Child[]): P
 /** Texts of senders and people may contain an API key, which members may not see (spec §1). */
 async function withKeysMasked(c: Ctx, text: ReturnType<typeof html>, status: ContentfulStatusCode): Promise<Response> {
   return c.html(withoutKeys(await text), status);
-}
-
-/** Heading of a page. @param props.crumbs the pages above, the nearest last. */
-function PageHead({
-  title,
-  crumbs,
-  intro,
-  actions,
-}: Pick<PageOptions, "intro" | "actions"> & { title: Child; crumbs: Crumbs }) {
-  return (
-    <header class="head">
-      <div>
-        {crumbs.length > 0 && (
-          <nav class="crumbs" aria-label="Breadcrumbs">
-            {crumbs.map(([text, path], index) => (
-              <>
-                {index > 0 && " / "}
-                <a href={path}>{text}</a>
-              </>
-            ))}
-          </nav>
-        )}
-        <h1>{title}</h1>
-        {intro && <p class="quiet">{intro}</p>}
-      </div>
-      {actions && <div class="row">{actions}</div>}
-    </header>
-  );
 }
 
 interface PlainOptions {
@@ -135,14 +122,34 @@ export function fragment(c: Ctx, content: Child): Answer {
 }
 
 /** Redirects after a form succeeded (post, redirect, get). @param path below the workspace's path. */
-export function done(c: Ctx, path: string, what: Done): Response {
+export function done(c: Ctx, path: string, message: Done): Response {
   const address = `${workspacePath(c)}/${path}`;
-  return c.redirect(`${address}${address.includes("?") ? "&" : "?"}done=${what}`, 303);
+  return c.redirect(`${address}${address.includes("?") ? "&" : "?"}done=${message}`, 303);
+}
+
+interface AlreadyCreated {
+  section: Section;
+  noun: "key" | "token" | "destination";
+  intro: Child;
+  /** The secret that the first answer showed, and what to do if that answer was lost. Null: the answer showed none. */
+  secret: { name: string; remedy: string } | null;
+  actions: Child;
+}
+
+/** The answer to a form that was sent before: after a reload, a way back or a double click. */
+export function alreadyCreatedPage(c: Ctx, { section, noun, intro, secret, actions }: AlreadyCreated) {
+  const title = `This ${noun} was already created`;
+  const text = secret && `The first answer showed the ${secret.name}. If you did not copy it, ${secret.remedy}.`;
+  return page(
+    c,
+    { section, title, crumbs: [], intro, actions, status: 409 },
+    <Notice tone="warn" title={`No second ${noun} was created`} text={text} />,
+  );
 }
 
 /** The 404 page, the same for an unknown record and for a record of another workspace. */
-export function notFoundPage(c: Ctx, what = "page"): Answer {
-  const title = `This ${what} does not exist`;
+export function notFoundPage(c: Ctx, noun = "page"): Answer {
+  const title = `This ${noun} does not exist`;
   const text = "It may have been deleted, or it belongs to another workspace.";
   // Without a workspace there is no sidebar to put around the message.
   if (c.get("workspace") === undefined) {
@@ -151,13 +158,13 @@ export function notFoundPage(c: Ctx, what = "page"): Answer {
   return page(c, { title, section: null, status: 404, intro: text });
 }
 
-/** The 403 page for members who request a page of owners and admins. @param what completes `Only owners and admins can …`. */
-export function managersOnlyPage(c: Ctx, title: string, what: string, section: Section | null): Answer {
+/** The 403 page for members who request a page of owners and admins. @param action completes `Only owners and admins can …`. */
+export function managersOnlyPage(c: Ctx, title: string, action: string, section: Section | null): Answer {
   const members = <a href={`${workspacePath(c)}/settings/members`}>Members</a>;
   return page(
     c,
     { title, section, status: 403 },
-    <Notice tone="warn" title={`Only owners and admins can ${what}.`}>
+    <Notice tone="warn" title={`Only owners and admins can ${action}.`}>
       <p>
         Ask an owner or admin of {c.get("workspace").name}. They are listed under {members}.
       </p>

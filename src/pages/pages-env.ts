@@ -3,7 +3,9 @@ import { quotaCounter, signalStore, type WorkspaceContext } from "../workspace/o
 import { createFactory } from "hono/factory";
 import type { Context } from "hono";
 import type { SecureHeadersVariables } from "hono/secure-headers";
+import type { ApiKey } from "../control/api-keys.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
+import type { Destination } from "../domain/events/destination.ts";
 import type { Role } from "../domain/keys/role.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { AppEnv } from "../env.ts";
@@ -21,6 +23,9 @@ export interface PagesEnv {
       role: Role;
       /** The form of the request; set by readForm (read-form.tsx). */
       form: FormData;
+      /** The record of the path, set by requireKey (keys/key.tsx) and requireDestination (notifications/). */
+      apiKey: ApiKey;
+      destination: Destination;
       /** The answer to come, on requests for a page; null where the usage cannot be read. Never rejects. */
       usage?: Promise<Usage | null>;
       /** All workspaces that the user is a member of. */

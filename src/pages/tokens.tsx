@@ -12,23 +12,21 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import {
-  alreadyCreatedPage,
-  Expiration,
+  errorList,
+  expirationOf,
   formTokenOf,
-  INCOMPLETE_FORM,
-  keyText,
-  KeyTitle,
-  LastUsed,
-  LocalTime,
-} from "./keys/key-parts.tsx";
-import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./keys/lifetime.tsx";
-import { Check, Confirm, Form, FormErrors, LinkButton, Menu, TextField } from "./kit/forms.tsx";
-import { ago, authorName } from "./kit/format.ts";
+  LifetimeFields,
+  readLifetime,
+  type TypedLifetime,
+} from "./keys/key-form-parts.tsx";
+import { Expiration, keyText, KeyTitle, lastCallText, LastUsed, LocalTime } from "./keys/key-parts.tsx";
+import { Check, Confirm, Form, LinkButton, Menu, TextField } from "./kit/forms.tsx";
+import { authorName } from "./kit/format.ts";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
-import { Badge, CopyText, Empty, Facts, Notice, Panel, Table, Time } from "./kit/parts.tsx";
-import { done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
-import { contextOf, formText, pages, type Ctx, workspacePath } from "./pages-env.ts";
+import { Badge, type Column, CopyText, Empty, Facts, Notice, Panel, Table, Time } from "./kit/parts.tsx";
+import { alreadyCreatedPage, done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
+import { contextOf, formText, pages, type Ctx } from "./pages-env.ts";
 import { allFields, checkName, readForm } from "./read-form.tsx";
 import { managersOnly } from "./session/sign-in.tsx";
 
@@ -47,7 +45,6 @@ export const tokenPages = pages
     const typed = readTokenForm(c.get("form"));
     const checked = checkTokenForm(typed);
     if (!checked.ok) return formPage(c, typed, checked.refusal);
-    if (formTokenOf(c.get("form")) === null) return formPage(c, typed, { form: INCOMPLETE_FORM });
     const result = await createToken(contextOf(c), checked.value, typed.formToken);
     if (result.ok) return createdPage(c, result.value);
     const { refusal } = result;
@@ -93,56 +90,39 @@ async function listPage(c: Ctx) {
         </Empty>
       }
     >
-      <TokenTable home={workspacePath(c)} path={path} tokens={tokens.items} />
+      <Table
+        caption="API tokens, newest first"
+        rows={tokens.items}
+        attributes={({ id }) => ({ id })}
+        columns={[...COLUMNS, { head: "", kind: "actions", cell: (token) => <TokenMenu c={c} token={token} /> }]}
+      />
     </ListPanel>,
   );
 }
 
-interface TableProps {
-  /** The workspace's path, `/w/{slug}`. */
-  home: string;
-  /** Path of this page. */
-  path: string;
-  tokens: readonly ApiToken[];
-}
-
-function TokenTable({ home, path, tokens }: TableProps) {
-  return (
-    <Table
-      caption="API tokens, newest first"
-      rows={tokens}
-      attributes={({ id }) => ({ id })}
-      columns={[
-        { head: "Name", cell: ({ name, maskedToken }) => <KeyTitle name={name} maskedKey={maskedToken} /> },
-        { head: "Scopes", cell: ({ scopes }) => <Scopes scopes={scopes} /> },
-        { head: "Status", cell: (token) => <Status token={token} /> },
-        {
-          head: "Created by",
-          kind: "text",
-          drop: "narrow",
-          cell: ({ createdAt, createdBy }) => (
-            <>
-              <span class="anywhere">{authorName(createdBy)}</span>{" "}
-              <small>
-                <LocalTime iso={createdAt} precision="date" />
-              </small>
-            </>
-          ),
-        },
-        {
-          head: "Expires",
-          cell: ({ expiresAt, revokedAt }) => <Expiration apiKey={{ endsAt: expiresAt, deactivatedAt: revokedAt }} />,
-        },
-        { head: "Last used", cell: (token) => <LastUsed usedMs={usedMs(token)} /> },
-        {
-          head: "Actions",
-          kind: "actions",
-          cell: (token) => <TokenMenu home={home} path={path} token={token} />,
-        },
-      ]}
-    />
-  );
-}
+const COLUMNS: readonly Column<ApiToken>[] = [
+  { head: "Name", cell: ({ name, maskedToken }) => <KeyTitle name={name} maskedKey={maskedToken} /> },
+  { head: "Scopes", cell: ({ scopes }) => <Scopes scopes={scopes} /> },
+  { head: "Status", cell: (token) => <Status token={token} /> },
+  {
+    head: "Created by",
+    kind: "text",
+    drop: "narrow",
+    cell: ({ createdAt, createdBy }) => (
+      <>
+        <span class="anywhere">{authorName(createdBy)}</span>{" "}
+        <small>
+          <LocalTime iso={createdAt} precision="date" />
+        </small>
+      </>
+    ),
+  },
+  {
+    head: "Expires",
+    cell: ({ expiresAt, revokedAt }) => <Expiration apiKey={{ endsAt: expiresAt, deactivatedAt: revokedAt }} />,
+  },
+  { head: "Last used", cell: (token) => <LastUsed usedMs={usedMs(token)} /> },
+];
 
 function usedMs({ lastUsedAt }: ApiToken): number | null {
   return lastUsedAt === null ? null : Date.parse(lastUsedAt);
@@ -175,32 +155,33 @@ function Status({ token }: { token: ApiToken }) {
   );
 }
 
-function TokenMenu({ home, path, token }: Omit<TableProps, "tokens"> & { token: ApiToken }) {
-  const { id, name, maskedToken } = token;
-  const title = keyText({ name, maskedKey: maskedToken }, id);
-  const lastMs = usedMs(token);
+function TokenMenu({ c, token }: { c: Ctx; token: ApiToken }) {
+  const { id } = token;
+  const title = titleOf(token);
   return (
     <Menu label={`Actions for API token ${title}`}>
-      <a href={`${home}/settings/activity?actor=${id}`} aria-label={`Show changes of ${title}`}>
+      <a href={`${sectionPath(c, "activity")}?actor=${id}`} aria-label={`Show changes of ${title}`}>
         Show changes
       </a>
       {tokenStatus(token, Date.now()) === "Active" && (
         <Confirm
           label="Revoke"
           title={`Revoke ${title}?`}
-          action={`${path}/${id}/revoke`}
+          action={`${sectionPath(c, "tokens")}/${id}/revoke`}
           submit="Revoke token"
           look="danger"
         >
-          <p>
-            Calls with this token get 401 from now on. This cannot be undone.{" "}
-            {lastMs === null ? "No call has used it yet." : `The last call came ${ago(lastMs, Date.now())}.`}
-          </p>
+          <p>Calls with this token get 401 from now on. This cannot be undone. {lastCallText(usedMs(token))}</p>
           <p class="quiet">Its changes stay. The token stays in the list as Revoked.</p>
         </Confirm>
       )}
     </Menu>
   );
+}
+
+/** The token in a sentence. */
+function titleOf({ id, name, maskedToken }: ApiToken): string {
+  return keyText({ name, maskedKey: maskedToken }, id);
 }
 
 interface TypedToken extends TypedLifetime {
@@ -216,7 +197,7 @@ type Errors = Partial<Record<"form" | keyof NewToken, string>>;
 function readTokenForm(form: FormData): TypedToken {
   const checked = form.getAll("scope");
   return {
-    formToken: formTokenOf(form) ?? crypto.randomUUID(),
+    formToken: formTokenOf(form),
     name: formText(form, "name"),
     scopes: TOKEN_SCOPES.filter((scope) => checked.includes(scope)),
     ...readLifetime(form),
@@ -234,8 +215,6 @@ function checkTokenForm(typed: TypedToken): Result<NewToken, Errors> {
 
 function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
   const path = sectionPath(c, "tokens");
-  const labels = { form: "", name: "Name: ", scopes: "Scopes: ", expiresAt: "Expiration: " } as const;
-  const messages = Object.entries(errors).map(([field, message]) => labels[field as keyof Errors] + message);
   return page(
     c,
     {
@@ -243,7 +222,8 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
       title: "Create API token",
       crumbs: [],
       intro: "The next page shows the full token once.",
-      status: messages.length === 0 ? 200 : 422,
+      errors: errorList(errors),
+      errorTitle: "The token was not created",
     },
     <Form
       action={`${path}/new`}
@@ -253,7 +233,6 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
       class="stack"
       novalidate
     >
-      <FormErrors title="The token was not created" errors={messages} />
       <Panel>
         <div class="form">
           <TextField
@@ -262,7 +241,7 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
             hint="The program that uses it. Activity shows its changes under this name."
             value={typed.name}
             error={errors.name}
-            autofocus={typed.name === "" && messages.length === 0}
+            autofocus={typed.name === "" && Object.keys(errors).length === 0}
             required
           />
           <fieldset class="field">
@@ -354,12 +333,12 @@ function curlLine(address: string, body: string | undefined, token: string): str
 }
 
 /** @param token the token that the same form has created before. */
-function madeBeforePage(c: Ctx, { id, name, maskedToken }: ApiToken) {
+function madeBeforePage(c: Ctx, token: ApiToken) {
   return alreadyCreatedPage(c, {
     section: "tokens",
     noun: "token",
-    intro: keyText({ name, maskedKey: maskedToken }, id),
-    remedy: "revoke it and create another one",
-    links: <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />,
+    intro: titleOf(token),
+    secret: { name: "full token", remedy: "revoke it and create another one" },
+    actions: <LinkButton href={sectionPath(c, "tokens")} text="View all tokens" />,
   });
 }

@@ -100,11 +100,11 @@ export function Dismiss({ home, label, ...fields }: DismissProps) {
 /** Answers the form of Dismiss. */
 export function dismissNotice(c: Ctx): Response {
   const form = c.get("form");
-  const [what, state] = [formText(form, "what"), formText(form, "state")];
+  const [name, state] = [formText(form, "what"), formText(form, "state")];
   const home = workspacePath(c);
-  if (DISMISSIBLE.some((notice) => notice === what) && /^[\w-]{1,60}$/.test(state)) {
+  if (DISMISSIBLE.some((notice) => notice === name) && /^[\w-]{1,60}$/.test(state)) {
     const secure = new URL(c.req.url).protocol === "https:";
-    setCookie(c, `dismissed-${what}`, state, {
+    setCookie(c, `dismissed-${name}`, state, {
       path: home,
       httpOnly: true,
       sameSite: "Lax",

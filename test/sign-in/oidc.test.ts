@@ -2,8 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { Browser, location } from "./support/browser.ts";
 import type { Answer } from "./support/browser.ts";
-import { startProvider } from "./support/provider.ts";
-import type { TestProvider } from "./support/provider.ts";
+import { type Account, startProvider, type TestProvider } from "./support/provider.ts";
 import { startWithMembers } from "./support/members.ts";
 import type { Service } from "../support/service.ts";
 
@@ -14,7 +13,6 @@ const PAGE = "/w/acme/usage?x=1";
 
 let provider: TestProvider;
 let service: Service;
-let members: string;
 
 const callbackOf = ({ origin }: Service) => `${origin}/sign-in/oidc/callback`;
 const isCallback = (url: URL) => url.pathname === "/sign-in/oidc/callback";
@@ -26,7 +24,9 @@ function startFor(issuer: string, vars: Record<string, string> = {}) {
 
 beforeAll(async () => {
   provider = await startProvider();
-  ({ service, members } = await startFor(provider.issuer));
+  const { service: started, members } = await startFor(provider.issuer);
+  service = started;
+  await service.api.post(members, { email: "kevin@acme.example", role: "owner" });
   provider.serve({ ...PUBLIC, redirect_uris: [callbackOf(service)] });
 });
 
@@ -141,78 +141,56 @@ test.each(["https://evil.example/w/", "//evil.example/w/", "/w/..//evil.example/
 );
 
 describe("sign-in fails and creates no session", () => {
-  test.each([false, "false", "no"])("if the email is not verified: %j", async (verified) => {
-    provider.account = { ...OWNER, email_verified: verified };
-    const browser = new Browser();
-    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email is not verified"));
-  });
+  const PERSONS: [who: string, account: Account | null, title: string][] = [
+    ["an unverified email", { ...OWNER, email_verified: false }, "Your email is not verified"],
+    ["an email that is unverified, as text", { ...OWNER, email_verified: "false" }, "Your email is not verified"],
+    ["an email with another word for verified", { ...OWNER, email_verified: "no" }, "Your email is not verified"],
+    [
+      "an email that only Unicode normalization makes equal to a member's",
+      { email: "\u212Aevin@acme.example", email_verified: true },
+      "Your email cannot be used here",
+    ],
+    ["no email", {}, "Your email is missing"],
+    [
+      "an email without a membership",
+      { email: "stranger@elsewhere.example", email_verified: true },
+      "You are not a member of any workspace",
+    ],
+    ["a refusal at the provider", null, "Your sign-in provider refused"],
+  ];
 
-  test("if only Unicode normalization makes the email equal to a member's", async () => {
-    await service.api.post(members, {
-      email: "kevin@acme.example",
-      role: "owner",
-    });
-    provider.account = { email: "\u212Aevin@acme.example", email_verified: true };
-    const browser = new Browser();
-    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email cannot be used here"));
-  });
-
-  test("if the provider returns no email", async () => {
-    provider.account = {};
-    const browser = new Browser();
-    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email is missing"));
-  });
-
-  test("for a person without a membership", async () => {
-    provider.account = { email: "stranger@elsewhere.example", email_verified: true };
+  test.each(PERSONS)("for a person with %s", async (_, account, title) => {
     const before = await sessions();
+    provider.account = account;
     const browser = new Browser();
-    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "You are not a member of any workspace"));
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, title));
     expect(await sessions()).toEqual(before);
   });
 
-  test("if the person declines at the provider", async () => {
-    provider.account = null;
-    const browser = new Browser();
-    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your sign-in provider refused"));
-  });
+  const CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
-  test("if the answer's state belongs to another attempt", async () => {
+  test.each([
+    ["request", "nonce", "another", 503, "Your sign-in provider failed"],
+    ["request", "code_challenge", CHALLENGE, 503, "Your sign-in provider failed"],
+    ["answer", "state", "another", 400, "Sign-in did not finish"],
+    ["answer", "iss", "https://evil.example", 400, "Sign-in did not finish"],
+  ] as const)("if somebody changed in the %s: %s", async (message, name, value, status, title) => {
+    const tamper = ({ searchParams }: URL) => {
+      expect(searchParams.get(name)).not.toBeNull();
+      searchParams.set(name, value);
+    };
     const browser = new Browser();
-    const answer = await answerOf(browser);
-    answer.searchParams.set("state", "another");
-    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in did not finish"));
-  });
-
-  test("if the answer names another provider", async () => {
-    const browser = new Browser();
-    const answer = await answerOf(browser);
-    expect(answer.searchParams.get("iss")).toBe(provider.issuer);
-    answer.searchParams.set("iss", "https://evil.example");
-    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in did not finish"));
-  });
-
-  test("if the token's nonce belongs to another attempt", async () => {
-    const browser = new Browser();
-    const answer = await answerOf(browser, (asked) => asked.searchParams.set("nonce", "another"));
-    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(503, "Your sign-in provider failed"));
-  });
-
-  test("if the code was requested with another PKCE challenge", async () => {
-    const browser = new Browser();
-    const challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
-    const answer = await answerOf(browser, (asked) => asked.searchParams.set("code_challenge", challenge));
-    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(503, "Your sign-in provider failed"));
+    const answer = await answerOf(browser, message === "request" ? tamper : undefined);
+    if (message === "answer") tamper(answer);
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(status, title));
   });
 
   test("with another person's code injected into the answer", async () => {
     const [victim, attacker] = [new Browser(), new Browser()];
     const stolen = await answerOf(victim);
-    const ownAnswer = await answerOf(attacker);
-    ownAnswer.searchParams.set("code", stolen.searchParams.get("code") ?? "");
-    expect(await outcome(attacker, await attacker.follow(ownAnswer))).toEqual(
-      nobody(503, "Your sign-in provider failed"),
-    );
+    const answer = await answerOf(attacker);
+    answer.searchParams.set("code", stolen.searchParams.get("code") ?? "");
+    expect(await outcome(attacker, await attacker.follow(answer))).toEqual(nobody(503, "Your sign-in provider failed"));
   });
 
   test("in another browser than the one that started", async () => {

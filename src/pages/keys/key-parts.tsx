@@ -1,9 +1,7 @@
 /**
- * API keys as the pages name and show them, the filter of a list by API key, and what the forms of keys and tokens share.
- * The masked key stands beside the name, because the keys of a rotation share their name. Only owners and admins see either
- * (spec §1).
+ * API keys as the pages name and show them, and the filter of a list by API key. The masked key stands beside the name, because
+ * the keys of a rotation share their name. Only owners and admins see either (spec §1).
  */
-import type { Child } from "hono/jsx";
 import { type ApiKey, type KeyName, keyNames, newestKeyNames } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
@@ -11,11 +9,9 @@ import { grouped } from "../../domain/text.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { Confirm, Menu } from "../kit/forms.tsx";
 import { ago, day, exactTime } from "../kit/format.ts";
-import type { Section } from "../kit/layout.tsx";
 import type { ListAddress } from "../kit/list.tsx";
-import { Badge, Notice, Time } from "../kit/parts.tsx";
-import { page } from "../page.tsx";
-import { type Ctx, formText } from "../pages-env.ts";
+import { Badge, Time } from "../kit/parts.tsx";
+import type { Ctx } from "../pages-env.ts";
 
 /** Keys by id. */
 export type KeyNames = ReadonlyMap<string, KeyName>;
@@ -76,41 +72,6 @@ export async function readKeyFilter(c: Ctx, list: ListAddress, any = "Any"): Pro
   return id;
 }
 
-export const INCOMPLETE_FORM = "The form was incomplete. Check it and send it again.";
-
-const FORM_TOKEN = /^[0-9a-f-]{36}$/;
-
-/** The form's idempotency token. Null: it is missing or has another format. */
-export function formTokenOf(form: FormData): string | null {
-  const token = formText(form, "form_token");
-  return FORM_TOKEN.test(token) ? token : null;
-}
-
-interface AlreadyCreated {
-  section: Section;
-  noun: "key" | "token";
-  intro: string;
-  /** What to do if the first answer was lost, within a sentence. */
-  remedy: string;
-  links: Child;
-}
-
-/** The answer to a form that was sent before: after a reload, a way back or a double click. */
-export function alreadyCreatedPage(c: Ctx, { section, noun, intro, remedy, links }: AlreadyCreated) {
-  const title = `${noun === "key" ? "Key" : "Token"} already created`;
-  const heading = `This ${noun} was already created`;
-  return page(
-    c,
-    { section, title, heading, crumbs: [], intro, status: 409 },
-    <Notice
-      tone="warn"
-      title={`The full ${noun} was in the first answer`}
-      text={`No second ${noun} was created. If you did not copy the ${noun}, ${remedy}.`}
-    />,
-    <div class="row">{links}</div>,
-  );
-}
-
 export function isActive(apiKey: ApiKey): boolean {
   return keyStatus(apiKey, Date.now()) === "Active";
 }
@@ -168,6 +129,11 @@ export function LastUsed({ usedMs }: { usedMs: number | null | undefined }) {
   return typeof usedMs === "number" ? <Time ms={usedMs} /> : <span class="quiet">Never</span>;
 }
 
+/** Whether a key or a token is in use, for the dialog that ends it. */
+export function lastCallText(usedMs: number | null | undefined): string {
+  return typeof usedMs === "number" ? `The last call came ${ago(usedMs, Date.now())}.` : "No call has used it yet.";
+}
+
 interface KeyMenuProps {
   /** Path of the list. */
   path: string;
@@ -191,10 +157,7 @@ export function KeyMenu({ path, apiKey, usedMs }: KeyMenuProps) {
         submit="Deactivate"
         look="danger"
       >
-        <p>
-          Calls with this key are rejected with 401 from now on. This cannot be undone.{" "}
-          {typeof usedMs === "number" ? `The last call came ${ago(usedMs, Date.now())}.` : "No call has used it yet."}
-        </p>
+        <p>Calls with this key are rejected with 401 from now on. This cannot be undone. {lastCallText(usedMs)}</p>
         <p class="quiet">Accepted signals are still processed. The key stays in the list as Inactive.</p>
       </Confirm>
     </Menu>

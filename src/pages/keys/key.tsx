@@ -14,88 +14,85 @@ import { isOverlap, type Overlap, rotateApiKey, silentAfterDays } from "../../wo
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, TestCall } from "./connect.tsx";
 import { CAUSE_COPY, ENDPOINT_LABEL } from "../copy.ts";
-import { Form, FormErrors, LinkButton, SelectField, TextField } from "../kit/forms.tsx";
+import { Form, LinkButton, SelectField, TextField } from "../kit/forms.tsx";
 import { DayBars, type DayBar } from "../kit/charts.tsx";
 import { authorName, counted, day, grouped } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
-import { Count, Facts, Notice, Panel, Table, Time } from "../kit/parts.tsx";
+import { Count, Facts, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
 import { contextOf, counterOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
 import { allFields, checkName, readForm } from "../read-form.tsx";
 import {
-  Expiration,
+  errorList,
+  expirationOf,
   formTokenOf,
-  INCOMPLETE_FORM,
-  isActive,
-  KeyMenu,
-  KeyStatus,
-  LastUsed,
-  LocalTime,
-} from "./key-parts.tsx";
-import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./lifetime.tsx";
+  LifetimeFields,
+  readLifetime,
+  type TypedLifetime,
+} from "./key-form-parts.tsx";
+import { Expiration, isActive, KeyMenu, KeyStatus, LastUsed, LocalTime } from "./key-parts.tsx";
 import { createdPage, madeBeforePage } from "./new-key.tsx";
 
 /** The settings as typed, by the field's name. */
 type Settings = Record<"name" | "silent_after_days", string>;
 
+/** Sets `apiKey`; 404 if the path names no key of the workspace. */
+const requireKey = pages.createMiddleware(async (c, next) => {
+  const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id") ?? "");
+  if (key === null) return notFoundPage(c, "key");
+  c.set("apiKey", key);
+  await next();
+});
+
 export const oneKeyPages = pages
   .createApp()
-  .get("/:key_id", async (c) => {
-    const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id"));
-    if (key === null) return notFoundPage(c, "key");
-    return keyPage(c, key, { name: key.name, silent_after_days: String(key.silentAfterDays ?? "") });
+  .get("/:key_id", requireKey, (c) => {
+    const key = c.get("apiKey");
+    return keyPage(c, { name: key.name, silent_after_days: String(key.silentAfterDays ?? "") });
   })
-  .post("/:key_id", readForm(), async (c) => {
-    const [form, keyId] = [c.get("form"), c.req.param("key_id")];
-    const key = await findKey(c.get("db"), c.get("workspace").id, keyId);
-    if (key === null) return notFoundPage(c, "key");
+  .post("/:key_id", readForm(), requireKey, async (c) => {
+    const [form, { id }] = [c.get("form"), c.get("apiKey")];
     const typed = { name: formText(form, "name"), silent_after_days: formText(form, "silent_after_days").trim() };
     const checked = allFields({
       name: checkName(typed.name),
       silent_after_days: checkDays(typed.silent_after_days),
     });
-    if (!checked.ok) return keyPage(c, key, typed, checked.refusal);
-    await renameKey(contextOf(c), keyId, checked.value.name);
+    if (!checked.ok) return keyPage(c, typed, checked.refusal);
+    await renameKey(contextOf(c), id, checked.value.name);
     // An inactive key has no such field.
-    if (form.has("silent_after_days")) await watchForSilence(contextOf(c), keyId, checked.value.silent_after_days);
-    return done(c, `settings/api-keys/${keyId}`, "saved");
+    if (form.has("silent_after_days")) await watchForSilence(contextOf(c), id, checked.value.silent_after_days);
+    return done(c, `settings/api-keys/${id}`, "saved");
   })
-  .get("/:key_id/rotate", async (c) => {
-    const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id"));
-    if (key === null) return notFoundPage(c, "key");
-    const asked = c.req.query("overlap");
-    return rotatePage(c, key, {
+  .get("/:key_id/rotate", requireKey, (c) => {
+    const overlap = c.req.query("overlap");
+    return rotatePage(c, c.get("apiKey"), {
       formToken: crypto.randomUUID(),
-      overlap: isOverlap(asked) ? asked : "24h",
+      overlap: isOverlap(overlap) ? overlap : "24h",
       // An expiring key is often rotated because it expires, so its successor's expiration has to be chosen.
-      lifetime: { lifetime: key.expiresAt === null ? "never" : "", expires: "" },
+      lifetime: { lifetime: c.get("apiKey").expiresAt === null ? "never" : "", expires: "" },
     });
   })
-  .post("/:key_id/rotate", readForm(), async (c) => {
-    const form = c.get("form");
-    const [db, { id }] = [c.get("db"), c.get("workspace")];
-    const key = await findKey(db, id, c.req.param("key_id"));
-    if (key === null) return notFoundPage(c, "key");
-    const [formToken, overlap] = [formTokenOf(form), form.get("overlap")];
-    const typed = {
-      formToken: formToken ?? crypto.randomUUID(),
-      overlap: isOverlap(overlap) ? overlap : ("24h" as const),
+  .post("/:key_id/rotate", readForm(), requireKey, async (c) => {
+    const [form, key] = [c.get("form"), c.get("apiKey")];
+    const [formToken, overlap] = [formTokenOf(form), formText(form, "overlap")];
+    const typed: TypedRotation = {
+      formToken,
+      overlap: isOverlap(overlap) ? overlap : "24h",
       lifetime: readLifetime(form),
     };
     const checked = allFields({
-      formToken: formToken === null ? refuse(INCOMPLETE_FORM) : ok(formToken),
       overlap: isOverlap(overlap) ? ok(overlap) : refuse("Choose when the old key ends."),
       expiresAt: expirationOf(typed.lifetime, Date.now(), key.expiresAt),
     });
     if (!checked.ok) return rotatePage(c, key, typed, checked.refusal);
-    const rotated = await rotateApiKey(contextOf(c), { keyId: key.id, ...checked.value });
-    if (rotated.ok) return createdPage(c, rotated.value, await findKey(db, id, key.id));
+    const rotated = await rotateApiKey(contextOf(c), { keyId: key.id, formToken, ...checked.value });
+    const old = (await findKey(c.get("db"), c.get("workspace").id, key.id)) ?? key;
+    if (rotated.ok) return createdPage(c, rotated.value, old);
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
     // `rotatePage` says that the key is inactive.
-    const errors = refusal.reason === "key_inactive" ? {} : { formToken: LIMIT_COPY[refusal.reason] };
-    return rotatePage(c, (await findKey(db, id, key.id)) ?? key, typed, errors);
+    return rotatePage(c, old, typed, refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] });
   });
 
 /** The days until the inactivity alert; null: no alert. */
@@ -104,8 +101,8 @@ function checkDays(typed: string): Result<number | null, string> {
   return days.success ? ok(days.data) : refuse(`Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`);
 }
 
-async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<Settings> = {}) {
-  const { id } = c.get("workspace");
+async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) {
+  const [{ id }, apiKey] = [c.get("workspace"), c.get("apiKey")];
   const [calls, { successors, predecessors }] = await Promise.all([
     counterOf(c).keyCalls(apiKey.id),
     rotatedWith(c.get("db"), id, [apiKey]),
@@ -129,7 +126,7 @@ async function keyPage(c: Ctx, apiKey: ApiKey, typed: Settings, errors: Partial<
       crumbs: [],
       intro: <code>{apiKey.maskedKey}</code>,
       actions: works && actions,
-      status: Object.keys(errors).length === 0 ? 200 : 422,
+      errors: errorList(errors),
     },
     <div class="columns main-first">
       <CallsPanel calls={calls} />
@@ -278,47 +275,33 @@ interface TypedRotation {
   lifetime: TypedLifetime;
 }
 
-/** Sentences by field; that of `formToken` is about the form as a whole. */
-type RotationErrors = Partial<Record<"formToken" | "overlap" | "expiresAt", string>>;
+/** Sentences by field; `form` is about the form as a whole. */
+type RotationErrors = Partial<Record<"form" | "overlap" | "expiresAt", string>>;
 
-function inactivePage(c: Ctx, { id, name }: ApiKey): Promise<Response> {
+async function rotatePage(c: Ctx, apiKey: ApiKey, typed: TypedRotation, errors: RotationErrors = {}) {
   const path = sectionPath(c, "keys");
-  const heading = { title: "Rotate API key", heading: `Rotate ${name}`, crumbs: [[name, `${path}/${id}`]] as const };
-  return page(
-    c,
-    { section: "keys", ...heading, status: 409 },
-    <Notice tone="bad" title="An inactive key cannot be rotated" text="Create a new key instead." />,
-    <div>
-      <LinkButton href={`${path}/new`} text="Create API key" look="primary" />
-    </div>,
-  );
-}
-
-async function rotatePage(
-  c: Ctx,
-  apiKey: ApiKey,
-  typed: TypedRotation,
-  errors: RotationErrors = {},
-): Promise<Response> {
-  if (!isActive(apiKey)) return inactivePage(c, apiKey);
+  const options = {
+    section: "keys",
+    title: "Rotate API key",
+    heading: `Rotate ${apiKey.name}`,
+    crumbs: [[apiKey.name, `${path}/${apiKey.id}`]],
+    errorTitle: "The key was not rotated",
+  } as const;
+  if (!isActive(apiKey)) {
+    const create = <LinkButton href={`${path}/new`} text="Create API key" look="primary" />;
+    const refused = ["An inactive key cannot be rotated. Create a new key instead."];
+    return page(c, { ...options, actions: create, errors: refused, errorStatus: 409 });
+  }
   const lastUsed = await counterOf(c).lastUsed();
-  const path = sectionPath(c, "keys");
+  const intro = (
+    <>
+      The new key has the same settings{apiKey.hasSecret ? " and a new secret" : ""}. The old key is{" "}
+      <code>{apiKey.maskedKey}</code>, last used: <LastUsed usedMs={lastUsed[apiKey.id]} />.
+    </>
+  );
   return page(
     c,
-    {
-      section: "keys",
-      title: "Rotate API key",
-      heading: `Rotate ${apiKey.name}`,
-      crumbs: [[apiKey.name, `${path}/${apiKey.id}`]],
-      intro: (
-        <>
-          The new key has the same settings{apiKey.hasSecret ? " and a new secret" : ""}. The old key is{" "}
-          <code>{apiKey.maskedKey}</code>, last used: <LastUsed usedMs={lastUsed[apiKey.id]} />.
-        </>
-      ),
-      status: Object.keys(errors).length === 0 ? 200 : 422,
-    },
-    <FormErrors title="The key was not rotated" errors={Object.values(errors)} />,
+    { ...options, intro, errors: errorList(errors) },
     <Panel>
       <Form
         action={`${path}/${apiKey.id}/rotate`}

@@ -20,25 +20,22 @@ import { payloadTemplate as templateSchema } from "../../workspace/manage-keys.t
 import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
 import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall } from "./connect.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import {
-  Check,
-  Choices,
-  DataList,
-  Form,
-  FormErrors,
-  LinkButton,
-  SelectField,
-  TextArea,
-  TextField,
-} from "../kit/forms.tsx";
+import { Check, Choices, DataList, Form, LinkButton, SelectField, TextArea, TextField } from "../kit/forms.tsx";
 import { sentence } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
-import { fragment, page } from "../page.tsx";
+import { alreadyCreatedPage, fragment, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
 import { allFields, checkName, readForm } from "../read-form.tsx";
-import { alreadyCreatedPage, formTokenOf, INCOMPLETE_FORM, isActive, keyText, LocalTime } from "./key-parts.tsx";
-import { expirationOf, LifetimeFields, readLifetime, type TypedLifetime } from "./lifetime.tsx";
+import {
+  errorList,
+  expirationOf,
+  formTokenOf,
+  LifetimeFields,
+  readLifetime,
+  type TypedLifetime,
+} from "./key-form-parts.tsx";
+import { isActive, keyText, LocalTime } from "./key-parts.tsx";
 
 /** A mapping as it is typed. */
 interface MappingRow {
@@ -68,15 +65,8 @@ export const newKeyPages = pages
     const rows = [emptyRow("external_id"), emptyRow("name")];
     const endpointType = endpointTypeNamed(c.req.query("endpoint_type"));
     const lifetime = { lifetime: "never", expires: "" } as const;
-    return formPage(c, {
-      formToken: crypto.randomUUID(),
-      name: "",
-      endpointType,
-      ...lifetime,
-      secret: false,
-      rows,
-      sample: "",
-    });
+    const formToken = crypto.randomUUID();
+    return formPage(c, { formToken, name: "", endpointType, ...lifetime, secret: false, rows, sample: "" });
   })
   .post("/new", readForm(), async (c) => {
     const form = c.get("form");
@@ -84,9 +74,7 @@ export const newKeyPages = pages
     const edit = form.get("do");
     if (typeof edit === "string") return formPage(c, edited(typed, edit));
     const checked = checkKeyForm(typed);
-    const incomplete = formTokenOf(form) === null ? { form: INCOMPLETE_FORM } : {};
-    if (!checked.ok) return formPage(c, typed, { ...incomplete, ...checked.refusal });
-    if (incomplete.form !== undefined) return formPage(c, typed, incomplete);
+    if (!checked.ok) return formPage(c, typed, checked.refusal);
     const result = await createKey(contextOf(c), checked.value, typed.formToken);
     if (result.ok) return createdPage(c, result.value, null);
     if (result.refusal.reason === "made_before") return madeBeforePage(c, result.refusal.key);
@@ -114,7 +102,7 @@ function readKeyForm(form: FormData): TypedKey {
     });
   }
   return {
-    formToken: formTokenOf(form) ?? crypto.randomUUID(),
+    formToken: formTokenOf(form),
     name: formText(form, "name"),
     endpointType: endpointTypeNamed(formText(form, "endpoint_type")),
     ...readLifetime(form),
@@ -174,7 +162,6 @@ const ENDPOINT_OPTIONS = ENDPOINT_TYPES.map((value) => ({
 
 function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
   const path = sectionPath(c, "keys");
-  const messages = messagesOf(errors);
   return page(
     c,
     {
@@ -182,7 +169,8 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
       title: "Create API key",
       crumbs: [],
       intro: "The next page shows the full key once.",
-      status: messages.length === 0 ? 200 : 422,
+      errors: errorList(errors),
+      errorTitle: "The key was not created",
     },
     <Form
       action={`${path}/new`}
@@ -195,7 +183,6 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
       novalidate
       hasButtons
     >
-      <FormErrors title="The key was not created" errors={messages} />
       <Panel>
         <div class="form">
           <TextField
@@ -204,16 +191,10 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
             hint="Such as the system that sends with it."
             value={typed.name}
             error={errors["name"]}
-            autofocus={typed.name === "" && messages.length === 0}
+            autofocus={typed.name === "" && Object.keys(errors).length === 0}
             required
           />
-          <Choices
-            legend="Endpoint type"
-            name="endpoint_type"
-            group="type"
-            options={ENDPOINT_OPTIONS}
-            value={typed.endpointType}
-          />
+          <Choices legend="Endpoint type" name="endpoint_type" options={ENDPOINT_OPTIONS} value={typed.endpointType} />
           <LifetimeFields label="Expiration" typed={typed} error={errors["expiresAt"]} />
           <Check
             id="secret"
@@ -227,14 +208,6 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
       <TemplateEditor typed={typed} errors={errors} />
     </Form>,
   );
-}
-
-function messagesOf(errors: Errors): string[] {
-  const wrongRows = new Set(Object.keys(errors).flatMap((field) => /^rows\.\d+/.exec(field)?.[0] ?? [])).size;
-  const wrong = wrongRows === 1 ? "1 mapping has an error." : `${wrongRows} mappings have an error.`;
-  const labels = { form: "", name: "Name: ", expiresAt: "Expiration: ", template: "Payload template: " };
-  const messages = Object.entries(labels).map(([field, label]) => errors[field] !== undefined && label + errors[field]);
-  return [...messages, wrongRows > 0 && labels.template + wrong].filter((message) => message !== false);
 }
 
 type EditorProps = { typed: TypedKey; errors: Errors };
@@ -330,12 +303,7 @@ function mapSample({ rows, sample }: TypedKey) {
   if (!payload.ok) return <Misfit tone="bad" title="The sample cannot be read" details={[payload.refusal]} />;
   const template = checkRows(rows);
   if (!template.ok) {
-    const { template: ofAll, ...ofRows } = template.refusal;
-    const numbered = Object.entries(ofRows).map(
-      ([field, text]) => `Mapping ${Number(field.split(".")[1]) + 1}: ${text}`,
-    );
-    const details = ofAll === undefined ? numbered : [ofAll, ...numbered];
-    return <Misfit tone="warn" title="The template is not complete" details={details} />;
+    return <Misfit tone="warn" title="The template is not complete" details={errorList(template.refusal)} />;
   }
   const mapped = mapAccount(compileTemplate(template.value), payload.value);
   if (!mapped.ok) {
@@ -437,10 +405,10 @@ export function madeBeforePage(c: Ctx, apiKey: ApiKey) {
     section: "keys",
     noun: "key",
     intro: keyText(apiKey, apiKey.id),
-    remedy: "rotate it without an overlap. The new key has the same settings",
-    links: [
-      <LinkButton href={`${path}/${apiKey.id}/rotate?overlap=none`} text="Rotate key" />,
+    secret: { name: "full key", remedy: "rotate it without an overlap. The new key has the same settings" },
+    actions: [
       <LinkButton href={path} text="View all keys" />,
+      <LinkButton href={`${path}/${apiKey.id}/rotate?overlap=none`} text="Rotate key" />,
     ],
   });
 }

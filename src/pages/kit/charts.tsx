@@ -29,14 +29,14 @@ interface ChartProps {
   caption?: Child;
 }
 
-interface DrawnProps extends ChartProps {
+interface ChartFrameProps extends ChartProps {
   /** The lowest and the highest value. */
   values: readonly [number, number];
   draw: (y: ValueScale, width: number) => Child;
 }
 
 /** Draws a chart for each width, with lines across at round values. Counts are whole numbers. */
-function Drawn({ label, caption, values, draw }: DrawnProps) {
+function ChartFrame({ label, caption, values, draw }: ChartFrameProps) {
   const y = scaleLinear(values, [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
   const ticks = y.ticks(4).filter((tick) => Number.isInteger(tick));
   const svg = (name: string, width: number) => (
@@ -110,7 +110,7 @@ export function TimeChart({ series, references = [], fromMs, toMs, ...chart }: T
     );
   };
   const range = [Math.min(0, ...values), Math.max(most, ...near.map(({ value }) => value))] as const;
-  return <Drawn {...chart} values={range} draw={draw} />;
+  return <ChartFrame {...chart} values={range} draw={draw} />;
 }
 
 function Line({ points, kind, x, y }: Series & { x: TimeScale; y: ValueScale }) {
@@ -164,7 +164,7 @@ export function DayBars({ days, legend, ...chart }: DayBarsProps) {
   };
   return (
     <>
-      <Drawn {...chart} values={[0, most]} draw={draw} />
+      <ChartFrame {...chart} values={[0, most]} draw={draw} />
       <ul class="legend">
         {BAR_PARTS.map(({ part, tone }) => legend[part] !== undefined && <li class={tone}>{legend[part]}</li>)}
       </ul>

@@ -18,7 +18,7 @@ type Input = Omit<JSX.IntrinsicElements["input"], "name" | "id">;
  * Attributes that tie hint and error to a control. With an error it asks for the focus: a browser gives it to the first
  * control that does, so to the first wrong field of a form.
  */
-function described({ name, hint, error }: Labelled) {
+function descriptionAttributes({ name, hint, error }: Labelled) {
   const ids = [hint === undefined ? [] : `${name}-hint`, error === undefined ? [] : `${name}-error`].flat();
   return {
     ...(ids.length === 0 ? {} : { "aria-describedby": ids.join(" ") }),
@@ -26,7 +26,7 @@ function described({ name, hint, error }: Labelled) {
   };
 }
 
-function Around({ field, children }: { field: Labelled; children: Child }) {
+function FieldFrame({ field, children }: { field: Labelled; children: Child }) {
   const { name, label, hint, error } = field;
   return (
     <div class="field">
@@ -53,7 +53,7 @@ const CODE = { class: "mono", autocapitalize: "off", spellcheck: false } as cons
 export function TextField({ name, label, hint, error, code = false, ...input }: Labelled & Input & { code?: boolean }) {
   const field = { name, label, hint, error };
   return (
-    <Around field={field}>
+    <FieldFrame field={field}>
       <input
         id={name}
         name={name}
@@ -61,9 +61,9 @@ export function TextField({ name, label, hint, error, code = false, ...input }: 
         autocomplete="off"
         {...(code && CODE)}
         {...input}
-        {...described(field)}
+        {...descriptionAttributes(field)}
       />
-    </Around>
+    </FieldFrame>
   );
 }
 
@@ -103,11 +103,11 @@ type Area = Omit<JSX.IntrinsicElements["textarea"], "name" | "id"> & { value: st
 export function TextArea({ name, label, hint, error, value, ...area }: Labelled & Area) {
   const field = { name, label, hint, error };
   return (
-    <Around field={field}>
-      <textarea id={name} name={name} {...CODE} {...area} {...described(field)}>
+    <FieldFrame field={field}>
+      <textarea id={name} name={name} {...CODE} {...area} {...descriptionAttributes(field)}>
         {textareaText(value)}
       </textarea>
-    </Around>
+    </FieldFrame>
   );
 }
 
@@ -118,15 +118,15 @@ interface SelectProps extends Labelled {
 
 export function SelectField({ value, options, ...field }: SelectProps) {
   return (
-    <Around field={field}>
-      <select id={field.name} name={field.name} {...described(field)}>
+    <FieldFrame field={field}>
+      <select id={field.name} name={field.name} {...descriptionAttributes(field)}>
         {options.map(([option, text]) => (
           <option value={option} selected={option === value}>
             {text}
           </option>
         ))}
       </select>
-    </Around>
+    </FieldFrame>
   );
 }
 
@@ -170,8 +170,8 @@ export function Check({
 interface ChoicesProps<Value extends string> {
   legend: string;
   name: string;
-  /** Of the ids: `group-value`. */
-  group: string;
+  /** The beginning of the ids, if several fields of the page have this name. */
+  group?: string;
   options: readonly { value: Value; label: string; hint: string }[];
   value: Value;
   /** Whether the first option asks for the focus. */
@@ -180,7 +180,7 @@ interface ChoicesProps<Value extends string> {
 
 /** Radio buttons, with the meaning of each option. */
 export function Choices<Value extends string>(props: ChoicesProps<Value>) {
-  const { legend, name, group, options, value: chosen, autofocus = false } = props;
+  const { legend, name, group = name, options, value: chosen, autofocus = false } = props;
   return (
     <fieldset class="field">
       <legend>{legend}</legend>
@@ -240,8 +240,13 @@ export function Form({ action, submit, look = "primary", cancel, hidden = {}, ch
   );
 }
 
+interface ErrorsProps {
+  errors: readonly Child[];
+  title?: string | undefined;
+}
+
 /** The errors of a form, shown above it. */
-export function FormErrors({ errors, title = "Nothing was saved" }: { errors: readonly Child[]; title?: string }) {
+export function FormErrors({ errors, title = "Nothing was saved" }: ErrorsProps) {
   if (errors.length === 0) return <></>;
   return (
     <div class="notice bad" role="alert">

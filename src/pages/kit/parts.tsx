@@ -145,14 +145,14 @@ export function Empty({ title, text, children }: PropsWithChildren<{ title: stri
 interface NoticeProps {
   tone?: Tone;
   title?: Child;
-  text?: Child;
+  text?: Child | undefined;
 }
 
 export function Notice({ tone = "info", title, text, children }: PropsWithChildren<NoticeProps>) {
   return (
     <div class={`notice ${tone}`} role={tone === "bad" ? "alert" : "status"}>
       {title !== undefined && <strong>{title}</strong>}
-      {text !== undefined && <p>{text}</p>}
+      {text && <p>{text}</p>}
       {children}
     </div>
   );

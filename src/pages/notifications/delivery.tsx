@@ -3,21 +3,26 @@
  * showing how many deliveries that is.
  */
 import type { AttemptResult } from "../../domain/events/attempts.ts";
-import type { Destination } from "../../domain/events/destination.ts";
 import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
 import { time as timeSchema } from "../../http/fields.ts";
 import { DELIVERIES_KEPT } from "../../limits.ts";
 import type { Delivery, Redelivery } from "../../notifications/destination-calls.ts";
 import { deliverAgain, findDelivery, redeliver } from "../../workspace/manage-destinations.ts";
 import { destinationsOf } from "../../workspace/objects.ts";
-import { Choices, Form, FormErrors, LinkButton, PostButton, TextField } from "../kit/forms.tsx";
+import { Choices, Form, PostButton, TextField } from "../kit/forms.tsx";
 import { counted, exactTime, grouped, indented } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
 import { Badge, Clamped, Empty, Facts, Json, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
 import { type Ctx, formText, pages } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { DeliveryStatus, destinationsCall, isInProgress, problemText, withDestination } from "./notification-parts.tsx";
+import {
+  DeliveryStatus,
+  destinationsCall,
+  isInProgress,
+  problemText,
+  requireDestination,
+} from "./notification-parts.tsx";
 
 /** Longest wait for the first answer, so that the page shows it without a script. */
 const FIRST_ANSWER_MS = 3_000;
@@ -33,19 +38,16 @@ export const deliveryPages = pages
     const again = await deliverAgain(destinationsCall(c), destinationId, id);
     return again.ok ? toDelivery(c, again.value, attempts.length) : deliveryPage(c, problemText(again.refusal));
   })
-  .get("/:id/again", withDestination(redeliverPage))
-  .post(
-    "/:id/again",
-    readForm(),
-    withDestination(async (c, destination) => {
-      const since = timeSchema.safeParse(formText(c.get("form"), "since"));
-      if (!since.success) return redeliverPage(c, destination, "Choose a time.", 422);
-      const repeated = await redeliver(destinationsCall(c), destination.id, Date.parse(since.data));
-      if (!repeated.ok) return redeliverPage(c, destination, problemText(repeated.refusal), 409);
-      const isAny = repeated.value.requeued > 0;
-      return done(c, `settings/notifications/${destination.id}`, isAny ? "delivered_again" : "nothing_delivered_again");
-    }),
-  );
+  .get("/:id/again", requireDestination, (c) => redeliverPage(c))
+  .post("/:id/again", readForm(), requireDestination, async (c) => {
+    const { id } = c.get("destination");
+    const since = timeSchema.safeParse(formText(c.get("form"), "since"));
+    if (!since.success) return redeliverPage(c, "Choose a time.");
+    const repeated = await redeliver(destinationsCall(c), id, Date.parse(since.data));
+    if (!repeated.ok) return redeliverPage(c, problemText(repeated.refusal), 409);
+    const isAny = repeated.value.requeued > 0;
+    return done(c, `settings/notifications/${id}`, isAny ? "delivered_again" : "nothing_delivered_again");
+  });
 
 function find(c: Ctx) {
   const { id = "", delivery_id: deliveryId = "" } = c.req.param() as Record<string, string>;
@@ -88,9 +90,10 @@ async function deliveryPage(c: Ctx, refused?: string) {
       heading: EVENT_CATALOGUE[type].label,
       crumbs: [[destination.name, destinationPath]],
       actions: body !== null && again,
-      status: refused === undefined ? 200 : 409,
+      errors: [refused],
+      errorTitle: "Nothing was sent",
+      errorStatus: 409,
     },
-    refused !== undefined && <Notice tone="bad" title="Nothing was sent" text={refused} />,
     <div id="delivery" class="stack" {...(inProgress ? { "data-refresh": "1000" } : {})}>
       <Outcome delivery={delivery} inProgress={inProgress} />
       <Panel title="Details">
@@ -184,13 +187,13 @@ const PRESETS = [
 const USUAL_HOURS = 24;
 
 /** @param refused why the last attempt did nothing. */
-async function redeliverPage(c: Ctx, destination: Destination, refused?: string, status?: 409 | 422) {
+async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 422) {
+  const destination = c.get("destination");
   const path = `${sectionPath(c, "notifications")}/${destination.id}`;
   const typed = c.req.query("since") ?? "";
   const { data: typedTime } = timeSchema.safeParse(`${typed}:00Z`);
   const error = typed !== "" && typedTime === undefined ? "Enter a date and a time." : undefined;
   const isActive = destination.state === "active";
-  const choices = await readChoices(c, destination.id, typedTime);
   return page(
     c,
     {
@@ -199,15 +202,17 @@ async function redeliverPage(c: Ctx, destination: Destination, refused?: string,
       crumbs: [[destination.name, path]],
       intro:
         "Sends failed deliveries again, oldest first. Each keeps its id, so that the receiver can drop duplicates.",
-      status: status ?? (error === undefined ? 200 : 422),
+      actions: !isActive && <PostButton action={`${path}/resume`} look="primary" text="Resume" />,
+      errors: [refused, error],
+      errorTitle: "Nothing was sent",
+      errorStatus,
     },
     isActive ? (
-      <>
-        <FormErrors errors={refused === undefined ? [] : [refused]} title="Nothing was sent" />
-        <Failed path={path} choices={choices} typed={typed} error={error} />
-      </>
+      <Failed path={path} choices={await readChoices(c, destination.id, typedTime)} typed={typed} error={error} />
     ) : (
-      <Inactive path={path} />
+      refused === undefined && (
+        <Notice tone="warn" title="Nothing can be sent now" text={problemText("destination_not_active")} />
+      )
     ),
   );
 }
@@ -256,7 +261,6 @@ function Failed({ path, choices, typed, error }: FailedProps) {
           <Choices
             legend="Failed deliveries"
             name="since"
-            group="since"
             options={choices.map(({ label, since, failed }) => ({ label, value: since, hint: numbersText(failed) }))}
             value={choices.find(({ isChosen }) => isChosen)?.since ?? ""}
           />
@@ -282,18 +286,6 @@ function Failed({ path, choices, typed, error }: FailedProps) {
           </div>
         </form>
       </Panel>
-    </>
-  );
-}
-
-function Inactive({ path }: Pick<FailedProps, "path">) {
-  return (
-    <>
-      <Notice tone="warn" title="Nothing can be sent now" text={problemText("destination_not_active")} />
-      <div class="row">
-        <PostButton action={`${path}/resume`} look="primary" text="Resume" />
-        <LinkButton href={path} text="Cancel" />
-      </div>
     </>
   );
 }

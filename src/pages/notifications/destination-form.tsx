@@ -8,7 +8,7 @@ import { headerName, headerValue } from "../../http/fields.ts";
 import { DESTINATION_HEADERS_MAX } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
-import { Check, Choices, Form, FormErrors, TextField } from "../kit/forms.tsx";
+import { Check, Choices, Form, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Json, Panel } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
@@ -16,11 +16,11 @@ import { type Ctx, formText, pages } from "../pages-env.ts";
 import { checkName, issueText, readForm } from "../read-form.tsx";
 import {
   destinationsCall,
-  HIDDEN_VALUE,
   fieldOfProblem,
+  HIDDEN_VALUE,
   problemText,
+  requireDestination,
   TYPE_TEXT,
-  withDestination,
 } from "./notification-parts.tsx";
 import { secretPage } from "./secret.tsx";
 
@@ -32,30 +32,27 @@ export const destinationFormPages = pages
     const wanted = checkDestination(typed, "is_refused");
     if (!wanted.ok) return formPage(c, typed, wanted.refusal);
     const created = await destinations.createDestination(destinationsCall(c), wanted.value, typed.id);
-    return created.ok ? secretPage(c, created.value, "created") : formPage(c, typed, toErrors(created.refusal));
+    return created.ok
+      ? secretPage(c, created.value, "Destination created")
+      : formPage(c, typed, errorsOf(created.refusal));
   })
-  .get(
-    "/:id/change",
-    withDestination((c, stored) => {
-      const headers = stored.headerNames.map((name) => ({ name, value: "" }));
-      return formPage(c, { ...stored, target: "", headers }, {}, stored);
-    }),
-  )
-  .post(
-    "/:id/change",
-    readForm(),
-    withDestination(async (c, stored) => {
-      const { id, type } = stored;
-      const typed = { ...readDestination(c.get("form"), id), id, type };
-      const wanted = checkDestination(typed, "keeps_stored", stored.headerNames);
-      if (!wanted.ok) return formPage(c, typed, wanted.refusal, stored);
-      const { name, target, headers, events } = wanted.value;
-      const change = { name, headers, events, ...(target !== "" && { target }) };
-      const changed = await destinations.updateDestination(destinationsCall(c), id, change);
-      if (!changed.ok) return formPage(c, typed, toErrors(changed.refusal), stored);
-      return done(c, `settings/notifications/${id}`, "saved");
-    }),
-  );
+  .get("/:id/change", requireDestination, (c) => {
+    const stored = c.get("destination");
+    const headers = stored.headerNames.map((name) => ({ name, value: "" }));
+    return formPage(c, { ...stored, target: "", headers }, {}, stored);
+  })
+  .post("/:id/change", readForm(), requireDestination, async (c) => {
+    const stored = c.get("destination");
+    const { id, type } = stored;
+    const typed = { ...readDestination(c.get("form"), id), id, type };
+    const wanted = checkDestination(typed, "keeps_stored", stored.headerNames);
+    if (!wanted.ok) return formPage(c, typed, wanted.refusal, stored);
+    const { name, target, headers, events } = wanted.value;
+    const change = { name, headers, events, ...(target !== "" && { target }) };
+    const changed = await destinations.updateDestination(destinationsCall(c), id, change);
+    if (!changed.ok) return formPage(c, typed, errorsOf(changed.refusal), stored);
+    return done(c, `settings/notifications/${id}`, "saved");
+  });
 
 const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -71,7 +68,7 @@ type Errors = Partial<Record<"name" | "target" | "headers" | "events" | "form" |
 type HeaderField = `header_${"name" | "value"}_${number}`;
 
 /** Events that a new form has ticked. The other types are frequent, or need a choice elsewhere. */
-const USUAL: readonly EventType[] = [
+const EVENTS_TICKED: readonly EventType[] = [
   "person.score_crossed",
   "usage.level",
   "period.closed",
@@ -82,7 +79,7 @@ const USUAL: readonly EventType[] = [
 ];
 
 export function emptyDestination(id: string): TypedDestination {
-  return { id, name: "", type: "webhook", target: "", headers: [], events: [...USUAL] };
+  return { id, name: "", type: "webhook", target: "", headers: [], events: [...EVENTS_TICKED] };
 }
 
 /** @param id for a form that came without an id. */
@@ -140,22 +137,20 @@ function headerErrors(headers: readonly CustomHeader[], storedNames: readonly st
   return errors;
 }
 
-function toErrors(problem: destinations.DestinationProblem): Errors {
+function errorsOf(problem: destinations.DestinationProblem): Errors {
   return { [fieldOfProblem(problem)]: problemText(problem) };
 }
 
 function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Destination) {
   const path = sectionPath(c, "notifications");
   const [action, back] = stored === undefined ? ["new", ""] : [`${stored.id}/change`, `/${stored.id}`];
-  const messages = Object.values(errors).filter((error) => error !== undefined);
-  const isRefused = messages.length > 0;
   return page(
     c,
     {
       section: "notifications",
       title: stored === undefined ? "Create destination" : `Edit ${stored.name}`,
       crumbs: [],
-      status: isRefused ? 422 : 200,
+      errors: Object.values(errors),
     },
     <Form
       action={`${path}/${action}`}
@@ -165,7 +160,6 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
       class="stack"
       novalidate
     >
-      <FormErrors errors={messages} />
       <Panel>
         <div class="form">
           <TextField
@@ -174,7 +168,7 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
             hint="Such as the system or the channel."
             value={typed.name}
             error={errors.name}
-            autofocus={typed.name === "" && !isRefused}
+            autofocus={typed.name === "" && Object.keys(errors).length === 0}
             required
           />
           <Target typed={typed} error={errors.target} stored={stored} offered={destinations.offeredTypes(c.env)} />
@@ -207,7 +201,6 @@ function Target({ typed, error, stored, offered }: TargetProps) {
         <Choices
           legend="Type"
           name="type"
-          group="type"
           options={offered.map((type) => ({ value: type, label: TYPE_TEXT[type].label, hint: TYPE_TEXT[type].hint }))}
           value={typed.type}
         />

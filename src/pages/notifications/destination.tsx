@@ -23,11 +23,11 @@ import {
   HIDDEN_VALUE,
   isInProgress,
   type LastTest,
-  readLastTest,
   problemText,
+  readLastTest,
+  requireDestination,
   statusOf,
   TYPE_TEXT,
-  withDestination,
 } from "./notification-parts.tsx";
 import { secretPage, VerifyPanel } from "./secret.tsx";
 
@@ -40,19 +40,14 @@ const OVERLAPS = {
 
 export const destinationPages = pages
   .createApp()
-  .get("/:id", withDestination(destinationPage))
-  .post(
-    "/:id/rotate",
-    readForm(),
-    withDestination(async (c, destination) => {
-      const overlap = formText(c.get("form"), "overlap");
-      if (!isOverlap(overlap)) return destinationPage(c, destination, "Choose when the old secret ends.", 422);
-      const rotated = await destinations.rotateSecret(destinationsCall(c), destination.id, overlap);
-      return rotated.ok
-        ? secretPage(c, rotated.value, "rotated")
-        : destinationPage(c, destination, problemText(rotated.refusal));
-    }),
-  )
+  .get("/:id", requireDestination, (c) => destinationPage(c))
+  .post("/:id/rotate", readForm(), requireDestination, async (c) => {
+    const overlap = formText(c.get("form"), "overlap");
+    if (!isOverlap(overlap)) return destinationPage(c, "Choose when the old secret ends.", 422);
+    const rotated = await destinations.rotateSecret(destinationsCall(c), c.get("destination").id, overlap);
+    if (!rotated.ok) return destinationPage(c, problemText(rotated.refusal));
+    return secretPage(c, rotated.value, "Secret rotated");
+  })
   .post("/:id/pause", async (c) => {
     const { ok } = await destinations.pauseDestination(destinationsCall(c), c.req.param("id"));
     return afterChange(c, ok, "destination_paused");
@@ -65,24 +60,22 @@ export const destinationPages = pages
     const isDeleted = await destinations.deleteDestination(destinationsCall(c), c.req.param("id"));
     return isDeleted ? done(c, "settings/notifications", "destination_deleted") : notFoundPage(c, "destination");
   })
-  .post(
-    "/:id/test",
-    withDestination(async (c, destination) => {
-      const sent = await destinations.sendTest(destinationsCall(c), destination.id);
-      return sent.ok ? toDelivery(c, sent.value, 0) : destinationPage(c, destination, problemText(sent.refusal));
-    }),
-  );
+  .post("/:id/test", requireDestination, async (c) => {
+    const sent = await destinations.sendTest(destinationsCall(c), c.get("destination").id);
+    return sent.ok ? toDelivery(c, sent.value, 0) : destinationPage(c, problemText(sent.refusal));
+  });
 
-function afterChange(c: Ctx, isChanged: boolean, text: Done) {
+function afterChange(c: Ctx, isChanged: boolean, message: Done) {
   if (!isChanged) return notFoundPage(c, "destination");
-  return done(c, `settings/notifications/${c.req.param("id")}`, text);
+  return done(c, `settings/notifications/${c.req.param("id")}`, message);
 }
 
 /** Tones of a status that needs somebody: a notice says what to do. */
-const NOTICED: readonly Tone[] = ["warn", "bad"];
+const NOTICED_TONES: readonly Tone[] = ["warn", "bad"];
 
 /** @param refused why the last action was not done. */
-async function destinationPage(c: Ctx, destination: Destination, refused?: string, status: 409 | 422 = 409) {
+async function destinationPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 409) {
+  const destination = c.get("destination");
   const path = `${sectionPath(c, "notifications")}/${destination.id}`;
   const list = new ListAddress(path, c.req.query());
   const object = destinationsOf(c.env, c.get("workspace").id);
@@ -97,10 +90,11 @@ async function destinationPage(c: Ctx, destination: Destination, refused?: strin
       title: destination.name,
       crumbs: [],
       actions: <DestinationActions path={path} destination={destination} />,
-      status: refused === undefined ? 200 : status,
+      errors: [refused],
+      errorTitle: "Nothing changed",
+      errorStatus,
     },
-    refused !== undefined && <Notice tone="bad" title="Nothing changed" text={refused} />,
-    NOTICED.includes(tone) && <Notice tone={tone} title={label} text={text} />,
+    NOTICED_TONES.includes(tone) && <Notice tone={tone} title={label} text={text} />,
     <Details destination={destination} lastTest={lastTest} />,
     <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />,
     destination.type === "webhook" && <VerifyPanel />,
@@ -150,7 +144,7 @@ function Details({ destination, lastTest }: { destination: Destination; lastTest
   const { tone, label, text } = statusOf(destination, lastTest);
   const status = (
     <>
-      <Badge tone={tone}>{label}</Badge> <span class="quiet">{!NOTICED.includes(tone) && text}</span>
+      <Badge tone={tone}>{label}</Badge> <span class="quiet">{!NOTICED_TONES.includes(tone) && text}</span>
     </>
   );
   return (

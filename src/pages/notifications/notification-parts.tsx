@@ -9,19 +9,19 @@ import { destinationsOf } from "../../workspace/objects.ts";
 import type { Tone } from "../copy.ts";
 import { Badge, Time } from "../kit/parts.tsx";
 import { notFoundPage } from "../page.tsx";
-import { contextOf, type Ctx } from "../pages-env.ts";
+import { contextOf, type Ctx, pages } from "../pages-env.ts";
 
 export function destinationsCall(c: Ctx): destinations.DestinationsContext {
   return { ...contextOf(c), slug: c.get("workspace").slug, origin: new URL(c.req.url).origin };
 }
 
-/** A handler with the destination of the path; 404 if it does not exist. */
-export function withDestination(handle: (c: Ctx, destination: Destination) => Promise<Response>) {
-  return async (c: Ctx): Promise<Response> => {
-    const destination = await destinationsOf(c.env, c.get("workspace").id).find(c.req.param("id") ?? "");
-    return destination === null ? notFoundPage(c, "destination") : handle(c, destination);
-  };
-}
+/** Sets `destination`; 404 if the path names no destination of the workspace. */
+export const requireDestination = pages.createMiddleware(async (c, next) => {
+  const destination = await destinationsOf(c.env, c.get("workspace").id).find(c.req.param("id") ?? "");
+  if (destination === null) return notFoundPage(c, "destination");
+  c.set("destination", destination);
+  await next();
+});
 
 const TARGET_PROBLEM = {
   not_a_url: "Enter a URL, such as https://crm.example.com/hooks/signals.",

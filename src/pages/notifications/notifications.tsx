@@ -42,6 +42,24 @@ export function readThresholds(typed: string): Result<number[], string> {
   return read.success ? ok(read.data) : refuse(issueText(read.error));
 }
 
+/** The scores that have thresholds. */
+const SCORES = [
+  {
+    kind: "people",
+    field: "thresholds",
+    label: "Notify when a person's score reaches or falls below",
+    hint: `Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`,
+    missing: ["No score threshold yet", "scores"],
+  },
+  {
+    kind: "accounts",
+    field: "account_thresholds",
+    label: "Notify when an account's score reaches or falls below",
+    hint: `Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`,
+    missing: ["No score threshold for accounts yet", "accounts' scores"],
+  },
+] as const;
+
 /** A text for the thresholds of people and one for those of accounts. */
 type ThresholdTexts = Record<keyof ScoreThresholds, string>;
 
@@ -54,16 +72,15 @@ interface Row {
 async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<ThresholdTexts> = {}) {
   const path = sectionPath(c, "notifications");
   const object = destinationsOf(c.env, c.get("workspace").id);
-  const [stored, { people, accounts }] = await Promise.all([object.list(), object.thresholds()]);
+  const [stored, thresholds] = await Promise.all([object.list(), object.thresholds()]);
   const rows = await Promise.all(
     stored.map(async (destination): Promise<Row> => ({
       destination,
       lastTest: await readLastTest(c, destination),
     })),
   );
-  const texts = typed ?? { people: people.join(", "), accounts: accounts.join(", ") };
   const create = <LinkButton href={`${path}/new`} text="Create destination" look="primary" />;
-  const hint = "A destination is notified when a score crosses a threshold, a key expires or signals are refused.";
+  const purpose = "A destination is notified when a score crosses a threshold, a key expires or signals are refused.";
   return page(
     c,
     {
@@ -71,23 +88,23 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
       title: "Notifications",
       intro: "Send events of this workspace to a webhook, a channel or an inbox.",
       actions: rows.length > 0 && create,
-      status: Object.keys(errors).length === 0 ? 200 : 422,
+      errors: Object.values(errors),
     },
-    <MissingThreshold
-      title="No score threshold yet"
-      destinations={people.length === 0 ? subscribedTo(stored, "people") : []}
-      scores="scores"
-      field="thresholds"
-    />,
-    <MissingThreshold
-      title="No score threshold for accounts yet"
-      destinations={accounts.length === 0 ? subscribedTo(stored, "accounts") : []}
-      scores="accounts' scores"
-      field="account_thresholds"
-    />,
+    ...SCORES.map(({ kind, field, missing: [title, scores] }) => {
+      const subscribed = stored.filter(({ events }) => events.some((type) => thresholdsOf(type) === kind));
+      if (thresholds[kind].length > 0 || subscribed.length === 0) return <></>;
+      return (
+        <Notice tone="warn" title={title}>
+          <p>
+            {subscribed.map(({ name }) => name).join(", ")} cannot be notified of {scores}.{" "}
+            <a href={`#${field}`}>Add a threshold</a>
+          </p>
+        </Notice>
+      );
+    }),
     <Panel list>
       {rows.length === 0 ? (
-        <Empty title="No destinations yet" text={hint}>
+        <Empty title="No destinations yet" text={purpose}>
           {create}
         </Empty>
       ) : (
@@ -96,46 +113,17 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
     </Panel>,
     <Panel title="Score thresholds">
       <Form action={`${path}/thresholds`} submit="Save thresholds" look="">
-        <TextField
-          name="thresholds"
-          label="Notify when a person's score reaches or falls below"
-          hint={`Up to ${THRESHOLDS_MAX} scores, such as 50, 100. Leave empty for no score notifications.`}
-          value={texts.people}
-          error={errors.people}
-        />
-        <TextField
-          name="account_thresholds"
-          label="Notify when an account's score reaches or falls below"
-          hint={`Up to ${THRESHOLDS_MAX} scores, such as 200, 500. An account's score is the sum of its people's scores.`}
-          value={texts.accounts}
-          error={errors.accounts}
-        />
+        {SCORES.map(({ kind, field, label, hint }) => (
+          <TextField
+            name={field}
+            label={label}
+            hint={hint}
+            value={typed?.[kind] ?? thresholds[kind].join(", ")}
+            error={errors[kind]}
+          />
+        ))}
       </Form>
     </Panel>,
-  );
-}
-
-/** Destinations that are notified of scores of people, or of accounts. */
-function subscribedTo(stored: readonly Destination[], kind: keyof ScoreThresholds): Destination[] {
-  return stored.filter(({ events }) => events.some((type) => thresholdsOf(type) === kind));
-}
-
-interface MissingThresholdProps {
-  title: string;
-  destinations: readonly Destination[];
-  scores: string;
-  field: string;
-}
-
-function MissingThreshold({ title, destinations, scores, field }: MissingThresholdProps) {
-  if (destinations.length === 0) return <></>;
-  return (
-    <Notice tone="warn" title={title}>
-      <p>
-        {destinations.map(({ name }) => name).join(", ")} cannot be notified of {scores}.{" "}
-        <a href={`#${field}`}>Add a threshold</a>
-      </p>
-    </Notice>
   );
 }
 

@@ -3,51 +3,41 @@ import type { CreatedDestination } from "../../notifications/destination-calls.t
 import { LinkButton, PostButton } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Notice, Panel, Time } from "../kit/parts.tsx";
-import { page } from "../page.tsx";
+import { alreadyCreatedPage, page } from "../page.tsx";
 import type { Ctx } from "../pages-env.ts";
 
-/** The answer to a form that created a destination or rotated its secret; 409 if the form was sent before. */
-export function secretPage(c: Ctx, created: CreatedDestination, change: "created" | "rotated") {
-  const { destination, secret, isNew } = created;
+/** The answer to a form that created a destination or rotated its secret. */
+export function secretPage(c: Ctx, { destination, secret, isNew }: CreatedDestination, title: string) {
+  const { name, type, oldSecretEndsAtMs } = destination;
   const path = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const view = <LinkButton href={path} text="View destination" />;
+  if (!isNew) {
+    const shown = type === "webhook" ? { name: "secret", remedy: "rotate it on the destination's page" } : null;
+    const noun = "destination";
+    return alreadyCreatedPage(c, { section: "notifications", noun, intro: name, secret: shown, actions: view });
+  }
   const test = <PostButton action={`${path}/test`} look="primary" text="Send test" />;
   return page(
     c,
-    {
-      section: "notifications",
-      title: isNew ? (change === "created" ? "Destination created" : "Secret rotated") : "Already created",
-      crumbs: [[destination.name, path]],
-      intro: isNew ? destination.name : "This form was sent before. No second destination was created.",
-      actions: [<LinkButton href={path} text="View destination" />, isNew && test],
-      status: isNew ? 200 : 409,
-    },
-    !isNew && destination.type === "webhook" && (
-      <Notice
-        tone="warn"
-        title="The secret was shown once, in the first answer"
-        text="If you did not copy it, rotate it on the destination's page."
-      />
+    { section: "notifications", title, crumbs: [[name, path]], intro: name, actions: [view, test] },
+    secret !== null && (
+      <>
+        <Panel title="Signing secret">
+          <Notice
+            tone="warn"
+            title="Copy the secret now: it is not shown again"
+            text="The receiver needs it to verify deliveries. If you lose it, rotate it."
+          />
+          <CopyText id="new-secret" label="signing secret" text={secret} />
+          {oldSecretEndsAtMs !== null && (
+            <p>
+              The old secret ends <Time ms={oldSecretEndsAtMs} />. Until then, deliveries are signed with both.
+            </p>
+          )}
+        </Panel>
+        <VerifyPanel />
+      </>
     ),
-    secret !== null && <Secret secret={secret} oldEndsAtMs={destination.oldSecretEndsAtMs} />,
-    secret !== null && <VerifyPanel />,
-  );
-}
-
-function Secret({ secret, oldEndsAtMs }: { secret: string; oldEndsAtMs: number | null }) {
-  return (
-    <Panel title="Signing secret">
-      <Notice
-        tone="warn"
-        title="Copy the secret now: it is not shown again"
-        text="The receiver needs it to verify deliveries. If you lose it, rotate it."
-      />
-      <CopyText id="new-secret" label="signing secret" text={secret} />
-      {oldEndsAtMs !== null && (
-        <p>
-          The old secret ends <Time ms={oldEndsAtMs} />. Until then, deliveries are signed with both.
-        </p>
-      )}
-    </Panel>
   );
 }
 

@@ -54,13 +54,11 @@ export const limitForms = pages.createMiddleware(async (c, next) => {
   const isChange = !isPreview && (method === "POST" || path.endsWith("/export"));
   const key = `${isPreview ? "preview " : ""}${c.get("user").email}`;
   if ((isPreview || isChange) && !(await isWithin(c.env.PAGE_FORMS, key))) return problemPage(c, "forms_minute");
-  if (isChange && (await hasMostChanges(c))) return problemPage(c, "forms_day");
+  if (isChange && (await hasReachedDailyChanges(c.get("db"), c.get("workspace").id, byMember(c)))) {
+    return problemPage(c, "forms_day");
+  }
   await next();
 });
-
-function hasMostChanges(c: Ctx): Promise<boolean> {
-  return hasReachedDailyChanges(c.get("db"), c.get("workspace").id, byMember(c));
-}
 
 interface Problem {
   status: 400 | 403 | 429 | 503;

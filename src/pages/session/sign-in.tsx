@@ -11,7 +11,7 @@ import { configuredJurisdiction } from "../../env.ts";
 import { clientNetwork, countFailure, countMiss, lookupWaitMs } from "../../http/auth-failures.ts";
 import { Lru } from "../../platform/lru.ts";
 import { ROLE_LABEL } from "../copy.ts";
-import { TextField } from "../kit/forms.tsx";
+import { HiddenFields, TextField } from "../kit/forms.tsx";
 import type { Section } from "../kit/layout.tsx";
 import { managersOnlyPage, messagePage, notFoundPage, plainPage } from "../page.tsx";
 import { type Ctx, formText, pages } from "../pages-env.ts";
@@ -76,8 +76,31 @@ const LOCAL_MEMBERS_SHOWN = 500;
 const localDriver: SignInDriver = {
   ...withSessions("local"),
   signInPage: async (c, to) => {
+    // Other clients must type an email.
     const members = isBrowserHere(c) ? await listEmails(controlDatabase(c.env.DB), LOCAL_MEMBERS_SHOWN) : null;
-    return plainPage(c, { title: "Sign in" }, <MemberChoice members={members} to={to} />);
+    return plainPage(
+      c,
+      { title: "Sign in" },
+      <p class="quiet">
+        {members?.length === 0
+          ? "No members yet. Add one through the operator API, described at /docs."
+          : "Local mode: choose a member. No password is needed."}
+      </p>,
+      <form method="post" action="/sign-in/local" class="stack tight">
+        <HiddenFields fields={{ to }} />
+        {members?.map(({ email, roles }) => (
+          <button class="choice" name="email" value={email}>
+            {email}
+            <small>{roles}</small>
+          </button>
+        )) ?? (
+          <>
+            <TextField name="email" label="Email of a member" type="email" required />
+            <button class="primary">Sign in</button>
+          </>
+        )}
+      </form>,
+    );
   },
   routes: pages.createApp().post("/", async (c) => {
     const form = await readStrangersForm(c);
@@ -94,35 +117,6 @@ const localDriver: SignInDriver = {
  */
 function isBrowserHere(c: Ctx): boolean {
   return c.req.header("sec-fetch-site") !== undefined;
-}
-
-/** @param props.members null: they are not shown, and the email must be typed. */
-function MemberChoice({ members, to }: { members: readonly { email: string; roles: string }[] | null; to: string }) {
-  return (
-    <>
-      <p class="quiet">
-        {members?.length === 0
-          ? "No members yet. Add one through the operator API, described at /docs."
-          : "Local mode: choose a member. No password is needed."}
-      </p>
-      <form method="post" action="/sign-in/local" class="stack tight">
-        <input type="hidden" name="to" value={to} />
-        {members === null ? (
-          <>
-            <TextField name="email" label="Email of a member" type="email" required />
-            <button class="primary">Sign in</button>
-          </>
-        ) : (
-          members.map(({ email, roles }) => (
-            <button class="choice" name="email" value={email}>
-              {email}
-              <small>{roles}</small>
-            </button>
-          ))
-        )}
-      </form>
-    </>
-  );
 }
 
 const DRIVERS: Record<SignInName, SignInDriver> = { access: accessDriver, oidc: oidcDriver, local: localDriver };
@@ -188,9 +182,9 @@ export const requireMember = pages.createMiddleware(async (c, next) => {
 });
 
 /** Refuses members who are not owner or admin. The parameters are those of managersOnlyPage. */
-export function managersOnly(title: string, what: string, section: Section | null = null) {
+export function managersOnly(title: string, action: string, section: Section | null = null) {
   return pages.createMiddleware(async (c, next) => {
-    if (!canManage(c.get("role"))) return managersOnlyPage(c, title, what, section);
+    if (!canManage(c.get("role"))) return managersOnlyPage(c, title, action, section);
     await next();
   });
 }

@@ -1,10 +1,10 @@
 /** The lifetime of a new key in the forms (spec §2.1). */
 import { describe, expect, test } from "vitest";
-import { expirationOf, readLifetime, type TypedLifetime } from "../../../src/pages/keys/lifetime.tsx";
+import { expirationOf, readLifetime, type TypedLifetime } from "../../../src/pages/keys/key-form-parts.tsx";
 
 const NOW = Date.parse("2026-11-22T10:00:00.000Z");
 
-test.each([
+test.each<[fields: Record<string, string | File>, typed: TypedLifetime]>([
   [
     { lifetime: "30d", expires: "" },
     { lifetime: "30d", expires: "" },
@@ -18,7 +18,6 @@ test.each([
     { lifetime: "at", expires: new File(["2026-12-01T00:00"], "x") },
     { lifetime: "at", expires: "" },
   ],
-  [{ lifetime: "never" }, { lifetime: "never", expires: "" }],
   [{ lifetime: "toString" }, { lifetime: "", expires: "" }],
   [{}, { lifetime: "", expires: "" }],
 ])("the form %j is read as %j", (fields, typed) => {

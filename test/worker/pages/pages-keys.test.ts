@@ -3,7 +3,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../../src/limits.ts";
 import { newId } from "../../../src/platform/ids.ts";
-import { readHtml, type Part } from "../../support/html.ts";
+import type { Part } from "../../support/html.ts";
 import { type Answer, type Browser, focusedIn, type Members, newMembers } from "../../support/members.ts";
 import { operator } from "../../support/workspace.ts";
 
@@ -162,10 +162,8 @@ describe("§3.1: creating a key", () => {
   });
 
   test("sets the expiration of a preset or, in UTC, the typed minute", async () => {
-    for (const days of [30, 90, 365]) {
-      await create({ lifetime: `${days}d` });
-      expect(Date.parse((await newest()).expires_at ?? "") / DAY).toBeCloseTo(Date.now() / DAY + days, 2);
-    }
+    await create({ lifetime: "90d" });
+    expect(Date.parse((await newest()).expires_at ?? "") / DAY).toBeCloseTo(Date.now() / DAY + 90, 2);
     await create({ lifetime: "at", expires: "2099-12-31T23:59" });
     expect(await newest()).toMatchObject({ expires_at: "2099-12-31T23:59:00.000Z" });
   });
@@ -209,15 +207,10 @@ describe("§3.1: creating a key", () => {
   });
 
   test.each([
-    ["without a token", { form_token: "" }, "The form was incomplete."],
     ["with a name that is too long", { name: "x".repeat(256) }, "At most 255 characters."],
     ["with an invisible name", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
     ["with a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
     ["with a key for a name", { name: LOOKS_LIKE_A_KEY }, "It holds an API key or a secret"],
-    ["on a missing day", { lifetime: "at", expires: "2099-02-31T00:00" }, "Enter a date and a time"],
-    ["without a lifetime", { lifetime: "" }, "Choose when the key expires."],
-    ["with an unknown lifetime", { lifetime: "toString" }, "Choose when the key expires."],
-    ["with the lifetime of a missing old key", { lifetime: "keep" }, "Choose when the key expires."],
     ["for product orgs without a template", { endpoint_type: "product_org" }, "A mapping of external_id is missing."],
   ])("%s is refused", async (_, fields, error) => {
     const answer = await post(fields);
@@ -261,6 +254,9 @@ describe("§2.1: the payload template", () => {
       [{ sample: "" }, "The mapped account appears here."],
     ] as const)
       expect((await preview(fields)).text).toContain(message);
+    const long = await preview({ sample: JSON.stringify({ company: { id: "1", region: "x".repeat(60_000) } }) });
+    expect(long.body).toContain("x".repeat(200));
+    expect(long.body.length).toBeLessThan(6_000);
   });
 
   test("is proposed from a sample", async () => {
@@ -283,24 +279,19 @@ describe("§2.1: the list of keys", () => {
 
   const deactivate = (id: string) => fresh.workspace.operator("POST", `/keys/${id}/deactivate`);
 
-  test("says what to do if it is empty", async () => {
+  test("says what to do if it is empty, and shows each key masked, with its settings and last use", async () => {
     expect(await fresh.owner.see(path)).toContain("No API keys yet");
-  });
-
-  test("shows the settings of each key and its masked value", async () => {
-    const { id, key } = await create({ name: "<script>alert(1)</script>", secret: "on" });
-    const html = await members.owner.see(keysPath);
-    const page = readHtml(html);
-    expect([page.inlineScripts.length, html.includes(key)]).toEqual([0, false]);
+    const { id, key } = await fresh.workspace.newKey({ name: "<script>alert(1)</script>" });
+    const { page, body } = await fresh.owner.get(path);
+    expect([page.inlineScripts.length, body.includes(key)]).toEqual([0, false]);
     const row = page.only(`tr[id="${id}"]`).text;
     const masked = `${key.slice(0, 8)}…${key.slice(-4)}`;
     for (const text of ["<script>alert(1)", masked, "Signal Staging", "Never", "Active"]) expect(row).toContain(text);
-  });
-
-  test("shows the last use of a key", async () => {
-    const { id, key } = await create({ name: "Used" });
-    await members.workspace.send(SIGNAL, { key });
-    expect((await members.owner.read(keysPath)).only(`tr[id="${id}"]`).text).toContain("just now");
+    expect(page.form(/deactivate$/).text).toContain("No call has used it yet.");
+    await fresh.workspace.send(SIGNAL, { key });
+    const used = await fresh.owner.read(path);
+    expect(used.only(`tr[id="${id}"]`).text).toContain("just now");
+    expect(used.form(/deactivate$/).text).toContain("The last call came just now.");
   });
 
   test("shows deactivated and expired keys as Inactive with the time, without actions, and active keys alone", async () => {
@@ -316,14 +307,6 @@ describe("§2.1: the list of keys", () => {
     const { text, rows } = await fresh.owner.read(path);
     expect(text).toMatch(/expires.* Inactive Expired .*ends.* Inactive Deactivated/);
     expect(rows.flatMap((row) => row.buttons())).toHaveLength(0);
-  });
-
-  test("has several pages", async () => {
-    for (let at = 0; at < 26; at++) await fresh.workspace.newKey({ name: `key no. ${at}.` });
-    const first = await fresh.owner.read(path);
-    const pages = [first, await fresh.owner.read(first.next ?? "")];
-    const numbers = pages.map(({ text }) => [...text.matchAll(/key no\. (\d+)\./g)].map(([, n]) => Number(n)));
-    expect(numbers.map((shown) => [...new Set(shown)])).toEqual([Array.from({ length: 25 }, (_, n) => 25 - n), [0]]);
   });
 
   test("highlights a key from thirty days before its expiration, and no other key", async () => {
@@ -395,10 +378,10 @@ describe("the page of a key", () => {
   test("shows the rejected calls of the key by reason, with times", async () => {
     const { path, key } = await create({ name: "Sender" });
     const otherKey = await create({ name: "Other sender" });
-    for (const body of [{ event: "" }, { event: "" }, "{ broken"]) await members.workspace.send(body, { key });
+    for (const body of [SIGNAL, { event: "" }, { event: "" }, "{ broken"]) await members.workspace.send(body, { key });
     await members.workspace.send({ event: "", email: "a" }, { key: otherKey.key });
     const { text } = await members.owner.read(path);
-    expect(text).toContain("0 calls accepted and 3 rejected in 30 days");
+    expect(text).toContain("1 call accepted and 3 rejected in 30 days");
     expect(text).toContain("3 rejected calls in 30 days");
     expect(text).toMatch(/Not JSON 1 just now just now .*No event 2 just now just now/);
     expect(text).not.toMatch(/Last used Never/);
@@ -422,8 +405,6 @@ describe("the page of a key", () => {
   test("changes the name and the inactivity alert with an audit entry each; invalid input changes nothing", async () => {
     const { id, path } = await create({ name: "Before" });
     for (const fields of [
-      { name: "", silent_after_days: "3" },
-      { name: "two\nlines", silent_after_days: "3" },
       { name: LOOKS_LIKE_A_KEY, silent_after_days: "3" },
       { name: "After", silent_after_days: "0" },
       { name: "After", silent_after_days: "soon" },
@@ -474,6 +455,11 @@ describe("design §5: rotating a key", () => {
     expect(await statusWith(old)).toBe(202);
     const list = await members.owner.see(keysPath);
     for (const use of ["still in use", "not in use yet"]) expect(list).toContain(use);
+    const { id: successorId } = await newest();
+    await members.owner.post(`${keysPath}/${id}/deactivate`);
+    const ended = (await members.owner.read(keysPath)).only(`tr[id="${successorId}"]`).text;
+    expect(ended).toContain("Replaces");
+    expect(ended).not.toContain("not in use yet");
     expect(await statusWith(successor)).toBe(202);
     expect(await auditOf(id)).toContain(`key.rotated ${members.owner.email}`);
   });
@@ -535,7 +521,8 @@ describe("design §5: rotating a key", () => {
       expect((await members.owner.post(`${path}/rotate`, form)).status).toBe(200);
       return (await newest()).expires_at;
     };
-    expect(await rotated("keep")).toBe(old);
+    // Also the second time, when the old key already ends within the hour.
+    for (let n = 0; n < 2; n++) expect(await rotated("keep")).toBe(old);
     expect(Date.parse((await rotated("365d")) ?? "") / DAY).toBeCloseTo(Date.now() / DAY + 365, 2);
   });
 });
@@ -544,12 +531,13 @@ describe("a workspace with the maximum number of API keys", () => {
   const LIMIT = "This workspace has reached its limit of 100 active API keys. Deactivate a key that is no longer used.";
   let full: Members;
   let path: string;
+  let ids: string[];
   let firstId: string;
 
   beforeEach(async () => {
     full = await newMembers({ key: null });
     path = keysPathOf(full);
-    const ids = Array.from({ length: WORKSPACE_MAX_ACTIVE_KEYS }, () => newId("key", Date.now() - 7 * DAY));
+    ids = Array.from({ length: WORKSPACE_MAX_ACTIVE_KEYS }, () => newId("key", Date.now() - 7 * DAY));
     [firstId = ""] = ids;
     await env.DB.prepare(
       `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)
@@ -557,6 +545,16 @@ describe("a workspace with the maximum number of API keys", () => {
     )
       .bind(full.workspace.id, new Date().toISOString(), JSON.stringify(ids))
       .run();
+  });
+
+  test("lists all of them, the newest first", async () => {
+    const listedIds: (string | undefined)[] = [];
+    for (let at: string | undefined = path; at !== undefined;) {
+      const page: Part = await full.owner.read(at);
+      listedIds.push(...page.rows.map((row) => row.attribute("id")));
+      at = page.next;
+    }
+    expect(listedIds).toEqual(ids.toSorted().toReversed());
   });
 
   test("refuses a further key, says what to do, keeps the input, and accepts the same form later", async () => {

@@ -1,6 +1,7 @@
 /** Notifications, with a receiver that verifies signatures. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { crossed, listen, Receiver } from "../../support/destination-harness.ts";
+import type { Part } from "../../support/html.ts";
 import { type Answer, focusedIn, type Members, newMembers } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
 
@@ -178,7 +179,7 @@ describe("a destination", () => {
     const { at } = await newWebhook();
     expect((await of.admin.post(`${at}/pause`)).location).toBe(`${at}?done=destination_paused`);
     expect(await textAt(at)).toContain("New events are skipped.");
-    await of.admin.post(`${at}/resume`);
+    expect((await of.admin.post(`${at}/resume`)).location).toBe(`${at}?done=destination_resumed`);
     const change = { name: "Sales", target: "", events: "usage.level" };
     expect((await of.admin.post(`${at}/change`, change)).location).toBe(`${at}?done=saved`);
     expect(await textAt(at)).toMatch(/Sales.*Events Usage reaches 80, 100 or 200 %/);
@@ -256,8 +257,11 @@ describe("a destination", () => {
     expect(off.text).toContain("The destination is paused or switched off. Resume it first.");
     expect(off.fields("since")).toEqual([]);
     const since = new Date(0).toISOString();
-    const refused = await of.admin.post(`${at}/again`, { since });
-    expect([refused.status, receiver.received.length]).toEqual([409, 1]);
+    for (const action of [`${at}/again`, `${await deliveryOf(at)}/again`]) {
+      const { status, page } = await of.admin.post(action, { since });
+      expect([status, page.alerts[0]]).toEqual([409, expect.stringContaining("Resume it first.")]);
+    }
+    expect(receiver.received).toHaveLength(1);
 
     const release = Promise.withResolvers<undefined>();
     receiver.answer = async () => {
@@ -310,38 +314,27 @@ describe("a destination", () => {
   });
 });
 
-test("the thresholds of scores are at most five whole numbers, in any order", async () => {
-  await newWebhook();
-  expect(await textAt(list)).toContain("CRM cannot be notified of scores.");
-  const save = (thresholds: string) => of.admin.post(`${list}/thresholds`, { thresholds });
-  for (const [typed, why] of [
-    ["50, lots", "Enter whole numbers"],
-    ["1 2 3 4 5 6", "Enter at most 5 scores."],
-    ["50, 50", "The same score twice."],
-  ] as const) {
-    const { status, page } = await save(typed);
-    expect([status, page.field("thresholds").value, page.text]).toEqual([422, typed, expect.stringContaining(why)]);
-  }
-  expect((await save("100; 50")).location).toBe(`${list}?done=thresholds_saved`);
-  const page = await of.admin.read(list);
-  expect(page.field("thresholds").value).toBe("50, 100");
-  expect(page.text).not.toContain("cannot be notified");
-  expect(await activity()).toContain("Score thresholds changed Thresholds: 50, 100");
-});
-
-test("the thresholds for accounts are saved beside those for people, and each error is at its field", async () => {
+test("thresholds of people and accounts are saved together; an error stands at its field", async () => {
   const { at } = await newWebhook();
+  expect(await textAt(list)).toContain("CRM cannot be notified of scores.");
   await of.admin.post(`${at}/change`, { name: "CRM", target: "", events: "account.score_fell" });
-  expect(await textAt(list)).toContain("CRM cannot be notified of accounts' scores.");
   const save = (thresholds: string, account_thresholds: string) =>
     of.admin.post(`${list}/thresholds`, { thresholds, account_thresholds });
-  const refused = await save("50", "lots");
-  expect([refused.status, focusedIn(refused.body)]).toEqual([422, "account_thresholds"]);
-  expect(["thresholds", "account_thresholds"].map((name) => refused.page.field(name).value)).toEqual(["50", "lots"]);
-  expect(refused.text).toContain("cannot be notified");
-  expect((await save("50", "500 200")).location).toBe(`${list}?done=thresholds_saved`);
-  const page = await of.admin.read(list);
-  expect(["thresholds", "account_thresholds"].map((name) => page.field(name).value)).toEqual(["50", "200, 500"]);
-  expect(page.text).not.toContain("cannot be notified");
-  expect(await activity()).toMatch(/Score thresholds changed Thresholds: 50.*Account thresholds: 200, 500/);
+  const shown = ({ page }: { page: Part }) =>
+    ["thresholds", "account_thresholds"].map((name) => page.field(name).value);
+  for (const [typed, focused, why] of [
+    [["50, lots", "200"], "thresholds", "Enter whole numbers"],
+    [["50", "1 2 3 4 5 6"], "account_thresholds", "Enter at most 5 scores."],
+    [["50", "50, 50"], "account_thresholds", "The same score twice."],
+  ] as const) {
+    const refused = await save(typed[0], typed[1]);
+    expect([refused.status, focusedIn(refused.body), shown(refused)]).toEqual([422, focused, typed]);
+    expect(refused.text).toContain(why);
+  }
+  expect((await save("100; 50", "")).location).toBe(`${list}?done=thresholds_saved`);
+  expect(await textAt(list)).toContain("CRM cannot be notified of accounts' scores.");
+  await save("100; 50", "500 200");
+  const saved = await of.admin.get(list);
+  expect([shown(saved), saved.text.includes("cannot be notified")]).toEqual([["50, 100", "200, 500"], false]);
+  expect(await activity()).toMatch(/Score thresholds changed Thresholds: 50, 100.*Account thresholds: 200, 500/);
 });

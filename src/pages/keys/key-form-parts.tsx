@@ -1,9 +1,34 @@
-/** The lifetime that the forms of a new and of a rotated key ask for (spec §2.1). */
+/** What the forms of a new key, a rotated key and a new token share: the idempotency token, the lifetime, the list of errors. */
 import { DAY_MS } from "../../domain/duration.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
-import { exactTime } from "../kit/format.ts";
 import { SelectField, TextField } from "../kit/forms.tsx";
+import { exactTime } from "../kit/format.ts";
 import { formText } from "../pages-env.ts";
+
+const FORM_TOKEN = /^[0-9a-f-]{36}$/;
+
+/** The form's idempotency token; a new one if the form has none. */
+export function formTokenOf(form: FormData): string {
+  const token = formText(form, "form_token");
+  return FORM_TOKEN.test(token) ? token : crypto.randomUUID();
+}
+
+const FIELD_LABEL: Record<string, string> = {
+  name: "Name",
+  scopes: "Scopes",
+  overlap: "The old key ends",
+  expiresAt: "Expiration",
+  template: "Payload template",
+};
+
+/** Errors by field as a list; `form` is about the form as a whole, `rows.0.path` about a field of the first mapping. */
+export function errorList(errors: Record<string, string>): string[] {
+  return Object.entries(errors).map(([field, text]) => {
+    const row = /^rows\.(\d+)/.exec(field)?.[1];
+    const label = row === undefined ? FIELD_LABEL[field] : `Mapping ${Number(row) + 1}`;
+    return label === undefined ? text : `${label}: ${text}`;
+  });
+}
 
 /** The presets. A form also has `keep` (the expiration of the rotated key) and `at` (the time in `expires`). */
 const LIFETIME_MS = { never: null, "30d": 30 * DAY_MS, "90d": 90 * DAY_MS, "365d": 365 * DAY_MS } as const;
