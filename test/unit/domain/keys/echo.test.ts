@@ -3,7 +3,8 @@ import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { composeKey, composeSecret } from "../../../../src/domain/keys/api-key.ts";
-import { echo, holdsCredential, toSender } from "../../../../src/domain/keys/echo.ts";
+import { echo, holdsCredential } from "../../../../src/domain/keys/echo.ts";
+import { detailForSender } from "../../../../src/domain/keys/refusal.ts";
 
 const draws = (compose: (random: (n: number) => Uint8Array) => string) =>
   Array.from({ length: 300 }, () => compose(randomBytes));
@@ -96,6 +97,8 @@ test("a secret is drawn again until it differs enough from words", () => {
 });
 
 test("the sender's text is added to the detail for the sender only", () => {
-  expect(toSender({ detail: "`email` is not one." })).toBe("`email` is not one.");
-  expect(toSender({ detail: "`email` is not one.", sent: echo("jane") })).toBe('`email` is not one. You sent "jane".');
+  expect(detailForSender({ detail: "`email` is not one." })).toBe("`email` is not one.");
+  expect(detailForSender({ detail: "`email` is not one.", sent: echo("jane") })).toBe(
+    '`email` is not one. You sent "jane".',
+  );
 });
