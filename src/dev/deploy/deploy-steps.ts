@@ -3,7 +3,7 @@ import { parseArgs, stripVTControlCharacters } from "node:util";
 import { unstable_readConfig, type Unstable_Config } from "wrangler";
 import { FIT_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
 import { jurisdictionProblem } from "../../domain/jurisdiction.ts";
-import { carriedBy, QUEUE_WORDS, type Carried } from "../../queue/queue-names.ts";
+import { queueKind, QUEUE_WORDS, type QueueKind } from "../../queue/queue-names.ts";
 
 /**
  * The environment from the command line, or CLOUDFLARE_ENV as in wrangler. @throws on any other argument: its effect,
@@ -162,7 +162,7 @@ function checkSettings(config: DeployConfig, base: DeployConfig, found: Findings
     found.addIf(bound.script_name !== undefined, `${name} is bound to another Worker's objects.`, "no script_name");
   }
   for (const consumer of base.queues.consumers ?? []) {
-    const bound = config.queues.consumers?.find(({ queue }) => carriedBy(queue) === carriedBy(consumer.queue));
+    const bound = config.queues.consumers?.find(({ queue }) => queueKind(queue) === queueKind(consumer.queue));
     if (bound === undefined) continue;
     for (const setting of ["max_batch_size", "max_batch_timeout", "max_retries"] as const) {
       found.addIf(
@@ -240,7 +240,7 @@ function namesOf({ config, hosts }: Section): string[] {
 
 /** Queues without a consumer, and queues whose messages the Worker would misread. */
 function checkQueues({ queues: { producers = [], consumers = [] } }: DeployConfig, found: Findings): void {
-  const carried: { queue: string; as: Carried }[] = [
+  const carried: { queue: string; as: QueueKind }[] = [
     ...producers.map(
       ({ binding, queue = "" }) => ({ queue, as: binding === "DELIVERIES" ? "deliveries" : "signals" }) as const,
     ),
@@ -265,8 +265,8 @@ function checkQueues({ queues: { producers = [], consumers = [] } }: DeployConfi
     const word = as === "signals" ? `neither ${Object.values(QUEUE_WORDS).join(" nor ")}` : QUEUE_WORDS[as];
     const example = as === "signals" ? "signals-staging" : `staging-${word}`;
     found.addIf(
-      carriedBy(queue) !== as,
-      `The queue ${queue} would be taken for one of ${carriedBy(queue).replace("_", " ")}.`,
+      queueKind(queue) !== as,
+      `The queue ${queue} would be taken for one of ${queueKind(queue).replace("_", " ")}.`,
       `a name with ${word} as a word, such as ${example},`,
     );
   }
