@@ -42,7 +42,8 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
   if (!isWellFormedKey(apiKey)) return unauthorized("key_malformed", null);
   let key = cachedKey(apiKey, nowMs);
   if (key === undefined) {
-    const waitMs = wasKnown(apiKey) ? 0 : lookupWaitMs(networkOf(credentials.address), nowMs);
+    // A key that was known at its last look-up never waits.
+    const waitMs = entries.has(apiKey) ? 0 : lookupWaitMs(networkOf(credentials.address), nowMs);
     if (waitMs > 0) return tooManyFailures(waitMs, null);
     key = await lookUpKey(env.DB, apiKey, nowMs);
   }
@@ -170,11 +171,6 @@ export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
   if (entry === undefined) return undefined;
   const ageMs = nowMs - entry.readAtMs;
   return ageMs < KEY_CACHE_MS || (nowMs < entry.askedUntilMs && ageMs < KEY_STALE_MS) ? entry.key : undefined;
-}
-
-/** Whether the key existed at its last look-up, regardless of the entry's age. */
-function wasKnown(value: string): boolean {
-  return entries.has(value);
 }
 
 /**

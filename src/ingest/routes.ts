@@ -76,7 +76,7 @@ export const ingestApp = new HonoBase<AppEnv>({ strict: false, router: new RegEx
     called((c) => ingest(c, ACCOUNTS, param(c, "apiKey"))),
   );
 
-ingestApp.notFound(called(async (c) => (isEndpoint(c.req.path) ? postOnly(c) : await onNotFound(c))));
+ingestApp.notFound(called(async (c) => (isEndpoint(c.req.path) ? methodNotAllowed(c, "POST") : await onNotFound(c))));
 
 /** Wraps a handler instead of middleware, which would cost as much as a refusal. */
 function called(handler: (c: Context<AppEnv>) => Response | Promise<Response>) {
@@ -140,9 +140,9 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     const check = (payload: unknown) => endpoint.check(payload, key, budget);
     const read = readSignals(body.bytes, { ...endpoint, check });
     if (!read.ok) return refuseKnown(mislabelled(c, read.refusal), requests);
-    const { signals, several, text } = read.value;
+    const { signals, isList, text } = read.value;
     const bad = signals.find((signal) => signal.refusal !== null);
-    if (bad?.refusal && !several) return refuseKnown(bad.refusal, requests);
+    if (bad?.refusal && !isList) return refuseKnown(bad.refusal, requests);
 
     const counted = requestsOfBody(body.bytes.length, signals.length);
     shedBody(key, Date.now(), rate, counted - requests);
@@ -159,15 +159,11 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
       );
     }
     const [only] = admission.outcomes;
-    if (!several && only !== undefined) return answerOne(c, only, headers);
+    if (!isList && only !== undefined) return answerOne(c, only, headers);
     return answerSeveral(c, admission, headers);
   } finally {
-    body.place.letGo();
+    body.reservation.release();
   }
-}
-
-function postOnly(c: Context<AppEnv>): Response {
-  return methodNotAllowed(c, "POST");
 }
 
 /**
