@@ -18,6 +18,7 @@ import { deadIn } from "../../support/read-store.ts";
 afterEach(() => vi.useRealTimers());
 
 const PAGE = { cursor: null, limit: 50 };
+const RULE = { name: "r", event: "*", scoring_signal: "s", points: 3 };
 const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
 
 /** Admitted signals with these payloads, in one row each or all in one, as the queue would deliver them. */
@@ -78,10 +79,7 @@ function withStore(workspaceId: string, calls: Record<string, () => unknown>): E
 }
 
 /** People who become known from here on are linked after their batch, not with it. */
-const changeRules = (workspace: TestWorkspace) => {
-  const rule = { name: "never", event: "Never", match: "all", conditions: [], scoring_signal: "never", points: 1 };
-  return workspace.operator("POST", "/rules", rule);
-};
+const changeRules = (workspace: TestWorkspace) => workspace.operator("POST", "/rules", { ...RULE, event: "Never" });
 
 const unreachable = () => Promise.reject(new Error("store is unreachable"));
 
@@ -123,27 +121,18 @@ describe("the rules of a batch of many workspaces", () => {
   async function withRules(count: number) {
     const workspaces = await Promise.all(Array.from({ length: count }, () => newWorkspace()));
     for (const [n, workspace] of workspaces.entries()) {
-      const rule = { name: "r", event: "Form", match: "all", conditions: [], scoring_signal: "s", points: n + 1 };
-      await workspace.operator("POST", "/rules", rule);
+      await workspace.operator("POST", "/rules", { ...RULE, event: "Form", points: n + 1 });
     }
     return workspaces;
   }
 
   const batchOf = (workspaces: TestWorkspace[], id: string) =>
-    workspaces.map((workspace) =>
-      messageOf(workspace.id, [{ id: `sig_${id}_${workspace.id}`, payload: { ...form, n: id } }]),
-    );
-  const form = { event: "Form", email: "a@example.com" };
+    workspaces.map((workspace) => {
+      const payload = { event: "Form", email: "a@example.com", n: id };
+      return messageOf(workspace.id, [{ id: `sig_${id}_${workspace.id}`, payload }]);
+    });
   const scores = (workspaces: TestWorkspace[]) =>
-    Promise.all(
-      workspaces.map(async (workspace) => {
-        const { items } = await workspace.operator<{ items: { score: number }[] }>(
-          "GET",
-          "/people?email=a@example.com",
-        );
-        return items[0]?.score;
-      }),
-    );
+    Promise.all(workspaces.map(async (each) => (await each.list("/people?email=a@example.com"))[0]?.["score"]));
 
   test("are read with one query for all versions and one for the uncached rules", async () => {
     const workspaces = await withRules(5);
@@ -209,8 +198,7 @@ describe("§8: one bad signal never affects its neighbours", () => {
   ])("one that the store cannot write, $when: nothing is recorded, and then all but it", async (poisoned) => {
     const { refused, inOneRow } = poisoned;
     const workspace = await newWorkspace();
-    const rule = { name: "r", event: "*", match: "all", conditions: [], scoring_signal: "s", points: 3 };
-    await workspace.operator("POST", "/rules", rule);
+    await workspace.operator("POST", "/rules", RULE);
     await workspace.send({ type: "track", event: "Opened", anonymousId: "visitor-1" });
     await workspace.settled();
     await changeRules(workspace);
@@ -363,14 +351,7 @@ describe("the dead letter queue", () => {
 describe("every step may be repeated:", () => {
   test("the store's alarm links after a failure of `link`", async () => {
     const workspace = await newWorkspace();
-    await workspace.operator("POST", "/rules", {
-      name: "r",
-      event: "*",
-      match: "all",
-      conditions: [],
-      scoring_signal: "s",
-      points: 3,
-    });
+    await workspace.operator("POST", "/rules", RULE);
     const track = { type: "track", event: "Opened", anonymousId: "visitor-1" };
     await deliver(workspace.id, [{ id: "sig_1", payload: track }]);
     await changeRules(workspace);
