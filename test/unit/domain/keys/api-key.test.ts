@@ -150,7 +150,7 @@ describe("§3.1 the status of a key", () => {
 });
 
 describe("masking keys in a text", () => {
-  const keys = Array.from({ length: 300 }, () => composeKey(randomBytes));
+  const keys = Array.from({ length: 300 }, (_, n) => (n % 2 === 0 ? composeKey : composeToken)(randomBytes));
   const masked = (key: string) => `${key.slice(0, 8)}…${key.slice(-4)}`;
 
   test("leaves the masked form of each key, anywhere in the text", () => {
@@ -170,7 +170,9 @@ describe("masking keys in a text", () => {
   });
 
   test("leaves only the first characters of a truncated key", () => {
-    const shown = keys.map((key) => withoutKeys(`"${key.slice(0, 36)}…`)).filter((text) => !/^"sk_.{5}……$/.test(text));
+    const shown = keys
+      .map((key) => withoutKeys(`"${key.slice(0, 36)}…`))
+      .filter((text) => !/^"(?:sk|wt)_.{5}……$/.test(text));
     expect(shown).toEqual([]);
   });
 
