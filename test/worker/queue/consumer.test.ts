@@ -213,7 +213,9 @@ describe("§8: one bad signal never affects its neighbours", () => {
     expect(await contents(workspace)).toEqual(before);
     expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 1, in_flight: 3, balanced: true });
 
-    for (const attempts of [2, 3]) expect((await consumeMessages(bodies, { attempts })).retryMessages).toEqual([]);
+    // One repeated message suffices.
+    for (const attempts of [[2, 1, 1], 3])
+      expect((await consumeMessages(bodies, { attempts })).retryMessages).toEqual([]);
     expect(await statuses(workspace.id, ids)).toEqual(["processed", "dead", "processed"]);
     const store = signalStore(env, workspace.id);
     expect((await store.signal(ids[1] ?? ""))?.deadReason).toContain("cannot be written");
