@@ -200,7 +200,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
   const { payloadTemplate, ...asRead } = facts;
   const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
   // A refresh keeps the statistics; otherwise concurrent look-ups would each start with a full bucket.
-  const notes = entries.get(value)?.key ?? {
+  const statistics = entries.get(value)?.key ?? {
     isDeactivated: false,
     shedBucket: FULL_BUCKET,
     shedAskAtMs: 0,
@@ -209,7 +209,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
     refusedPauseMs: 0,
     configPushFromMs: 0,
   };
-  const key: KnownKey = Object.assign(notes, asRead, { template });
+  const key: KnownKey = Object.assign(statistics, asRead, { template });
   entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (template?.length ?? 0));
   return key;
 }

@@ -66,7 +66,7 @@ class StalledImport {
 const room = () => new MemoryReservation("nobody").available(Date.now());
 
 describe("while large bodies use the whole memory share of an isolate", () => {
-  test("refuses a further one with 503 and Retry-After, accepts small ones, and later accepts it too", async () => {
+  test("refuses another large body with 503 and Retry-After, accepts small bodies, and later accepts it too", async () => {
     const workspace = await newWorkspace();
     const otherWorkspaces = [await newWorkspace(), await newWorkspace()];
     const stalled = otherWorkspaces.map((otherWorkspace) => new StalledImport(otherWorkspace, BULK_MAX_BYTES));

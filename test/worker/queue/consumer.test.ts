@@ -195,38 +195,41 @@ describe("§8: one bad signal never affects its neighbours", () => {
     { when: "when all else of its batch is written", refused: "link_jobs", inOneRow: false },
     { when: "in the middle of its row", refused: "people WHEN NEW.email = 'v@example.com'", inOneRow: true },
     { when: "when all else of its row is written", refused: "link_jobs", inOneRow: true },
-  ])("one that the store cannot write, $when: nothing is recorded, and then all but it", async (poisoned) => {
-    const { refused, inOneRow } = poisoned;
-    const workspace = await newWorkspace();
-    await workspace.operator("POST", "/rules", RULE);
-    await workspace.send({ type: "track", event: "Opened", anonymousId: "visitor-1" });
-    await workspace.settled();
-    await changeRules(workspace);
-    await refuse(workspace.id, refused);
-    const before = await contents(workspace);
-    const poison = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
-    const payloads = [good("a"), JSON.stringify(poison), good("b")];
-    const { ids, bodies } = await onTheWay(payloads, async () => new TestCounter(workspace.id), { inOneRow });
+  ])(
+    "a signal that the store cannot write, $when: the batch records nothing, then all other signals",
+    async (poisoned) => {
+      const { refused, inOneRow } = poisoned;
+      const workspace = await newWorkspace();
+      await workspace.operator("POST", "/rules", RULE);
+      await workspace.send({ type: "track", event: "Opened", anonymousId: "visitor-1" });
+      await workspace.settled();
+      await changeRules(workspace);
+      await refuse(workspace.id, refused);
+      const before = await contents(workspace);
+      const poison = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
+      const payloads = [good("a"), JSON.stringify(poison), good("b")];
+      const { ids, bodies } = await onTheWay(payloads, async () => new TestCounter(workspace.id), { inOneRow });
 
-    const first = await consumeMessages(bodies);
-    expect(first).toMatchObject({ explicitAcks: [], retryMessages: bodies.map(() => ({ delaySeconds: 5 })) });
-    expect(await contents(workspace)).toEqual(before);
-    expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 1, in_flight: 3, balanced: true });
+      const first = await consumeMessages(bodies);
+      expect(first).toMatchObject({ explicitAcks: [], retryMessages: bodies.map(() => ({ delaySeconds: 5 })) });
+      expect(await contents(workspace)).toEqual(before);
+      expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 1, in_flight: 3, balanced: true });
 
-    // One repeated message suffices.
-    for (const attempts of [[2, 1, 1], 3])
-      expect((await consumeMessages(bodies, { attempts })).retryMessages).toEqual([]);
-    expect(await statuses(workspace.id, ids)).toEqual(["processed", "dead", "processed"]);
-    const store = signalStore(env, workspace.id);
-    expect((await store.signal(ids[1] ?? ""))?.deadReason).toContain("cannot be written");
-    const people = (await store.people({}, PAGE)).items.map(({ email, score }) => [email, score]);
-    expect(people).toEqual([
-      ["b@example.com", 3],
-      ["a@example.com", 3],
-    ]);
-    const books = { accepted: 4, processed: 3, dead_lettered: 1, in_flight: 0, balanced: true };
-    expect(await workspace.books()).toMatchObject(books);
-  });
+      // One repeated message suffices.
+      for (const attempts of [[2, 1, 1], 3])
+        expect((await consumeMessages(bodies, { attempts })).retryMessages).toEqual([]);
+      expect(await statuses(workspace.id, ids)).toEqual(["processed", "dead", "processed"]);
+      const store = signalStore(env, workspace.id);
+      expect((await store.signal(ids[1] ?? ""))?.deadReason).toContain("cannot be written");
+      const people = (await store.people({}, PAGE)).items.map(({ email, score }) => [email, score]);
+      expect(people).toEqual([
+        ["b@example.com", 3],
+        ["a@example.com", 3],
+      ]);
+      const books = { accepted: 4, processed: 3, dead_lettered: 1, in_flight: 0, balanced: true };
+      expect(await workspace.books()).toMatchObject(books);
+    },
+  );
 
   test.each(["nonsense", "", 'ws_x\u001d{"v":0,"row":1,"count":0}', 'ws_x\u001d{"v":1,"row":1,"count":1}\u001e{'])(
     "a message that cannot be read (%j) is dropped, not retried for ever; its neighbours are recorded",
@@ -266,7 +269,7 @@ describe("during a deployment", () => {
   });
 
   test.each(["signals", "signals-dlq"])(
-    "where no consumer of the next version comes, its message is let go from the queue %s, not buried: the outbox has it",
+    "acknowledges a message of the next version in queue %s after all attempts, because the outbox has its rows",
     async (queue) => {
       const { counter, ids, bodies } = await onTheWay([good("a")]);
       const attempts = MESSAGE_MAX_ATTEMPTS;
