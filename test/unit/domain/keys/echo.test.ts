@@ -19,6 +19,7 @@ describe("an echo", () => {
     ["escapes line breaks", "a\nb", '"a\\nb"'],
     ["ends with an ellipsis if the text continues", `sk_${"A".repeat(300)}`, '"•••"…'],
     ["blanks the beginning of a key", "key: sk_abcDEF12", '"key: •••"'],
+    ["blanks the beginning of a token", "key: wt_abcDEF12", '"key: •••"'],
     ["blanks a secret that contains the beginning of a key", "b6YGZAXmK0sk_X2HnT7BQazy3UspSEvI4F0vhIsAeoI", '"•••"'],
     ["keeps a word that begins like a key", "sk_face", '"sk_face"'],
     ["keeps a long word", "internationalization-and-more", '"internationaliza"…'],

@@ -224,6 +224,20 @@ describe("§6 the traits", () => {
   ])("of %j are %j", (payload, traits) => expect(normalised(payload).traits).toEqual(traits));
 });
 
+describe("§8.7 the account", () => {
+  test.each<[JsonObject, object]>([
+    [call("group", { groupId: "acme", traits: { plan: "pro" } }), { account: "acme", groupTraits: { plan: "pro" } }],
+    [call("group", { groupId: "acme" }), { account: "acme" }],
+    [call("group", { traits: { plan: "pro" } }), {}],
+    [call("identify", { traits: { company: { id: 7 } } }), { account: "7" }],
+    [call("identify", { context: { traits: { company: { id: "acme" } } } }), { account: "acme" }],
+    [{ ...track, traits: { company: { id: "acme" } } }, {}],
+  ])("of %j is %j", (payload, expected) => {
+    const { traits, groupTraits } = normalised(payload);
+    expect(JSON.parse(JSON.stringify({ account: traits.account, groupTraits }))).toEqual(expected);
+  });
+});
+
 describe("any payload", () => {
   test("has its event trimmed", () => expect(normalised({ event: "  Filled  Form " }).event).toBe("Filled  Form"));
 
