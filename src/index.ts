@@ -4,8 +4,8 @@
  */
 import { configuredJurisdiction } from "./env.ts";
 import { ingestApp } from "./ingest/routes.ts";
-import { inJurisdiction } from "./platform/object-bindings.ts";
-import { carriedBy } from "./queue/queue-names.ts";
+import { inJurisdiction } from "./platform/restorable-object.ts";
+import { queueKind } from "./queue/queue-names.ts";
 
 export { Destinations } from "./notifications/destinations.ts";
 export { QuotaCounter } from "./quota/quota-counter.ts";
@@ -25,7 +25,7 @@ export default {
   },
   async queue(batch, bindings, ctx) {
     const env = inJurisdiction(bindings, configuredJurisdiction(bindings));
-    if (carriedBy(batch.queue) === "deliveries") {
+    if (queueKind(batch.queue) === "deliveries") {
       const { deliver } = await import("./notifications/delivery-consumer.ts");
       return deliver(batch, env, ctx);
     }

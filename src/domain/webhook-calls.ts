@@ -81,22 +81,24 @@ export function webhooksOf(
   ];
 }
 
+function headersOf(secret: string | null): Record<string, string> {
+  return { "Content-Type": "application/json", ...(secret === null ? {} : { "X-Api-Secret": secret }) };
+}
+
 /** A call with curl. @param secret shared secret or its placeholder; null: no secret required. */
 export function curlLine({ url, body }: Webhook, secret: string | null): string {
   return [
     `curl -X POST ${quoted(url)}`,
-    `-H ${quoted("Content-Type: application/json")}`,
-    ...(secret === null ? [] : [`-H ${quoted(`X-Api-Secret: ${secret}`)}`]),
+    ...Object.entries(headersOf(secret)).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`),
     `-d ${quoted(JSON.stringify(body))}`,
   ].join(" \\\n  ");
 }
 
 export function fetchCall({ url, body }: Webhook, secret: string | null): string {
-  const headers = { "Content-Type": "application/json", ...(secret === null ? {} : { "X-Api-Secret": secret }) };
   const indented = (value: unknown): string => JSON.stringify(value, null, 2).replaceAll("\n", "\n  ");
   return `const response = await fetch(${JSON.stringify(url)}, {
   method: "POST",
-  headers: ${indented(headers)},
+  headers: ${indented(headersOf(secret))},
   body: JSON.stringify(${indented(body)}),
 });
 if (!response.ok) throw new Error(await response.text());`;
@@ -104,7 +106,6 @@ if (!response.ok) throw new Error(await response.text());`;
 
 /** A call with Python's standard library only. */
 export function pythonCall({ url, body }: Webhook, secret: string | null): string {
-  const headers = { "Content-Type": "application/json", ...(secret === null ? {} : { "X-Api-Secret": secret }) };
   // A JSON string is a valid Python string after escaping like JSON.
   const text = (value: unknown): string => JSON.stringify(JSON.stringify(value));
   return `import json, urllib.request
@@ -112,7 +113,7 @@ export function pythonCall({ url, body }: Webhook, secret: string | null): strin
 request = urllib.request.Request(
     ${JSON.stringify(url)},
     method="POST",
-    headers=json.loads(${text(headers)}),
+    headers=json.loads(${text(headersOf(secret))}),
     data=${text(body)}.encode(),
 )
 with urllib.request.urlopen(request) as response:

@@ -1,6 +1,5 @@
 /** Reads request bodies, with limits on the unpacked size and on the memory of all large bodies together. */
-import type { Described } from "../domain/keys/echo.ts";
-import type { BodyRefusal, Unavailable } from "../domain/keys/refusal.ts";
+import type { BodyRefusal, Described, Unavailable } from "../domain/keys/refusal.ts";
 import { refuse } from "../domain/result.ts";
 import { BULK_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import { zlib } from "../platform/node.ts";
@@ -13,58 +12,59 @@ export const LARGE_BODIES_HOLDER_MAX_BYTES = BULK_MAX_BYTES + LARGE_BODY_PART_BY
 /** Bytes that all large bodies may take together: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
 export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
 /**
- * Minimum speed of a large body, so that a slow sender does not occupy the room for long: 0.4 megabits a second, which any
+ * Minimum speed of a large body, so that a slow sender does not occupy memory for long: 0.4 megabits a second, which any
  * server has. Each part is measured alone: a sender that is fast at first may not stall afterwards.
  */
 const LARGE_BODY_MIN_BYTES_PER_SECOND = 50_000;
 /** Time limit for one part: about five seconds, enough for a connection that loses packets. */
 export const LARGE_BODY_PART_MS = Math.ceil((1_000 * LARGE_BODY_PART_BYTES) / LARGE_BODY_MIN_BYTES_PER_SECOND);
-/** Time limit for storing a body that has arrived. The room of a call that the platform ended is free after this time. */
+/** Time limit for storing a body that has arrived. The memory of a call that the platform ended counts as free after this time. */
 export const LARGE_BODY_STORED_MS = 60_000;
 
-/** Bodies that hold room. Plain data without promises, because the calls of an isolate share it. */
-const held = new Set<LargeBody>();
+/** Plain data without promises, because the calls of an isolate share it. */
+const reservations = new Set<MemoryReservation>();
 
-export class LargeBody {
+/** Memory that a large body takes. */
+export class MemoryReservation {
   readonly #holder: string;
   #bytes = 0;
   #untilMs = 0;
 
-  /** @param holder whose share the body takes from, such as a workspace's id. */
+  /** @param holder owner of the memory share, such as a workspace's id. */
   constructor(holder: string) {
     this.#holder = holder;
   }
 
   /** Returns the number of bytes that this body may have in all. */
-  room(nowMs: number): number {
+  available(nowMs: number): number {
     let taken = 0;
     let takenByHolder = 0;
-    for (const body of held) {
-      if (nowMs > body.#untilMs) {
-        held.delete(body);
-      } else if (body !== this) {
-        taken += body.#bytes;
-        if (body.#holder === this.#holder) takenByHolder += body.#bytes;
+    for (const other of reservations) {
+      if (nowMs > other.#untilMs) {
+        reservations.delete(other);
+      } else if (other !== this) {
+        taken += other.#bytes;
+        if (other.#holder === this.#holder) takenByHolder += other.#bytes;
       }
     }
     return Math.min(LARGE_BODIES_MAX_BYTES - taken, LARGE_BODIES_HOLDER_MAX_BYTES - takenByHolder);
   }
 
   /**
-   * Takes room for `bytes` in all. Returns whether there is room.
+   * Reserves `bytes` in all. Returns whether so much memory is free.
    *
-   * @param forMs time after which the room is free again, unless `hold` is called again. Default: twice the time of a part.
+   * @param forMs time after which the memory counts as free again, unless `reserve` is called again. Default: twice the time of a part.
    */
-  hold(bytes: number, nowMs: number, forMs = 2 * LARGE_BODY_PART_MS): boolean {
-    if (bytes > this.room(nowMs)) return false;
+  reserve(bytes: number, nowMs: number, forMs = 2 * LARGE_BODY_PART_MS): boolean {
+    if (bytes > this.available(nowMs)) return false;
     this.#bytes = bytes;
     this.#untilMs = nowMs + forMs;
-    held.add(this);
+    reservations.add(this);
     return true;
   }
 
-  letGo(): void {
-    held.delete(this);
+  release(): void {
+    reservations.delete(this);
   }
 }
 
@@ -92,7 +92,7 @@ type ReadBody =
       /** The body as UTF-8 bytes without a byte order mark. */
       bytes: Uint8Array;
       /** Reserved memory, which the caller releases. */
-      place: LargeBody;
+      reservation: MemoryReservation;
     }
   | {
       ok: false;
@@ -101,21 +101,21 @@ type ReadBody =
       bytes: number;
     };
 
-type Cause = "too_large" | "no_room" | "too_slow" | "unreadable";
+type Cause = "too_large" | "no_memory" | "too_slow" | "unreadable";
 
 interface Unread {
   cause: Cause;
   bytes: number;
 }
 
-const NO_ROOM =
+const NO_MEMORY =
   "Nothing was stored: too many large bodies came at once. Send the same request again after Retry-After seconds.";
 const TOO_SLOW =
   `Nothing was stored: the body arrived at less than ${LARGE_BODY_MIN_BYTES_PER_SECOND} bytes a second, and was given up. Send ` +
   `it again, in smaller parts or compressed: a body of at most ${AT_ONCE_MAX_BYTES} bytes with a Content-Length has ${SMALL_BODY_MS / 1_000} seconds.`;
 
 /** A body that declares at most FIRST_BYTES reserves no memory. */
-const NO_PLACE = new LargeBody("");
+const NO_RESERVATION = new MemoryReservation("");
 
 /** Reads a whole body. The caller releases its reservation. */
 export async function readBody(request: Request, { maxBytes, holder }: ReadBodyOptions): Promise<ReadBody> {
@@ -128,31 +128,36 @@ export async function readBody(request: Request, { maxBytes, holder }: ReadBodyO
   const header = request.headers.get("content-length");
   const declared = header === null ? null : Number(header);
   // HTTP enforces a declared length, so the fast way needs no further limit.
-  const takesNoRoom = declared !== null && declared <= FIRST_BYTES;
-  const place = takesNoRoom && !gzip ? NO_PLACE : new LargeBody(holder);
+  const isSmall = declared !== null && declared <= FIRST_BYTES;
+  const reservation = isSmall && !gzip ? NO_RESERVATION : new MemoryReservation(holder);
   let read: Uint8Array | Unread;
   try {
     if (declared !== null && declared > maxBytes) read = { cause: "too_large", bytes: 0 };
-    else if (takesNoRoom) read = new Uint8Array(await request.arrayBuffer());
-    else if (declared !== null && declared <= AT_ONCE_MAX_BYTES) read = await readAtOnce(request, declared, place);
-    else read = await readLarge(request.body, { declared, maxBytes, place });
-    if (gzip && read instanceof Uint8Array) read = gunzip(read, { maxBytes, place });
+    else if (isSmall) read = new Uint8Array(await request.arrayBuffer());
+    else if (declared !== null && declared <= AT_ONCE_MAX_BYTES)
+      read = await readAtOnce(request, declared, reservation);
+    else read = await readLarge(request.body, { declared, maxBytes, reservation });
+    if (gzip && read instanceof Uint8Array) read = gunzip(read, { maxBytes, reservation });
   } catch {
     read = { cause: "unreadable", bytes: 0 };
   }
-  if (read instanceof Uint8Array) return { ok: true, bytes: withoutMark(read), place };
-  place.letGo();
+  if (read instanceof Uint8Array) return { ok: true, bytes: withoutMark(read), reservation };
+  reservation.release();
   return { ...refuse(refusalOf(read.cause, { gzip, maxBytes })), bytes: read.bytes };
 }
 
 interface Bounds {
   maxBytes: number;
-  place: LargeBody;
+  reservation: MemoryReservation;
 }
 
 /** Reads a body of at most AT_ONCE_MAX_BYTES. It reserves memory, because many stalled bodies together would take all of it. */
-async function readAtOnce(request: Request, declared: number, place: LargeBody): Promise<Uint8Array | Unread> {
-  if (!place.hold(declared, Date.now(), LARGE_BODY_STORED_MS)) return { cause: "no_room", bytes: 0 };
+async function readAtOnce(
+  request: Request,
+  declared: number,
+  reservation: MemoryReservation,
+): Promise<Uint8Array | Unread> {
+  if (!reservation.reserve(declared, Date.now(), LARGE_BODY_STORED_MS)) return { cause: "no_memory", bytes: 0 };
   try {
     return new Uint8Array(await within(SMALL_BODY_MS, request.arrayBuffer()));
   } catch (error) {
@@ -165,7 +170,7 @@ async function readLarge(
   body: ReadableStream | null,
   { declared, ...bounds }: Bounds & { declared: number | null },
 ): Promise<Uint8Array | Unread> {
-  if (declared !== null && declared > bounds.place.room(Date.now())) return { cause: "no_room", bytes: 0 };
+  if (declared !== null && declared > bounds.reservation.available(Date.now())) return { cause: "no_memory", bytes: 0 };
   if (body === null) return new Uint8Array();
   const reader = body.getReader({ mode: "byob" });
   const first = await within(SMALL_BODY_MS, readPart(reader, new ArrayBuffer(FIRST_BYTES)));
@@ -186,15 +191,15 @@ async function readLarge(
 async function readInParts(
   reader: ReadableStreamBYOBReader,
   first: Uint8Array,
-  { maxBytes, place }: Bounds,
+  { maxBytes, reservation }: Bounds,
 ): Promise<Uint8Array | Unread> {
   const whole = new ArrayBuffer(first.byteLength, { maxByteLength: maxBytes });
   new Uint8Array(whole).set(first);
   let part = new ArrayBuffer(LARGE_BODY_PART_BYTES);
   for (;;) {
     const filled = whole.byteLength;
-    if (!place.hold(Math.min(filled + LARGE_BODY_PART_BYTES, maxBytes), Date.now()))
-      return { cause: "no_room", bytes: filled };
+    if (!reservation.reserve(Math.min(filled + LARGE_BODY_PART_BYTES, maxBytes), Date.now()))
+      return { cause: "no_memory", bytes: filled };
     let next: Uint8Array<ArrayBuffer>;
     try {
       // oxlint-disable-next-line no-await-in-loop
@@ -206,7 +211,7 @@ async function readInParts(
     whole.resize(filled + next.byteLength);
     new Uint8Array(whole, filled).set(next);
     if (next.byteLength < LARGE_BODY_PART_BYTES) {
-      place.hold(whole.byteLength, Date.now(), LARGE_BODY_STORED_MS);
+      reservation.reserve(whole.byteLength, Date.now(), LARGE_BODY_STORED_MS);
       return new Uint8Array(whole, 0, whole.byteLength);
     }
     // The reader owns the part's buffer while it fills it.
@@ -221,16 +226,16 @@ async function readPart(reader: ReadableStreamBYOBReader, part: ArrayBuffer): Pr
 }
 
 /** Unpacks with Node's gunzip. The platform's stream rejects bodies of several members, which log shippers send. */
-function gunzip(compressed: Uint8Array, { maxBytes, place }: Bounds): Uint8Array | Unread {
-  const room = Math.max(AT_ONCE_MAX_BYTES, place.room(Date.now()));
-  // Unpacking 16 MB without room would take as much CPU as accepting them, so the declared size is checked first.
-  if (Math.min(maxBytes, lastMemberBytes(compressed)) > room) return { cause: "no_room", bytes: 0 };
-  const maxOutputLength = Math.min(maxBytes, room);
+function gunzip(compressed: Uint8Array, { maxBytes, reservation }: Bounds): Uint8Array | Unread {
+  const free = Math.max(AT_ONCE_MAX_BYTES, reservation.available(Date.now()));
+  // Unpacking 16 MB without memory for them would take as much CPU as accepting them, so the declared size is checked first.
+  if (Math.min(maxBytes, lastMemberBytes(compressed)) > free) return { cause: "no_memory", bytes: 0 };
+  const maxOutputLength = Math.min(maxBytes, free);
   try {
     // Stops at the limit: a small body may unpack to gigabytes.
     const bytes = zlib().gunzipSync(compressed, { maxOutputLength });
-    if (bytes.byteLength > AT_ONCE_MAX_BYTES) place.hold(bytes.byteLength, Date.now(), LARGE_BODY_STORED_MS);
-    else place.letGo();
+    if (bytes.byteLength > AT_ONCE_MAX_BYTES) reservation.reserve(bytes.byteLength, Date.now(), LARGE_BODY_STORED_MS);
+    else reservation.release();
     return bytes;
   } catch (error) {
     if (!(error instanceof RangeError)) {
@@ -238,7 +243,7 @@ function gunzip(compressed: Uint8Array, { maxBytes, place }: Bounds): Uint8Array
       const unpacked = isGzip(compressed) ? DEFLATE_MAX_RATIO * compressed.byteLength : compressed.byteLength;
       return { cause: "unreadable", bytes: Math.min(maxOutputLength, unpacked) };
     }
-    return { cause: room < maxBytes ? "no_room" : "too_large", bytes: maxOutputLength };
+    return { cause: free < maxBytes ? "no_memory" : "too_large", bytes: maxOutputLength };
   }
 }
 
@@ -255,8 +260,8 @@ function lastMemberBytes(compressed: Uint8Array): number {
 
 function refusalOf(cause: Cause, { gzip, maxBytes }: { gzip: boolean; maxBytes: number }): BodyProblem {
   switch (cause) {
-    case "no_room":
-      return { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000, detail: NO_ROOM };
+    case "no_memory":
+      return { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000, detail: NO_MEMORY };
     case "too_slow":
       return { code: "body_unreadable", detail: TOO_SLOW };
     case "too_large":

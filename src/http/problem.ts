@@ -5,8 +5,7 @@
 import type { ErrorHandler, NotFoundHandler } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { cut } from "../domain/text.ts";
-import { toSender } from "../domain/keys/echo.ts";
-import type { Refusal } from "../domain/keys/refusal.ts";
+import { detailForSender, type Refusal } from "../domain/keys/refusal.ts";
 import type { AppEnv } from "../env.ts";
 import { refusalEntry } from "./refusal-table.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
@@ -65,7 +64,7 @@ export function retryAfter(ms: number): Record<string, string> {
 export function refusalProblem(refusal: Refusal): Problem {
   const { status, title, detail, headers } = refusalEntry(refusal.code);
   const wait = "retryAfterMs" in refusal ? retryAfter(refusal.retryAfterMs) : {};
-  const text = "detail" in refusal ? toSender(refusal) : (detail ?? title);
+  const text = "detail" in refusal ? detailForSender(refusal) : (detail ?? title);
   return { status, code: refusal.code, title, detail: text, headers: { ...headers, ...wait } };
 }
 

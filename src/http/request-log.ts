@@ -11,12 +11,12 @@ import { newId } from "../platform/ids.ts";
 import { logEvent } from "../platform/log.ts";
 
 /** Interval of summary lines. */
-const REQUESTS_SUM_MS = 1_000;
+const SUMMARY_MS = 1_000;
 /** Refusals a second and isolate with a log line of their own: the first few show the problem. */
 export const REFUSED_LOG_LINES_PER_SECOND = 5;
 
 /** Counts of this isolate's requests since the last summary line. Plain numbers without promises. */
-interface Sum {
+interface Summary {
   sinceMs: number;
   calls: number;
   signals: number;
@@ -28,7 +28,7 @@ interface Sum {
   refused: Record<string, number>;
 }
 
-let sum: Sum | null = null;
+let summary: Summary | null = null;
 
 /** Wraps the handler of a route without middleware: answers its errors and logs its calls. */
 export function logged(handler: (c: Context<AppEnv>) => Response | Promise<Response>) {
@@ -67,7 +67,7 @@ function end(c: Context<AppEnv>, status: number, startedMs: number): void {
     logCall(c, status, ms);
     return;
   }
-  const current = currentSum(c, nowMs);
+  const current = currentSummary(c, nowMs);
   const fields = c.get("logFields");
   if (status >= 400) {
     const code = String(fields["code"] ?? status);
@@ -95,10 +95,10 @@ function logCall(c: Context<AppEnv>, status: number, ms: number): void {
 }
 
 /** The request that starts a summary also logs it; if that request ends before, a later one does. */
-function currentSum(c: Context<AppEnv>, nowMs: number): Sum {
-  if (sum !== null && nowMs - sum.sinceMs < REQUESTS_SUM_MS) return sum;
-  if (sum !== null) logSum(sum);
-  const begun: Sum = {
+function currentSummary(c: Context<AppEnv>, nowMs: number): Summary {
+  if (summary !== null && nowMs - summary.sinceMs < SUMMARY_MS) return summary;
+  if (summary !== null) logSummary(summary);
+  const begun: Summary = {
     sinceMs: nowMs,
     calls: 0,
     signals: 0,
@@ -107,19 +107,19 @@ function currentSum(c: Context<AppEnv>, nowMs: number): Sum {
     refusedLines: 0,
     refused: {},
   };
-  sum = begun;
+  summary = begun;
   c.executionCtx.waitUntil(logSoon(begun));
   return begun;
 }
 
-async function logSoon(begun: Sum): Promise<void> {
-  await scheduler.wait(REQUESTS_SUM_MS);
-  if (sum !== begun) return;
-  sum = null;
-  logSum(begun);
+async function logSoon(begun: Summary): Promise<void> {
+  await scheduler.wait(SUMMARY_MS);
+  if (summary !== begun) return;
+  summary = null;
+  logSummary(begun);
 }
 
-function logSum({ sinceMs, calls, signals, slowestMs, slowestRequestId, refused }: Sum): void {
+function logSummary({ sinceMs, calls, signals, slowestMs, slowestRequestId, refused }: Summary): void {
   const unlogged = Object.keys(refused).length > 0;
   if (calls === 0 && !unlogged) return;
   const slowest = calls === 0 ? {} : { slowest_ms: slowestMs, slowest_request_id: slowestRequestId };

@@ -7,7 +7,7 @@ import type { LimitRefusal, Refusal, SignalRefusal, Unavailable } from "../domai
 import type { RateState } from "../domain/quota/request-rate.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { ordinalsTaken, verdictInRun, type AdmittedVerdict } from "../domain/quota/quota.ts";
-import type { BodySignal } from "../domain/signal/signal-body.ts";
+import type { BodySignal, BodyText } from "../domain/signal/signal-body.ts";
 import { newId } from "../platform/ids.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
@@ -15,7 +15,6 @@ import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
 import { signalWriter } from "../wire/message.ts";
 import type { Envelope } from "../wire/admission.ts";
-import type { Utf8Text } from "../platform/bytes.ts";
 import type { KnownKey } from "./authenticate.ts";
 import { tooFast } from "./shedding.ts";
 import type { Context } from "hono";
@@ -64,7 +63,7 @@ interface Admittance {
   /** Number of requests that the body counts as. */
   requests: number;
   /** Text of the body; the signals are slices of it. */
-  text: Utf8Text;
+  text: BodyText;
 }
 
 const UNAVAILABLE = { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 } as const;

@@ -42,7 +42,8 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
   if (!isWellFormedKey(apiKey)) return unauthorized("key_malformed", null);
   let key = cachedKey(apiKey, nowMs);
   if (key === undefined) {
-    const waitMs = wasKnown(apiKey) ? 0 : lookupWaitMs(networkOf(credentials.address), nowMs);
+    // A key that was known at its last look-up never waits.
+    const waitMs = entries.has(apiKey) ? 0 : lookupWaitMs(networkOf(credentials.address), nowMs);
     if (waitMs > 0) return tooManyFailures(waitMs, null);
     key = await lookUpKey(env.DB, apiKey, nowMs);
   }
@@ -172,11 +173,6 @@ export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
   return ageMs < KEY_CACHE_MS || (nowMs < entry.askedUntilMs && ageMs < KEY_STALE_MS) ? entry.key : undefined;
 }
 
-/** Whether the key existed at its last look-up, regardless of the entry's age. */
-function wasKnown(value: string): boolean {
-  return entries.has(value);
-}
-
 /**
  * Looks a key up at the nearest replica, then at the primary. If the database fails, returns facts of up to KEY_STALE_MS
  * ago, because the cached facts never change.
@@ -204,7 +200,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
   const { payloadTemplate, ...asRead } = facts;
   const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
   // A refresh keeps the statistics; otherwise concurrent look-ups would each start with a full bucket.
-  const notes = entries.get(value)?.key ?? {
+  const statistics = entries.get(value)?.key ?? {
     isDeactivated: false,
     shedBucket: FULL_BUCKET,
     shedAskAtMs: 0,
@@ -213,7 +209,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
     refusedPauseMs: 0,
     configPushFromMs: 0,
   };
-  const key: KnownKey = Object.assign(notes, asRead, { template });
+  const key: KnownKey = Object.assign(statistics, asRead, { template });
   entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (template?.length ?? 0));
   return key;
 }

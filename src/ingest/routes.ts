@@ -64,23 +64,23 @@ const ACCOUNTS: Endpoint = { ...SIGNALS, type: "product_org", check: checkAccoun
 export const ingestApp = new HonoBase<AppEnv>({ strict: false, router: new RegExpRouter() })
   .post(
     "/api/signal-staging/webhook/:apiKey",
-    called((c) => ingest(c, SIGNALS, param(c, "apiKey"))),
+    handler((c) => ingest(c, SIGNALS, param(c, "apiKey"))),
   )
-  .post("/api/signal-staging/webhook/:sourceOrKey/:keyOrBatch", called(ingestWithSource))
+  .post("/api/signal-staging/webhook/:sourceOrKey/:keyOrBatch", handler(ingestWithSource))
   .post(
     "/api/signal-staging/bulk/:apiKey",
-    called((c) => ingest(c, BULK, param(c, "apiKey"))),
+    handler((c) => ingest(c, BULK, param(c, "apiKey"))),
   )
   .post(
     "/api/product-orgs/webhook/:apiKey",
-    called((c) => ingest(c, ACCOUNTS, param(c, "apiKey"))),
+    handler((c) => ingest(c, ACCOUNTS, param(c, "apiKey"))),
   );
 
-ingestApp.notFound(called(async (c) => (isEndpoint(c.req.path) ? postOnly(c) : await onNotFound(c))));
+ingestApp.notFound(handler(async (c) => (isEndpoint(c.req.path) ? methodNotAllowed(c, "POST") : await onNotFound(c))));
 
 /** Wraps a handler instead of middleware, which would cost as much as a refusal. */
-function called(handler: (c: Context<AppEnv>) => Response | Promise<Response>) {
-  return logged((c) => refuseIfRemote(c) ?? handler(c));
+function handler(handle: (c: Context<AppEnv>) => Response | Promise<Response>) {
+  return logged((c) => refuseIfRemote(c) ?? handle(c));
 }
 
 function ingestWithSource(c: Context<AppEnv>): Promise<Response> {
@@ -105,13 +105,13 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     secret: c.req.header("x-api-secret"),
     address: c.req.header("cf-connecting-ip"),
   };
-  const who = await authenticate(c.env, credentials, nowMs);
-  if (who.key !== null) c.get("logFields")["workspace"] = who.key.workspaceId;
-  if (!who.ok) {
-    if (who.key !== null) sumUpRefused(c, who.key, who.refusal, nowMs);
-    return refuseCall(c, who.refusal);
+  const authentication = await authenticate(c.env, credentials, nowMs);
+  if (authentication.key !== null) c.get("logFields")["workspace"] = authentication.key.workspaceId;
+  if (!authentication.ok) {
+    if (authentication.key !== null) sumUpRefused(c, authentication.key, authentication.refusal, nowMs);
+    return refuseCall(c, authentication.refusal);
   }
-  const { key } = who;
+  const { key } = authentication;
 
   const rate = configuredRate(c.env);
   const refuseKnown = (refusal: Refusal, requests = 1) => refuseAuthenticated(c, credentials, key, refusal, requests);
@@ -140,9 +140,9 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     const check = (payload: unknown) => endpoint.check(payload, key, budget);
     const read = readSignals(body.bytes, { ...endpoint, check });
     if (!read.ok) return refuseKnown(mislabelled(c, read.refusal), requests);
-    const { signals, several, text } = read.value;
-    const bad = signals.find((signal) => signal.refusal !== null);
-    if (bad?.refusal && !several) return refuseKnown(bad.refusal, requests);
+    const { signals, isList, text } = read.value;
+    const invalid = signals.find((signal) => signal.refusal !== null);
+    if (invalid?.refusal && !isList) return refuseKnown(invalid.refusal, requests);
 
     const counted = requestsOfBody(body.bytes.length, signals.length);
     shedBody(key, Date.now(), rate, counted - requests);
@@ -159,15 +159,11 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
       );
     }
     const [only] = admission.outcomes;
-    if (!several && only !== undefined) return answerOne(c, only, headers);
+    if (!isList && only !== undefined) return answerOne(c, only, headers);
     return answerSeveral(c, admission, headers);
   } finally {
-    body.place.letGo();
+    body.reservation.release();
   }
-}
-
-function postOnly(c: Context<AppEnv>): Response {
-  return methodNotAllowed(c, "POST");
 }
 
 /**

@@ -198,7 +198,7 @@ async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ va
     const detail = error instanceof Error ? error.message : "The body could not be parsed.";
     return problem(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail });
   } finally {
-    body.place.letGo();
+    body.reservation.release();
   }
 }
 

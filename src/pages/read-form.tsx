@@ -90,7 +90,7 @@ async function formOf(c: Ctx, limits: FormLimits, holder: string): Promise<Resul
   } catch {
     return refuse(unreadable("What was sent is labelled as a form and is not one."));
   } finally {
-    body.place.letGo();
+    body.reservation.release();
   }
 }
 

@@ -1,7 +1,5 @@
 /** UUID version 7 (RFC 9562 §5.7): sorts by time, so indexes on it grow at one end. */
 
-const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
-
 export const UUIDV7_RANDOM_BYTES = 10;
 
 /**
@@ -11,31 +9,13 @@ export const UUIDV7_RANDOM_BYTES = 10;
  * @param random at least 10 random bytes from `offset` on.
  */
 export function uuidv7(nowMs: number, random: Uint8Array, offset = 0): string {
-  const high = Math.floor(nowMs / 0x1_0000_0000);
-  const low = nowMs >>> 0;
-  const hex = (index: number): string => HEX[random[offset + index] ?? 0] ?? "00";
-  return (
-    (HEX[(high >>> 8) & 0xff] ?? "") +
-    (HEX[high & 0xff] ?? "") +
-    (HEX[low >>> 24] ?? "") +
-    (HEX[(low >>> 16) & 0xff] ?? "") +
-    "-" +
-    (HEX[(low >>> 8) & 0xff] ?? "") +
-    (HEX[low & 0xff] ?? "") +
-    "-" +
-    (HEX[0x70 | ((random[offset] ?? 0) & 0x0f)] ?? "") +
-    hex(1) +
-    "-" +
-    (HEX[0x80 | ((random[offset + 2] ?? 0) & 0x3f)] ?? "") +
-    hex(3) +
-    "-" +
-    hex(4) +
-    hex(5) +
-    hex(6) +
-    hex(7) +
-    hex(8) +
-    hex(9)
-  );
+  const bytes = Buffer.alloc(16);
+  bytes.writeUIntBE(nowMs, 0, 6);
+  bytes.set(random.subarray(offset, offset + UUIDV7_RANDOM_BYTES), 6);
+  bytes.writeUInt8(0x70 | (bytes.readUInt8(6) & 0x0f), 6);
+  bytes.writeUInt8(0x80 | (bytes.readUInt8(8) & 0x3f), 8);
+  const hex = bytes.toString("hex");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
 
 /** The smallest id of a millisecond. */

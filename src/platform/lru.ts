@@ -7,8 +7,6 @@ export class Lru<Key, Value> {
   /** Entries in the order of their last use. */
   readonly #entries = new Map<Key, { value: Value; weight: number }>();
   #weight = 0;
-  /** The most recent key, which need not be moved: most keys are used many times in a row. */
-  #latest: Key | undefined;
 
   constructor(maxWeight: number) {
     this.#maxWeight = maxWeight;
@@ -17,11 +15,9 @@ export class Lru<Key, Value> {
   get(key: Key): Value | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
-    if (key !== this.#latest) {
-      this.#entries.delete(key);
-      this.#entries.set(key, entry);
-      this.#latest = key;
-    }
+    // Moves the entry to the end.
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
     return entry.value;
   }
 
@@ -34,7 +30,6 @@ export class Lru<Key, Value> {
   set(key: Key, value: Value, weight = 1): void {
     this.delete(key);
     this.#entries.set(key, { value, weight });
-    this.#latest = key;
     this.#weight += weight;
     for (const oldest of this.#entries.keys()) {
       if (this.#weight <= this.#maxWeight) return;

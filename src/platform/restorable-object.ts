@@ -1,9 +1,23 @@
-/**
- * The base of the three Durable Objects. Its database can be restored to any moment of the last 30 days. The platform
- * restores it at the next start, so a single call arms the restore and ends the object.
- */
+/** What the three Durable Objects share: their jurisdiction, the restore of their database, and their single alarm. */
 import { DurableObject } from "cloudflare:workers";
-import { inJurisdiction } from "./object-bindings.ts";
+
+/**
+ * Returns `env` with only the Durable Objects of one jurisdiction; empty: `env` itself. The Worker uses JURISDICTION. An
+ * object uses its own jurisdiction, so that it finds the other objects of its workspace whatever JURISDICTION is.
+ */
+export function inJurisdiction(env: Env, jurisdiction: string): Env {
+  if (jurisdiction === "") return env;
+  const restricted = <T extends Rpc.DurableObjectBranded>(all: DurableObjectNamespace<T>): PropertyDescriptor => ({
+    // Only on use: the platform throws if it does not have the jurisdiction, and most requests use one class.
+    get: () => all.jurisdiction(jurisdiction as DurableObjectJurisdiction),
+    enumerable: true,
+  });
+  return Object.create(env, {
+    QUOTA_COUNTER: restricted(env.QUOTA_COUNTER),
+    SIGNAL_STORE: restricted(env.SIGNAL_STORE),
+    DESTINATIONS: restricted(env.DESTINATIONS),
+  }) as Env;
+}
 
 /** Key of the prepared restore's id. The restore removes it, which shows that it has happened. */
 const PREPARED = "prepared_restore";
@@ -15,6 +29,10 @@ interface Bookmarks {
   undo: string;
 }
 
+/**
+ * The base of the three Durable Objects. Its database can be restored to any moment of the last 30 days. The platform
+ * restores it at the next start, so a single call arms the restore and ends the object.
+ */
 export class RestorableObject extends DurableObject<Env> {
   /** Subclasses use `this.env`, whose objects are in the jurisdiction of this object. */
   constructor(ctx: DurableObjectState, bindings: Env) {

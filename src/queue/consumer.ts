@@ -18,7 +18,7 @@ import type { RecordResult } from "../store/protocol/stored-signals.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { readMessage, type ReceivedMessage, type ReceivedRow } from "../wire/message.ts";
 import { givenUpSignal, processSignal, rowsToRecord } from "./process.ts";
-import { carriedBy } from "./queue-names.ts";
+import { queueKind } from "./queue-names.ts";
 
 /**
  * Attempts before a message is acknowledged unprocessed. A failure that the consumer survives is a fault, not a bad signal; the outbox
@@ -50,8 +50,8 @@ type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult | type
 
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
   const workspaces = byWorkspace(batch);
-  const isGivenUp = carriedBy(batch.queue) === "dead_letters";
-  const handle = isGivenUp ? deadLettersUnlessRestoring : recordWith(readRules(env, [...workspaces.keys()]));
+  const isGivenUp = queueKind(batch.queue) === "dead_letters";
+  const handle = isGivenUp ? moveToDeadLetters : recordWith(readRules(env, [...workspaces.keys()]));
   await Promise.all(
     [...workspaces].map(async ([workspaceId, messages]) => {
       for (let from = 0; from < messages.length; from += RECORD_MAX_MESSAGES) {
@@ -143,13 +143,6 @@ function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => P
     (await together)?.(workspaceId) ?? within(CALL_TIMEOUT_MS, rulesOf(env.DB, workspaceId));
 }
 
-async function deadLettersUnlessRestoring(env: Env, received: WorkspaceRows): Promise<RecordResult | typeof RESTORING> {
-  const { workspaceId } = received;
-  const db = controlDatabase(env.DB.withSession("first-primary"));
-  const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [workspaceId]));
-  return isRestoring(env, terms.get(workspaceId) ?? null) ? RESTORING : moveToDeadLetters(env, received);
-}
-
 /**
  * Whether the workspace's objects must wait. @throws JurisdictionError if they are elsewhere; then the messages are
  * retried, and the outbox keeps their rows.
@@ -223,17 +216,21 @@ async function linkWaiting(store: DurableObjectStub<SignalStore>, workspaceId: s
   }
 }
 
-// The consumer of the dead letter queue: messages that killed the consumer repeatedly. Other failures are acknowledged
-// before and come again from the outbox. The signals are recorded as dead letters with a reason, and settled, which keeps
-// the books balanced. If this fails, too, the outbox sends the rows again later.
+const GIVEN_UP = "Could not be processed in all attempts: each ended the processing of its batch before it was done.";
 
-const REASON = "Could not be processed in all attempts: each ended the processing of its batch before it was done.";
-
+/**
+ * Consumes the dead letter queue: messages that killed the consumer repeatedly. Other failures are acknowledged before and
+ * come again from the outbox. The signals are recorded as dead letters with a reason, and settled, which keeps the books
+ * balanced. If this fails too, the outbox sends the rows again later.
+ */
 async function moveToDeadLetters(
   env: Env,
-  { workspaceId, rows }: { workspaceId: string; rows: ReceivedRow[] },
-): Promise<RecordResult> {
-  const batch = rowsToRecord(rows, (signal) => givenUpSignal(signal, REASON));
+  { workspaceId, rows }: WorkspaceRows,
+): Promise<RecordResult | typeof RESTORING> {
+  const db = controlDatabase(env.DB.withSession("first-primary"));
+  const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [workspaceId]));
+  if (isRestoring(env, terms.get(workspaceId) ?? null)) return RESTORING;
+  const batch = rowsToRecord(rows, (signal) => givenUpSignal(signal, GIVEN_UP));
   // Earlier attempts have failed, so the store must isolate a signal that cannot be recorded.
   return within<RecordResult>(
     RECORD_TIMEOUT_MS,

@@ -42,7 +42,9 @@ export function rowsToRecord(
 export function processSignal(received: ReceivedSignal, input: ProcessingInput): SignalToRecord {
   const { admission, payload } = received;
   try {
-    return { admission, payload, work: workFor(received, input) };
+    const isAccountUpdate = admission.endpoint === "product_org";
+    const work = isAccountUpdate ? accountWork(received, input.templates) : signalWork(received, input.rules);
+    return { admission, payload, work };
   } catch (error) {
     return { admission, payload, work: { kind: "dead", reason: `Could not be processed: ${String(error)}` } };
   }
@@ -51,12 +53,6 @@ export function processSignal(received: ReceivedSignal, input: ProcessingInput):
 /** A dead letter for each signal of a message that is given up as a whole. */
 export function givenUpSignal({ admission, payload }: ReceivedSignal, reason: string): SignalToRecord {
   return { admission, payload, work: { kind: "dead", reason } };
-}
-
-function workFor(received: ReceivedSignal, input: ProcessingInput): SignalToRecord["work"] {
-  return received.admission.endpoint === "product_org"
-    ? accountWork(received, input.templates)
-    : signalWork(received, input.rules);
 }
 
 function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRecord["work"] {

@@ -3,7 +3,7 @@ import { parseArgs, stripVTControlCharacters } from "node:util";
 import { unstable_readConfig, type Unstable_Config } from "wrangler";
 import { FIT_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
 import { jurisdictionProblem } from "../../domain/jurisdiction.ts";
-import { carriedBy, QUEUE_WORDS, type Carried } from "../../queue/queue-names.ts";
+import { queueKind, QUEUE_WORDS, type QueueKind } from "../../queue/queue-names.ts";
 
 /**
  * The environment from the command line, or CLOUDFLARE_ENV as in wrangler. @throws on any other argument: its effect,
@@ -132,7 +132,7 @@ function* checkQueues({ queues: { producers = [], consumers = [] } }: DeployConf
         yield [`The consumer of the queue ${consumer.queue} has no ${setting}.`, `${setting}, as at the top level,`];
     }
   }
-  const queues: (readonly [name: string, kind: Carried])[] = [
+  const queues: (readonly [name: string, kind: QueueKind])[] = [
     ...producers.map(
       ({ binding, queue = "" }) => [queue, binding === "DELIVERIES" ? "deliveries" : "signals"] as const,
     ),
@@ -148,11 +148,11 @@ function* checkQueues({ queues: { producers = [], consumers = [] } }: DeployConf
         `The queue ${queue} has no dead-letter queue: signals that cannot be recorded would be lost to it.`,
         "dead_letter_queue of its consumer",
       ];
-    if (carriedBy(queue) === kind) continue;
+    if (queueKind(queue) === kind) continue;
     const word = kind === "signals" ? `neither ${Object.values(QUEUE_WORDS).join(" nor ")}` : QUEUE_WORDS[kind];
     const example = kind === "signals" ? "signals-staging" : `staging-${word}`;
     yield [
-      `The queue ${queue} would be taken for one of ${carriedBy(queue).replace("_", " ")}.`,
+      `The queue ${queue} would be taken for one of ${queueKind(queue).replace("_", " ")}.`,
       `a name with ${word} as a word, such as ${example},`,
     ];
   }

@@ -3,11 +3,11 @@
  * account. Templates are compiled once; `mapAccount` runs at the edge for every account update.
  */
 import { parseDotPath, PathReading, type DotPath } from "../json/dot-path.ts";
-import { echo, type Described } from "../keys/echo.ts";
+import { echo } from "../keys/echo.ts";
 import { isWorthlessId } from "../signal/identity.ts";
 import { numberOfText } from "../rules/mapping-condition.ts";
 import { isAbsent, isExact, kindInWords, type JsonObject } from "../json/json-value.ts";
-import type { SignalRefusal } from "../keys/refusal.ts";
+import type { Described, SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse, type Result } from "../result.ts";
 import { IDENTITY_MAX_LENGTH, GROUP_TRAIT_MAX_BYTES, GROUP_TRAITS_MAX } from "../../limits.ts";
 import { withoutKeys } from "../keys/api-key.ts";

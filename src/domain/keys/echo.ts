@@ -38,14 +38,3 @@ export function withoutCredentials(text: string): string {
 function isMixed(run: string): boolean {
   return [/[a-z]/g, /[A-Z]/g].every((kind) => (run.match(kind)?.length ?? 0) >= 2);
 }
-
-/** A problem: the text that may be stored and shown to everyone, and the sender's text about it. */
-export interface Described {
-  detail: string;
-  /** For the sender only: names and beginnings of values, each through `echo`. */
-  sent?: string;
-}
-
-export function toSender({ detail, sent }: Described): string {
-  return sent === undefined ? detail : `${detail} You sent ${sent}.`;
-}

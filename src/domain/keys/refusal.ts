@@ -1,7 +1,17 @@
 /** All refusals of the ingestion endpoints as one union, and the list of refused calls that an admin sees. */
 import { REJECTION_KEPT_DAYS, REJECTIONS_KEPT, REJECTIONS_KEPT_OF_A_REASON } from "../../limits.ts";
 import { DAY_MS } from "../duration.ts";
-import type { Described } from "./echo.ts";
+
+/** A problem: the text that may be stored and shown to everyone, and the sender's text about it. */
+export interface Described {
+  detail: string;
+  /** For the sender only: names and beginnings of values, each through `echo`. */
+  sent?: string;
+}
+
+export function detailForSender({ detail, sent }: Described): string {
+  return sent === undefined ? detail : `${detail} You sent ${sent}.`;
+}
 
 /** Causes of a 401 (spec §7). All look the same to the sender; only the admin's rejections list shows the cause. */
 export type UnauthorizedCause =

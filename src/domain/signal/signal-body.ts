@@ -19,7 +19,6 @@ import {
 import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse, type Result } from "../result.ts";
 import { isAbsent } from "../json/json-value.ts";
-import { Utf8Text } from "../../platform/bytes.ts";
 
 export interface BodySignal {
   /** The signal's slice of the body, in bytes. */
@@ -33,10 +32,10 @@ export interface BodySignal {
 
 export interface SignalBody {
   /** Whether the body is an array, a batch or lines, even of a single signal. The answer then has a result for each. */
-  several: boolean;
+  isList: boolean;
   signals: BodySignal[];
   /** The JSON text as sent. The signals are slices of this text. */
-  text: Utf8Text;
+  text: BodyText;
 }
 
 export interface SignalBodyRules {
@@ -75,14 +74,52 @@ export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<Si
   return refuse({ code: "body_not_json", detail: describeJsonError(body, 0, body.length, text.error()) });
 }
 
-/** The body's text and its first JSON error, searched once: that takes 0.1 s for 16 MB. */
-class BodyText extends Utf8Text {
+/** Up to this size the whole body is decoded at once, because a native call per slice takes longer than the copy. */
+const DECODED_AT_ONCE_MAX_BYTES = 262_144;
+
+const REPLACEMENT = "\ufffd";
+
+// A byte order mark is one only at the beginning of the body, where it has been removed.
+const lenientDecoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
+
+/** The text of a body, read in slices of its bytes, and its first JSON error. */
+export class BodyText {
+  readonly bytes: Uint8Array;
+  /** Text of a small body; null for a large one. */
+  readonly #whole: string | null;
+  /** Whether a small body is ASCII. */
+  readonly #isAscii: boolean;
   #error: JsonError | null | undefined;
 
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
+    this.#whole = bytes.length <= DECODED_AT_ONCE_MAX_BYTES ? lenientDecoder.decode(bytes) : null;
+    this.#isAscii = this.#whole !== null && isAscii(this.#whole, bytes.length);
+  }
+
+  /** @param start and `end`: byte offsets at character boundaries. */
+  slice(start: number, end: number): string {
+    if (this.#whole !== null) {
+      if (this.#isAscii) return this.#whole.slice(start, end);
+      if (start === 0 && end === this.bytes.length) return this.#whole;
+    }
+    return lenientDecoder.decode(this.bytes.subarray(start, end));
+  }
+
+  /** UTF-8 length of the text. A received invalid byte became U+FFFD, which takes three bytes. */
+  lengthOf(text: string, receivedBytes: number): number {
+    return this.#isAscii || isAscii(text, receivedBytes) ? receivedBytes : Buffer.byteLength(text);
+  }
+
+  /** Searched once: that takes 0.1 s for 16 MB. */
   error(): JsonError | null {
     if (this.#error === undefined) this.#error = findJsonError(this.bytes, 0, this.bytes.length);
     return this.#error;
   }
+}
+
+function isAscii(text: string, bytes: number): boolean {
+  return text.length === bytes && !text.includes(REPLACEMENT);
 }
 
 /**
@@ -108,7 +145,7 @@ function readItems(text: BodyText, { starts, ends, depths, count }: ItemSpans, r
     if (signal === null) return null;
     signals.push(signal);
   }
-  return ok({ several: true, signals, text });
+  return ok({ isList: true, signals, text });
 }
 
 function readSingle(text: BodyText, first: number, rules: SignalBodyRules): Reading {
@@ -118,7 +155,7 @@ function readSingle(text: BodyText, first: number, rules: SignalBodyRules): Read
   const mayBeLines = rules.lines && depth > SCANNED_MAX_DEPTH && secondLine(bytes) < bytes.length;
   if (mayBeLines && text.error() !== null) return null;
   const signal = readSignal(text, 0, bytes.length, depth, rules);
-  return signal && ok({ several: false, signals: [signal], text });
+  return signal && ok({ isList: false, signals: [signal], text });
 }
 
 /** Null: the body was not meant as lines, because no line is JSON or a JSON text spans the first two lines. */
@@ -145,7 +182,7 @@ function readLines(text: BodyText, rules: SignalBodyRules): Reading {
     }
     start = skipSpace(bytes, lineEnd);
   }
-  return signals.length < 2 || read === 0 ? null : ok({ several: true, signals, text });
+  return signals.length < 2 || read === 0 ? null : ok({ isList: true, signals, text });
 }
 
 /** Whether a JSON text continues from the first line to the second. The body as a whole is not JSON. */

@@ -12,7 +12,7 @@ import {
   type PayloadMapping,
 } from "../../domain/accounts/payload-template.ts";
 import { proposeTemplate, readSample } from "../../domain/accounts/template-sample.ts";
-import { toSender } from "../../domain/keys/echo.ts";
+import { detailForSender } from "../../domain/keys/refusal.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
@@ -308,7 +308,7 @@ function mapSample({ rows, sample }: TypedKey) {
   const mapped = mapAccount(compileTemplate(template.value), payload.value);
   if (!mapped.ok) {
     const title = "A call with this payload would be rejected with 422";
-    return <Misfit tone="bad" title={title} details={mapped.refusal.map(toSender)} />;
+    return <Misfit tone="bad" title={title} details={mapped.refusal.map(detailForSender)} />;
   }
   const { externalId, fields, attributes } = mapped.value;
   const account = { external_id: externalId, ...fields, attributes };

@@ -27,24 +27,12 @@ function argumentsOf(line: string): string[] {
   return execFileSync("sh", ["-c", script], { encoding: "utf8" }).split("\0").slice(0, -1);
 }
 
-describe("a curl line", () => {
-  test("passes exactly the URL, headers and body to curl in a POSIX shell, with any characters", () => {
-    expect(argumentsOf(curlLine(webhook, "s3'cret"))).toEqual([
-      "-X",
-      "POST",
-      webhook.url,
-      "-H",
-      "Content-Type: application/json",
-      "-H",
-      "X-Api-Secret: s3'cret",
-      "-d",
-      JSON.stringify(webhook.body),
-    ]);
-  });
-
-  test("has no secret if none is needed", () => {
-    expect(curlLine(webhook, null)).not.toContain("X-Api-Secret");
-  });
+test("passes exactly the URL, headers and body to curl in a POSIX shell, with any characters", () => {
+  const type = ["-H", "Content-Type: application/json"];
+  const call = ["-X", "POST", webhook.url, ...type];
+  const data = ["-d", JSON.stringify(webhook.body)];
+  expect(argumentsOf(curlLine(webhook, "s3'cret"))).toEqual([...call, "-H", "X-Api-Secret: s3'cret", ...data]);
+  expect(argumentsOf(curlLine(webhook, null))).toEqual([...call, ...data]);
 });
 
 test("makes the same request in JavaScript", async () => {

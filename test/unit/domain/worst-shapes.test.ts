@@ -97,11 +97,15 @@ const RULES: [shape: string, rules: object[], properties: unknown, event?: strin
     { t: text("a") },
   ],
   ["a long text made ready by many names", rulesOf((nth) => on(alias(nth), "equals")), { t: [text("A")] }],
-  ["one whose lower case takes long", rulesOf((nth) => on(alias(nth), "equals")), { t: [text("Σ")] }],
-  ["one whose lower case is longer", rulesOf((nth) => on(alias(nth), "equals")), { t: [text("İ")] }],
-  ["one that is nearly a number", rulesOf((nth) => on(alias(nth), "greater_than", 1)), { t: [text("1", "x")] }],
+  ["a text whose lower case takes long", rulesOf((nth) => on(alias(nth), "equals")), { t: [text("Σ")] }],
+  ["a text whose lower case is longer", rulesOf((nth) => on(alias(nth), "equals")), { t: [text("İ")] }],
   [
-    "one that is a number behind white space",
+    "a text that is nearly a number, for rules",
+    rulesOf((nth) => on(alias(nth), "greater_than", 1)),
+    { t: [text("1", "x")] },
+  ],
+  [
+    "a text with a number behind white space",
     rulesOf((nth) => on(alias(nth), "greater_than", 1)),
     { t: [text(" ", "1x")] },
   ],
@@ -181,8 +185,8 @@ const mappings = (path: (nth: number) => string, type: string): object[] => [
 
 const TEMPLATES: [shape: string, template: object[], payload: object][] = [
   ["elements without what is looked for", mappings((nth) => `t[].x${nth}`, "json"), { t: elements({}) }],
-  ["elements that are none", mappings((nth) => `t[].x${nth}`, "json"), { t: elements(1) }],
-  ["elements of which the first will do", mappings(() => "t[]", "json"), { t: elements(1) }],
+  ["elements that are no objects", mappings((nth) => `t[].x${nth}`, "json"), { t: elements(1) }],
+  ["elements of which the first fits", mappings(() => "t[]", "json"), { t: elements(1) }],
   ["elements of elements", mappings((nth) => `t[][][].x${nth}`, "json"), { t: elements([[[]]]) }],
   [
     "deep paths in elements",

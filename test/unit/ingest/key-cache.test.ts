@@ -2,7 +2,14 @@
 import type { Context } from "hono";
 import { describe, expect, test } from "vitest";
 import type { AppEnv } from "../../../src/env.ts";
-import { KEY_STALE_MS, cachedKey, lookUpKey, type KnownKey } from "../../../src/ingest/authenticate.ts";
+import {
+  KEY_STALE_MS,
+  cachedKey,
+  deactivatedKey,
+  failDeactivated,
+  lookUpKey,
+  type KnownKey,
+} from "../../../src/ingest/authenticate.ts";
 import { sumUpRefused } from "../../../src/ingest/routes.ts";
 
 const NOW = Date.UTC(2031, 2, 5, 12);
@@ -47,14 +54,27 @@ describe("a key with a pending look-up", () => {
 });
 
 describe("summed-up refusals", () => {
-  test("keep the first and the last time", async () => {
-    const key = await knownKey("sk_refused");
-    // Disables reports to the counter in this test.
+  const context = { get: () => "req_1" } as unknown as Context<AppEnv>;
+  /** Refusals of a key whose report to the counter is pending for ever. */
+  async function refusedKey(value: string): Promise<KnownKey> {
+    const key = await knownKey(value);
     key.refusedReportMs = Number.POSITIVE_INFINITY;
-    const context = { get: () => "req_1" } as unknown as Context<AppEnv>;
     for (const afterMs of [0, 300, 900]) {
       sumUpRefused(context, key, { code: "unauthorized", cause: "secret_wrong" }, NOW + afterMs);
     }
+    return key;
+  }
+
+  test("keep the first and the last time", async () => {
+    const key = await refusedKey("sk_refused");
     expect(key.refused).toMatchObject([{ calls: 3, firstAtMs: NOW, lastAtMs: NOW + 900 }]);
+  });
+
+  test("are not reported again after the key is known to be deactivated", async () => {
+    const key = await refusedKey("sk_ended");
+    const env = { AUTH_FAILURES: { limit: () => Promise.resolve({ success: true }) } } as unknown as Env;
+    await failDeactivated(env, { apiKey: "sk_ended", secret: undefined, address: undefined }, key, NOW);
+    expect(deactivatedKey("sk_ended")).toMatchObject({ isDeactivated: true, refused: [], refusedReportMs: 0 });
+    expect(key.refused).toHaveLength(1);
   });
 });

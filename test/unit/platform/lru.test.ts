@@ -6,6 +6,7 @@ describe("a bounded cache", () => {
   test("evicts the least recently used entry", () => {
     const memory = new Lru<string, number>(2);
     memory.set("a", 1);
+    expect(memory.get("a")).toBe(1);
     memory.set("b", 2);
     expect(memory.get("a")).toBe(1);
     memory.set("c", 3);

@@ -14,7 +14,7 @@ const template = compileTemplate([
   { target: "external_id", path: "id", type: "string", required: true },
   { target: "plan", path: "plan", type: "string", required: false },
 ]);
-const workings = {
+const input = {
   rules: compileRules([]),
   templates: new Map([
     ["key_1", template],
@@ -23,14 +23,14 @@ const workings = {
 };
 const AT = Date.UTC(2026, 0, 10);
 
-function processed(envelope: Partial<Envelope>, payload: unknown, at = AT, rules = workings.rules) {
+function processed(envelope: Partial<Envelope>, payload: unknown, at = AT, rules = input.rules) {
   const row = { row: 1, at, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
   const { work } = processSignal(
     {
       admission: readAdmission(row, { id: "sig_1", key: "key_1", ...envelope }, 0),
       payload: JSON.stringify(payload),
     },
-    { ...workings, rules },
+    { ...input, rules },
   );
   return work;
 }
@@ -101,55 +101,23 @@ describe("§8.2 a signal", () => {
     expect(workOf({}, { event: "A" })).toMatchObject({ contentHash: null, duplicateWindowMs: 0 }));
 });
 
-describe("the admission of a signal is passed on", () => {
-  const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 7, count: 1, accepted: 0 };
-  const received = (envelope: Partial<Envelope>, payload = '{"event":"A"}'): ReceivedSignal => ({
-    admission: readAdmission(row, { id: "sig_1", key: "key_1", ...envelope }, 0),
-    payload,
+test("keeps rows, the order of signals, admissions and payloads", () => {
+  const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 7, count: 2, accepted: 0 };
+  const signals = ["sig_a", "sig_b"].map((id, index): ReceivedSignal => {
+    const envelope = { id, key: "key_1", source: "web", idem: "k:0" };
+    return { admission: readAdmission(row, envelope, index), payload: `{"event":"${id}"}` };
   });
-  const admission = {
-    id: "sig_1",
-    keyId: "key_1",
-    endpoint: "signal_staging",
-    verdict: "held",
-    ordinal: 7,
-    signalLimit: 10,
-    receivedAtMs: AT,
-    periodStartMs: AT - 5,
-    periodEndMs: AT + 5,
-  };
-
-  test("with source, Idempotency-Key and its previous place", () => {
-    expect(processSignal(received({}), workings).admission).toEqual(admission);
-    const resent = { from: "held", place: 12, verdict: "accepted", ordinal: 1, at: 1, limit: 1 } as const;
-    const envelope = { source: "web", idem: "k:0", resent: { ...resent, period_start: 0, period_end: 9 } };
-    expect(processSignal(received(envelope), workings).admission).toEqual({
-      ...admission,
-      verdict: "accepted",
-      ordinal: 1,
-      signalLimit: 1,
-      receivedAtMs: 1,
-      periodStartMs: 0,
-      periodEndMs: 9,
-      pathSource: "web",
-      idempotencyKey: "k:0",
-      resent: { from: "held", place: 12 },
-    });
-  });
-
-  test("row by row, in order", () => {
-    const signals = ["sig_a", "sig_b"].map((id) => received({ id }));
-    const rows = rowsToRecord([{ row, signals }], (signal) => processSignal(signal, workings));
-    expect(rows).toMatchObject([{ row: 3, signals: [{ admission: { id: "sig_a" } }, { admission: { id: "sig_b" } }] }]);
-  });
-
-  test("with its payload, even if the signal is given up", () => {
-    expect(givenUpSignal(received({}, "{"), "Again and again")).toEqual({
-      admission,
-      payload: "{",
-      work: { kind: "dead", reason: "Again and again" },
-    });
-  });
+  const reason = "Again and again";
+  for (const process of [
+    (signal: ReceivedSignal) => processSignal(signal, input),
+    (signal: ReceivedSignal) => givenUpSignal(signal, reason),
+  ]) {
+    expect(rowsToRecord([{ row, signals }], process)).toMatchObject([{ row: 3, signals }]);
+  }
+  expect(signals.map((signal) => givenUpSignal(signal, reason).work)).toEqual([
+    { kind: "dead", reason },
+    { kind: "dead", reason },
+  ]);
 });
 
 describe("a signal that cannot be processed is a dead letter with a reason:", () => {
@@ -170,24 +138,18 @@ describe("a signal that cannot be processed is a dead letter with a reason:", ()
   test("text that is not JSON", () => {
     const row = { row: 1, at: AT, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
     const admission = readAdmission(row, { id: "sig_1", key: "key_1" }, 0);
-    const { work } = processSignal({ admission, payload: "{" }, workings);
+    const { work } = processSignal({ admission, payload: "{" }, input);
     expect(work).toMatchObject({ kind: "dead", reason: expect.stringMatching(/^Could not be processed: SyntaxError/) });
   });
 });
 
 describe("the rules", () => {
-  const ruleOn = (path: string): CompiledRules =>
-    compileRules([
-      {
-        id: "rule_1",
-        version: 2,
-        event: "*",
-        match: "all",
-        conditions: [{ path, operator: "exists" }],
-        scoringSignal: "s",
-        points: 5,
-      },
+  const ruleOn = (path: string): CompiledRules => {
+    const conditions: MappingCondition[] = [{ path, operator: "exists" }];
+    return compileRules([
+      { id: "rule_1", version: 2, event: "*", match: "all", conditions, scoringSignal: "s", points: 5 },
     ]);
+  };
 
   test("score what they match, and give no outcome for rules that need an unknown email", () => {
     const match = [{ ruleId: "rule_1", ruleVersion: 2, scoringSignal: "s", points: 5 }];

@@ -8,7 +8,7 @@ import {
   LARGE_BODIES_MAX_BYTES,
   LARGE_BODY_PART_MS,
   LARGE_BODY_STORED_MS,
-  LargeBody,
+  MemoryReservation,
 } from "../../../src/http/body.ts";
 import worker from "../../../src/index.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
@@ -63,10 +63,10 @@ class StalledImport {
 }
 
 /** The share of a holder that holds nothing. */
-const room = () => new LargeBody("nobody").room(Date.now());
+const room = () => new MemoryReservation("nobody").available(Date.now());
 
 describe("while large bodies use the whole memory share of an isolate", () => {
-  test("refuses a further one with 503 and Retry-After, accepts small ones, and later accepts it too", async () => {
+  test("refuses another large body with 503 and Retry-After, accepts small bodies, and later accepts it too", async () => {
     const workspace = await newWorkspace();
     const otherWorkspaces = [await newWorkspace(), await newWorkspace()];
     const stalled = otherWorkspaces.map((otherWorkspace) => new StalledImport(otherWorkspace, BULK_MAX_BYTES));
@@ -147,13 +147,13 @@ test("gives the keys of a workspace one common share", async () => {
 });
 
 test("refuses a gzip body without room before unpacking it", async () => {
-  const holder = new LargeBody("packed");
-  expect(holder.hold(LARGE_BODIES_HOLDER_MAX_BYTES - 1_000_000, Date.now())).toBe(true);
+  const holder = new MemoryReservation("packed");
+  expect(holder.reserve(LARGE_BODIES_HOLDER_MAX_BYTES - 1_000_000, Date.now())).toBe(true);
   const headers = { "content-encoding": "gzip" };
   const body = await gzip(" ".repeat(8_000_000));
   const request = new Request("https://signals.example", { method: "POST", headers, body });
   const read = await readBody(request, { maxBytes: BULK_MAX_BYTES, holder: "packed" });
-  holder.letGo();
+  holder.release();
   // None of its bytes was unpacked.
   expect(read).toMatchObject({ ok: false, bytes: 0, refusal: { code: "unavailable" } });
 });
@@ -218,7 +218,7 @@ test("reads a body of unknown length, even if it ends with a whole part", async 
     const request = new Request("https://signals.example", { method: "POST", body: new Blob([body]).stream() });
     const read = await readBody(request, { maxBytes: BULK_MAX_BYTES, holder: "reader" });
     expect(read.ok && Buffer.from(read.bytes).equals(body), `${length} bytes`).toBe(true);
-    if (read.ok) read.place.letGo();
+    if (read.ok) read.reservation.release();
   }
 });
 
@@ -226,38 +226,38 @@ describe("a reservation for a large body", () => {
   const half = LARGE_BODIES_HOLDER_MAX_BYTES;
 
   test("grows with the body while there is room, and is free after its release", () => {
-    const [first, second] = [new LargeBody("a"), new LargeBody("a")];
-    expect(first.hold(1_000_000, 0)).toBe(true);
-    expect(first.hold(half - 10, 0)).toBe(true);
-    expect(second.hold(11, 0)).toBe(false);
-    expect(second.hold(10, 0)).toBe(true);
-    expect([first.room(0), second.room(0)]).toEqual([half - 10, 10]);
-    first.letGo();
-    expect(second.room(0)).toBe(half);
-    second.letGo();
+    const [first, second] = [new MemoryReservation("a"), new MemoryReservation("a")];
+    expect(first.reserve(1_000_000, 0)).toBe(true);
+    expect(first.reserve(half - 10, 0)).toBe(true);
+    expect(second.reserve(11, 0)).toBe(false);
+    expect(second.reserve(10, 0)).toBe(true);
+    expect([first.available(0), second.available(0)]).toEqual([half - 10, 10]);
+    first.release();
+    expect(second.available(0)).toBe(half);
+    second.release();
   });
 
   test("counts in its holder's share and in the common room", () => {
-    const [first, second, third] = [new LargeBody("a"), new LargeBody("b"), new LargeBody("c")];
-    expect(first.hold(half + 1, 0)).toBe(false);
-    expect(first.hold(half, 0)).toBe(true);
-    expect(third.room(0)).toBe(half);
-    expect(second.hold(LARGE_BODIES_MAX_BYTES - half - 10, 0)).toBe(true);
-    expect(third.room(0)).toBe(10);
-    first.letGo();
-    second.letGo();
+    const [first, second, third] = [new MemoryReservation("a"), new MemoryReservation("b"), new MemoryReservation("c")];
+    expect(first.reserve(half + 1, 0)).toBe(false);
+    expect(first.reserve(half, 0)).toBe(true);
+    expect(third.available(0)).toBe(half);
+    expect(second.reserve(LARGE_BODIES_MAX_BYTES - half - 10, 0)).toBe(true);
+    expect(third.available(0)).toBe(10);
+    first.release();
+    second.release();
   });
 
   test("expires after its call ended silently", () => {
-    const [gone, second] = [new LargeBody("a"), new LargeBody("a")];
+    const [gone, second] = [new MemoryReservation("a"), new MemoryReservation("a")];
     const goneMs = 2 * LARGE_BODY_PART_MS;
-    gone.hold(half, 1_000);
-    expect(second.hold(1, 1_000 + goneMs)).toBe(false);
-    expect(second.hold(1, 1_001 + goneMs)).toBe(true);
-    second.letGo();
-    gone.hold(half, 1_000, LARGE_BODY_STORED_MS);
-    expect(second.hold(1, 1_000 + LARGE_BODY_STORED_MS)).toBe(false);
-    expect(second.hold(1, 1_001 + LARGE_BODY_STORED_MS)).toBe(true);
-    second.letGo();
+    gone.reserve(half, 1_000);
+    expect(second.reserve(1, 1_000 + goneMs)).toBe(false);
+    expect(second.reserve(1, 1_001 + goneMs)).toBe(true);
+    second.release();
+    gone.reserve(half, 1_000, LARGE_BODY_STORED_MS);
+    expect(second.reserve(1, 1_000 + LARGE_BODY_STORED_MS)).toBe(false);
+    expect(second.reserve(1, 1_001 + LARGE_BODY_STORED_MS)).toBe(true);
+    second.release();
   });
 });

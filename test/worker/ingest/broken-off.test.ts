@@ -111,9 +111,10 @@ describe("a call that breaks off after some slices", () => {
   );
 
   test("is a 503 for account updates, which replace each other", async () => {
-    const template = [{ target: "external_id", path: "id", type: "string" }];
+    // A signal with an `id` could be repeated too.
+    const template = [{ target: "external_id", path: "account", type: "string" }];
     const workspace = await newWorkspace({ key: { endpoint_type: "product_org", payload_template: template } });
-    const updates = Array.from({ length: COUNT }, (_, n) => ({ id: `acme-${n}`, padding: PADDING }));
+    const updates = Array.from({ length: COUNT }, (_, n) => ({ account: `acme-${n}`, padding: PADDING }));
     const answer = await send(workspace, updates, 2, down, { path: "product-orgs/webhook/{key}" });
     expect(answer.status).toBe(503);
     expect(tally((await answer.json<Problem>()).results)).toMatchObject({ accepted: expect.any(Number) });
@@ -136,6 +137,12 @@ describe("a call that breaks off after some slices", () => {
   test("is a 503 if only a signal that was not stored has no id", async () => {
     const signals = body((n) => (n < 59 ? { id: `m${n}` } : {}));
     expect((await send(await newWorkspace(), signals, 2, down)).status).toBe(503);
+  });
+
+  test("is a 202 with the kept signals if the quota refused all of a later slice", async () => {
+    const answer = await send(await newWorkspace({ signalLimit: 5 }), body(), 3, down);
+    expect(answer.status).toBe(202);
+    expect(await answer.json()).toMatchObject({ status: "partial", accepted: 5, held: 5 });
   });
 
   test("is a 202 that names the unauthorized signals if the key was deactivated meanwhile", async () => {

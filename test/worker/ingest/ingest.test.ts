@@ -118,14 +118,9 @@ describe("§4: the five endpoints", () => {
 
 test("§1: turns a signal into points of a person", async () => {
   const workspace = await newWorkspace();
-  await workspace.operator("POST", "/rules", {
-    name: "forms",
-    event: "Filled Out Form",
-    match: "all",
-    conditions: [{ path: "properties.company", operator: "contains", value: "acme" }],
-    scoring_signal: "form",
-    points: 15,
-  });
+  const conditions = [{ path: "properties.company", operator: "contains", value: "acme" }];
+  const rule = { name: "forms", event: "Filled Out Form", conditions, scoring_signal: "form", points: 15 };
+  await workspace.operator("POST", "/rules", rule);
   const id = await idOf(await workspace.send(FORM));
   expect(await workspace.settled()).toMatchObject({ accepted: 1, processed: 1, balanced: true });
   const items = await workspace.list("/people?email=jane@example.com");
@@ -133,14 +128,6 @@ test("§1: turns a signal into points of a person", async () => {
 });
 
 describe("§4: {source}", () => {
-  test("is decoded and overrides the body", async () => {
-    const workspace = await newWorkspace();
-    const path = "/api/signal-staging/webhook/Acme%20Forms%20%26%20S%C3%B6hne%2F%092/{key}";
-    const id = await idOf(await workspace.send(signal("x", { source: "body" }), { path }));
-    await workspace.settled();
-    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ source: "Acme Forms & Söhne/\t2" });
-  });
-
   test("is refused if it is empty, too long, or an API key", async () => {
     const workspace = await newWorkspace();
     const otherKey = await workspace.newKey();
@@ -154,13 +141,15 @@ describe("§4: {source}", () => {
     expect(await accepted(workspace)).toBe(1);
   });
 
-  test("defaults to the source of the body, and a CDP's format is detected", async () => {
+  test("is decoded; without it the body's source or the CDP's name counts", async () => {
     const workspace = await newWorkspace();
-    const sourceOf = async (body: unknown) => {
-      const id = await idOf(await workspace.send(body));
+    const sourceOf = async (body: unknown, path = WEBHOOK) => {
+      const id = await idOf(await workspace.send(body, { path }));
       await workspace.settled();
       return (await workspace.operator<{ source: string }>("GET", `/signals/${id}`)).source;
     };
+    const path = "/api/signal-staging/webhook/Acme%20Forms%20%26%20S%C3%B6hne%2F%092/{key}";
+    expect(await sourceOf(signal("x", { source: "body" }), path)).toBe("Acme Forms & Söhne/\t2");
     expect(await sourceOf(FORM)).toBe("marketing-automation");
     expect(await sourceOf(TRACK)).toBe("segment");
     expect(await sourceOf({ ...JSON.parse(PAGE), context: { library: { name: "RudderLabs" } } })).toBe("rudderstack");
@@ -180,27 +169,6 @@ describe("§4, design §9: several signals in one call", () => {
     // Each id belongs to its event.
     expect(results.map(({ id }) => JSON.parse(stored.get(id ?? "") ?? "{}").n)).toEqual(events.map((_, n) => n));
     expect(await workspace.books()).toMatchObject({ accepted: 4_000, processed: 4_000, balanced: true });
-  });
-
-  test.each([
-    [
-      "Segment's SDK: an envelope with a write key, and meaningless Basic authorization",
-      `{"batch":[${IDENTIFY},${TRACK},${PAGE}],"writeKey":"w","sentAt":"2026-02-23T22:28:55.111Z"}`,
-      { authorization: "Basic dzo=", "user-agent": "analytics-node/3" },
-    ],
-    [
-      "RudderStack's SDK: gzip, labelled as a form",
-      `{"batch":[${IDENTIFY},${TRACK},${PAGE}],"timestamp":"2026","sentAt":"2026"}`,
-      { "content-type": "application/x-www-form-urlencoded", "content-encoding": "gzip" },
-    ],
-  ])("accept %s", async (_, body, headers) => {
-    const workspace = await newWorkspace();
-    const sent = "content-encoding" in headers ? await gzip(body) : body;
-    const response = await workspace.send(sent, { path: BATCH, headers: { ...headers } });
-    expect(await response.json()).toMatchObject({ status: "accepted", accepted: 3 });
-    await workspace.settled();
-    const people = await workspace.list("/people?email=peter@example.com");
-    expect(people).toMatchObject([{ name: "Peter Gibbons", company: "Initech", title: "Engineer" }]);
   });
 
   test("accept a bulk call with a line per signal, and refuse only the broken line", async () => {
@@ -240,19 +208,10 @@ describe("§4, design §9: several signals in one call", () => {
   test("keep good items beside bad ones and report each", async () => {
     const workspace = await newWorkspace();
     const bad: [unknown, string][] = [
-      [{ properties: {} }, "event_missing"],
       [signal(" "), "event_missing"],
-      [signal(null), "event_missing"],
-      [signal(7), "event_invalid"],
-      [signal("x".repeat(256)), "event_invalid"],
       [signal("x", { email: "jane@" }), "email_invalid"],
-      [signal("x", { email: ["jane@example.com"] }), "email_invalid"],
-      [signal("x", { source: 7 }), "source_invalid"],
-      [signal("x", { properties: [] }), "properties_invalid"],
       [{ type: "track", messageId: "m" }, "event_missing"],
-      [[], "signal_not_object"],
       [null, "signal_not_object"],
-      ["x", "signal_not_object"],
       [signal("x", { properties: nested(32) }), "signal_too_deep"],
       [signal("x", { properties: { a: "x".repeat(65_536) } }), "signal_too_large"],
     ];
@@ -317,17 +276,18 @@ describe("§4, design §9: several signals in one call", () => {
 });
 
 describe("design §9: the body decides, not its label", () => {
-  test.each([
-    "application/json; charset=utf-8",
-    "text/plain",
-    "text/plain;charset=utf-16",
-    "application/octet-stream",
-    "application/x-www-form-urlencoded",
-    "multipart/form-data; boundary=x",
-    "no type at all",
-  ])("JSON labelled %s is taken", async (type) => {
+  test("accepts JSON with any label", async () => {
     const workspace = await newWorkspace();
-    expect((await workspace.send(FORM, { headers: { "content-type": type } })).status).toBe(202);
+    for (const type of [
+      "application/json; charset=utf-8",
+      "text/plain;charset=utf-16",
+      "application/octet-stream",
+      "application/x-www-form-urlencoded",
+      "multipart/form-data; boundary=x",
+      "no type at all",
+    ]) {
+      expect((await workspace.send(FORM, { headers: { "content-type": type } })).status, type).toBe(202);
+    }
   });
 
   test("accepts JSON without a label, with and without a length, and after a byte order mark", async () => {
@@ -361,17 +321,18 @@ describe("design §9: the body decides, not its label", () => {
     expect(await refusalOf(await call(path, { method: "POST", body: utf8(form) }))).toEqual([400, "body_not_json"]);
   });
 
-  test.each(["gzip", "x-gzip", "GZIP", " gzip "])("Content-Encoding %j is unpacked", async (encoding) => {
+  test("unpacks gzip, and answers 415 for other encodings", async () => {
     const workspace = await newWorkspace();
-    const id = await idOf(await workspace.send(await gzip(FORM), { headers: { "content-encoding": encoding } }));
-    expect((await storedTexts(workspace)).get(id)).toBe(FORM);
-  });
-
-  test.each(["br", "deflate", "zstd", "gzip, gzip"])("Content-Encoding %j is a 415", async (encoding) => {
-    const workspace = await newWorkspace();
-    const response = await workspace.send(FORM, { headers: { "content-encoding": encoding } });
-    expect(response.headers.get("accept-encoding")).toBe("gzip");
-    expect(await refusalOf(response)).toEqual([415, "content_encoding_unsupported"]);
+    for (const encoding of ["gzip", "x-gzip", "GZIP", " gzip "]) {
+      const text = signalText(encoding);
+      const id = await idOf(await workspace.send(await gzip(text), { headers: { "content-encoding": encoding } }));
+      expect((await storedTexts(workspace)).get(id), encoding).toBe(text);
+    }
+    for (const encoding of ["br", "deflate", "zstd", "gzip, gzip"]) {
+      const response = await workspace.send(FORM, { headers: { "content-encoding": encoding } });
+      expect(response.headers.get("accept-encoding")).toBe("gzip");
+      expect(await refusalOf(response), encoding).toEqual([415, "content_encoding_unsupported"]);
+    }
   });
 
   test("reads gzip of several members as one body and adds up their sizes", async () => {
@@ -400,30 +361,6 @@ describe("design §9: the body decides, not its label", () => {
     expect(detail).toContain("65537 bytes");
   });
 
-  test("reads a large body in parts: declared, streamed and unpacked", async () => {
-    // Three-byte characters, so that any border between two parts cuts one of them.
-    const items = Array.from({ length: 40 }, (_, n) => `{"event":"x","n":${n},"padding":"${"漢".repeat(10_000)}"}`);
-    const body = utf8(`[${items.join(",")}]`);
-    expect(body.length).toBeGreaterThan(MB);
-    const ways = [
-      (path: string) => call(path, { method: "POST", body }),
-      (path: string) => call(path, { method: "POST", body, headers: { "content-length": String(body.length) } }),
-      (path: string) => call(path, { method: "POST", body: new Blob([body]).stream() }),
-      async (path: string) =>
-        call(path, {
-          method: "POST",
-          body: await gzip(`[${items.join(",")}]`),
-          headers: { "content-encoding": "gzip" },
-        }),
-    ];
-    for (const send of ways) {
-      const workspace = await newWorkspace();
-      const { results } = await (await send(BULK.replace("{key}", workspace.key.key))).json<BatchAnswer>();
-      const stored = await storedTexts(workspace);
-      expect(results.map(({ id = "" }) => stored.get(id))).toEqual(items);
-    }
-  });
-
   test("answers 400 for a broken or truncated gzip body", async () => {
     const workspace = await newWorkspace();
     const headers = { "content-encoding": "gzip" };
@@ -434,33 +371,20 @@ describe("design §9: the body decides, not its label", () => {
   });
 });
 
-describe("design §9: a JSON error", () => {
-  test.each([
-    [`{ "event": "x",\n  "company": Acme & Sons }`, /line 2, column 14 \(character 30\).*Request Token Encoding/s],
-    [TRACK.slice(0, 100), /character 101\).*cut off/],
-  ])("in %j has its position and reason", async (body, detail) => {
-    const workspace = await newWorkspace();
-    expect(await problemOf(await workspace.send(body))).toMatchObject({
-      status: 400,
-      code: "body_not_json",
-      detail: expect.stringMatching(detail),
-    });
+test("design §9: explains invalid JSON, and has separate codes for bodies without signals", async () => {
+  const workspace = await newWorkspace();
+  expect(await problemOf(await workspace.send(`{ "event": "x",\n  "company": Acme & Sons }`))).toMatchObject({
+    status: 400,
+    code: "body_not_json",
+    detail: expect.stringMatching(/line 2, column 14 \(character 30\).*Request Token Encoding/s),
   });
-
-  test("has its own code for an empty body, an empty batch, and JSON without an object", async () => {
-    const workspace = await newWorkspace();
-    for (const body of ["", " \n\t "]) {
-      expect(await refusalOf(await workspace.send(body))).toEqual([400, "body_empty"]);
-    }
-    for (const body of ["[]", '{"batch":[]}', " [ ] "]) {
-      expect(await refusalOf(await workspace.send(body))).toEqual([422, "batch_empty"]);
-    }
-    for (const body of ["null", "true", "42", '"text"']) {
-      expect(await refusalOf(await workspace.send(body)), body).toEqual([422, "signal_not_object"]);
-    }
-    const path = WEBHOOK.replace("{key}", workspace.key.key);
-    expect(await refusalOf(await call(path, { method: "POST" }))).toEqual([400, "body_empty"]);
-  });
+  const path = WEBHOOK.replace("{key}", workspace.key.key);
+  expect(await refusalOf(await call(path, { method: "POST" }))).toEqual([400, "body_empty"]);
+  for (const body of ["", " \n\t "]) expect(await refusalOf(await workspace.send(body))).toEqual([400, "body_empty"]);
+  for (const body of ["[]", '{"batch":[]}']) {
+    expect(await refusalOf(await workspace.send(body))).toEqual([422, "batch_empty"]);
+  }
+  expect(await refusalOf(await workspace.send("null"))).toEqual([422, "signal_not_object"]);
 });
 
 describe("§8.9: limits", () => {
@@ -483,34 +407,18 @@ describe("§8.9: limits", () => {
     await workspace.settled();
   });
 
-  test("count invalid UTF-8 bytes as the three bytes that are stored", async () => {
+  test("count an invalid UTF-8 byte as the three bytes that are stored", async () => {
     const workspace = await newWorkspace();
     const withStray = (count: number) => {
       const [head, tail] = [utf8('{"event":"x","properties":{"a":"'), utf8('"}}')];
       return Uint8Array.from([...head, ...Array.from({ length: count }, () => 0xff), ...tail]);
     };
-    for (const headers of [{}, { "content-length": String(withStray(30_000).length) }]) {
-      const response = await workspace.send(withStray(30_000), { headers });
-      expect(await refusalOf(response)).toEqual([413, "signal_too_large"]);
-    }
-    const array = Uint8Array.from([0x5b, ...withStray(30_000), 0x5d]);
-    expect(await refusalOf(await workspace.send(array))).toEqual([413, "signal_too_large"]);
-    // A stray byte loses nothing around it, and accepted signals are recorded.
+    expect(await refusalOf(await workspace.send(withStray(30_000)))).toEqual([413, "signal_too_large"]);
     const id = await idOf(await workspace.send(withStray(2)));
     await idOf(await workspace.send(withStray(21_000)));
     const stored = await storedTexts(workspace);
     expect(stored.get(id)).toBe('{"event":"x","properties":{"a":"\ufffd\ufffd"}}');
     expect(stored.size).toBe(2);
-  });
-
-  test("allow 32 levels in a signal, and survive thousands", async () => {
-    const workspace = await newWorkspace();
-    const deep = (levels: number) => `{"event":"x","properties":${'{"a":'.repeat(levels - 1)}1${"}".repeat(levels)}`;
-    expect((await workspace.send(deep(32))).status).toBe(202);
-    expect(await refusalOf(await workspace.send(deep(33)))).toEqual([422, "signal_too_deep"]);
-    expect(await refusalOf(await workspace.send(deep(10_000)))).toEqual([422, "signal_too_deep"]);
-    const brackets = `[${"[".repeat(30_000)}${"]".repeat(30_000)}]`;
-    expect(await refusalOf(await workspace.send(brackets))).toEqual([422, "signal_too_deep"]);
   });
 
   test("allow 5,000 signals in a batch and 10,000 in a bulk call", async () => {
@@ -587,22 +495,6 @@ describe("§2.2: a signal that is sent alone", () => {
       },
     ]);
   });
-
-  test("is accepted with empty tokens, or as a CDP sends it", async () => {
-    const workspace = await newWorkspace();
-    for (const body of [
-      signal("x", { email: null, source: null, properties: null }),
-      signal("x", { email: "" }),
-      { type: "identify", userId: "u" },
-      { type: "alias", messageId: "m", userId: "u", previousId: "p" },
-      { type: "group", messageId: "m2", anonymousId: "a", traits: [] },
-      { type: "page", messageId: "m3", anonymousId: "a", email: "no address", properties: null },
-    ]) {
-      expect((await workspace.send(body)).status, JSON.stringify(body)).toBe(202);
-    }
-    await workspace.settled();
-    expect(await workspace.books()).toMatchObject({ accepted: 6, dead_lettered: 0, balanced: true });
-  });
 });
 
 describe("design §9: stores a payload as sent", () => {
@@ -627,12 +519,6 @@ describe("design §9: stores a payload as sent", () => {
     for (const id of [alone, ofArray[0]?.id, ofBatch[0]?.id]) expect(stored.get(id ?? "")).toBe(text);
     expect(await workspace.books()).toMatchObject({ accepted: 4, dead_lettered: 0, balanced: true });
     expect(({} as Record<string, unknown>)["p"]).toBeUndefined();
-  });
-
-  test("reads no field from names of Object.prototype", async () => {
-    const workspace = await newWorkspace();
-    const response = await workspace.send('{"__proto__":{"event":"x"},"properties":{}}');
-    expect(await refusalOf(response)).toEqual([422, "event_missing"]);
   });
 });
 
@@ -697,38 +583,15 @@ describe("design §9: errors", () => {
     }
   });
 
-  test.each(["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])("%s is a 405 that allows POST", async (method) => {
+  test("answer 405 with POST as the allowed method", async () => {
     const workspace = await newWorkspace();
-    for (const path of [WEBHOOK, FROM_SOURCE, BATCH, BULK, PRODUCT_ORGS, `${WEBHOOK}/`]) {
-      const response = await call(path.replace("{key}", workspace.key.key), { method });
-      expect([response.status, response.headers.get("allow")], path).toEqual([405, "POST"]);
-      if (method === "HEAD") expect(await response.text()).toBe("");
-      else expect(await refusalOf(response)).toEqual([405, "method_not_allowed"]);
-    }
-  });
-
-  test("never contain the path or the key, and are never 410", async () => {
-    const workspace = await newWorkspace({ signalLimit: 1 });
-    const dead = await workspace.newKey();
-    await workspace.operator("POST", `/keys/${dead.id}/deactivate`);
-    const answers = [
-      await workspace.send(signal()),
-      await workspace.send([signal(), signal("")], { path: BATCH }),
-      await workspace.send(signal()),
-      await workspace.send("{ broken"),
-      await workspace.send("a=b", { headers: { "content-type": "application/x-www-form-urlencoded" } }),
-      await workspace.send(signal(), { path: `/api/signal-staging/webhook/${workspace.key.key}/{key}` }),
-      await workspace.send(signal(), { path: PRODUCT_ORGS }),
-      await workspace.send(signal(), { path: `${WEBHOOK}/nowhere/else` }),
-      await workspace.send(signal(), { path: BULK, key: dead.key }),
-      await workspace.send(signal(), { key: `${dead.key}x` }),
-      await call(WEBHOOK.replace("{key}", workspace.key.key)),
-    ];
-    expect(answers.map((answer) => answer.status)).toEqual([202, 202, 429, 400, 415, 422, 403, 404, 401, 401, 405]);
-    for (const answer of answers) {
-      const everything = JSON.stringify([...answer.headers]) + (await answer.text());
-      expect(everything.length).toBeGreaterThan(100);
-      expect(everything).not.toMatch(/sk_|signal-staging\/webhook\/\w|\/bulk\/\w/);
+    for (const method of ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
+      for (const path of [WEBHOOK, FROM_SOURCE, BATCH, BULK, PRODUCT_ORGS, `${WEBHOOK}/`]) {
+        const response = await call(path.replace("{key}", workspace.key.key), { method });
+        expect([response.status, response.headers.get("allow")], `${method} ${path}`).toEqual([405, "POST"]);
+        if (method === "HEAD") expect(await response.text()).toBe("");
+        else expect(await refusalOf(response)).toEqual([405, "method_not_allowed"]);
+      }
     }
   });
 });

@@ -4,7 +4,9 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { FULL_BUCKET, requestsLeft } from "../../../src/domain/quota/request-rate.ts";
 import worker from "../../../src/index.ts";
+import { cachedKey } from "../../../src/ingest/authenticate.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { call, gzip, newWorkspace } from "../../support/workspace.ts";
@@ -91,6 +93,10 @@ test("counts a body with many small signals as one request per started 100 of th
     const answer = await workspace.send(`[${Array(signals).fill("1").join(",")}]`, { path: BULK });
     expect([answer.status, left(answer)]).toEqual([422, 1_000 - total]);
   }
+  // The isolate charges each call, and each further request four times, from a bucket of four times the size.
+  const { shedBucket } = cachedKey(workspace.key.key, Date.now()) ?? { shedBucket: FULL_BUCKET };
+  const { remaining } = requestsLeft(shedBucket, Date.now(), { perSecond: 4 * 500, burst: 4 * 1_000 });
+  expect(remaining).toBe(4_000 - (3 + 4 * 10));
 });
 
 test("limits the mapping steps of all account updates of a body and refuses only the excess", async () => {

@@ -21,14 +21,8 @@ const form = (n: number) => ({ email: `p${n}@example.com`, event: "Filled Out Fo
 
 async function withRule(options: Parameters<typeof newWorkspace>[0]): Promise<TestWorkspace> {
   const workspace = await newWorkspace(options);
-  await workspace.operator("POST", "/rules", {
-    name: "form",
-    event: "Filled Out Form",
-    match: "all",
-    conditions: [],
-    scoring_signal: "form",
-    points: 10,
-  });
+  const rule = { name: "form", event: "Filled Out Form", scoring_signal: "form", points: 10 };
+  await workspace.operator("POST", "/rules", rule);
   return workspace;
 }
 
@@ -51,11 +45,8 @@ const usage = (workspace: TestWorkspace) =>
   workspace.operator<{ accepted: number; held: number; overage: number }>("GET", "/usage");
 
 async function scored(workspace: TestWorkspace): Promise<string[]> {
-  const { items } = await workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
-  return items
-    .filter((person) => person.score === 10)
-    .map((person) => person.email)
-    .sort();
+  const people = await workspace.list<{ email: string; score: number }>("/people");
+  return people.flatMap(({ email, score }) => (score === 10 ? [email] : [])).sort();
 }
 
 afterEach(() => vi.useRealTimers());

@@ -55,7 +55,7 @@ const deliveryOf = (workspaceId: string) =>
   JSON.stringify({ workspaceId, destinationId: "dst_1", id: "dlv_1", attempt: 1 });
 const messageFor = (workspaceId: string, id: string) => messageOf(workspaceId, [{ id, payload: SIGNAL }]);
 
-test("JURISDICTION must be one that exists before the first workspace is created", async () => {
+test("refuses an unknown JURISDICTION before the first workspace is created", async () => {
   const first = { slug: "first", name: "First", plan: "free" };
   expect(await answer(deployment("mars").bindings, "/operator/workspaces", first)).toMatchObject({
     status: 503,

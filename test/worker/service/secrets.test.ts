@@ -105,14 +105,7 @@ beforeAll(async () => {
   mustStayHidden("the API token", { key: token.token });
   mustStayHidden("the revoked API token", { key: revoked.token });
   await workspace.operator("POST", `/tokens/${revoked.id}/revoke`);
-  await workspace.operator("POST", "/rules", {
-    name: "forms",
-    event: "*",
-    match: "all",
-    conditions: [],
-    scoring_signal: "form",
-    points: 1,
-  });
+  await workspace.operator("POST", "/rules", { name: "forms", event: "*", scoring_signal: "form", points: 1 });
   await listenToQueue(workspace);
 
   const { key } = workspace.key;

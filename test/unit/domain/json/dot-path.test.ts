@@ -49,7 +49,7 @@ describe("§8.5 a dot path", () => {
     expect(read(`{"__proto__":{"x":1}}`, "x")).toEqual([]);
   });
 
-  test.each(["", ".", "a.", ".a", "a..b", "[0]", "a.[]"])("has no empty name, so %j is none", (path) =>
+  test.each(["", ".", "a.", ".a", "a..b", "[0]", "a.[]"])("has no empty name: %j is refused", (path) =>
     expect(parseDotPath(path)).toBeUndefined(),
   );
 

@@ -3,7 +3,8 @@ import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { composeKey, composeSecret } from "../../../../src/domain/keys/api-key.ts";
-import { echo, holdsCredential, toSender } from "../../../../src/domain/keys/echo.ts";
+import { echo, holdsCredential } from "../../../../src/domain/keys/echo.ts";
+import { detailForSender } from "../../../../src/domain/keys/refusal.ts";
 
 const draws = (compose: (random: (n: number) => Uint8Array) => string) =>
   Array.from({ length: 300 }, () => compose(randomBytes));
@@ -18,6 +19,7 @@ describe("an echo", () => {
     ["escapes line breaks", "a\nb", '"a\\nb"'],
     ["ends with an ellipsis if the text continues", `sk_${"A".repeat(300)}`, '"•••"…'],
     ["blanks the beginning of a key", "key: sk_abcDEF12", '"key: •••"'],
+    ["blanks the beginning of a token", "key: wt_abcDEF12", '"key: •••"'],
     ["blanks a secret that contains the beginning of a key", "b6YGZAXmK0sk_X2HnT7BQazy3UspSEvI4F0vhIsAeoI", '"•••"'],
     ["keeps a word that begins like a key", "sk_face", '"sk_face"'],
     ["keeps a long word", "internationalization-and-more", '"internationaliza"…'],
@@ -96,6 +98,8 @@ test("a secret is drawn again until it differs enough from words", () => {
 });
 
 test("the sender's text is added to the detail for the sender only", () => {
-  expect(toSender({ detail: "`email` is not one." })).toBe("`email` is not one.");
-  expect(toSender({ detail: "`email` is not one.", sent: echo("jane") })).toBe('`email` is not one. You sent "jane".');
+  expect(detailForSender({ detail: "`email` is not one." })).toBe("`email` is not one.");
+  expect(detailForSender({ detail: "`email` is not one.", sent: echo("jane") })).toBe(
+    '`email` is not one. You sent "jane".',
+  );
 });

@@ -57,7 +57,7 @@ describe("the list of refused calls", () => {
   });
 
   test("drops an entry after 30 days without a call", () => {
-    const list = listOf(refused(0), refused(DAY, { keyId: "key_2" }));
+    const list = listOf(refused(0), refused(DAY, { keyId: "key_2", firstAtMs: 0 }));
     forgetOld(list, REJECTION_KEPT_DAYS * DAY - 1);
     expect(list).toHaveLength(2);
     forgetOld(list, REJECTION_KEPT_DAYS * DAY);

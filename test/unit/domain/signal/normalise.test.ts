@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { cdpCallType, normalise } from "../../../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 
-const of = (payload: JsonObject, pathSource?: string) => normalise(payload, pathSource);
+const normalised = (payload: JsonObject, pathSource?: string) => normalise(payload, pathSource);
 const call = (type: string, more: JsonObject = {}) => ({ type, userId: "u-1", ...more });
 const track = call("track", { event: "A" });
 
@@ -29,7 +29,7 @@ describe("§6 the type of a CDP's call", () => {
 describe("§6 a call as a CDP delivers it", () => {
   test("becomes an identify with ids, email and traits", () => {
     const sent = `{"type":"identify","messageId":"022bb90c-bbac-11e4-8dfc-aa07a5b093db","anonymousId":"507f191e810c19729de860ea","userId":"97980cfea0067","traits":{"email":"peter@example.com","name":"Peter Gibbons","company":{"name":"Initech"},"title":"Engineer"},"context":{"ip":"8.8.8.8"},"timestamp":"2026-02-23T22:28:55.111Z","sentAt":"2026-02-23T22:28:55.111Z","receivedAt":"2026-02-23T22:28:55.387Z","version":"1.1"}`;
-    expect(of(JSON.parse(sent) as JsonObject)).toEqual({
+    expect(normalised(JSON.parse(sent) as JsonObject)).toEqual({
       kind: "identify",
       event: "identify",
       source: "segment",
@@ -44,7 +44,7 @@ describe("§6 a call as a CDP delivers it", () => {
 
   test("becomes a page view with the name from the top level", () => {
     const sent = `{"type":"page","messageId":"022bb90d","anonymousId":"507f191e810c19729de860ea","name":"Home","properties":{"title":"Welcome","url":"https://example.com"},"timestamp":"2026-02-23T22:28:55.111Z"}`;
-    expect(of(JSON.parse(sent) as JsonObject)).toEqual({
+    expect(normalised(JSON.parse(sent) as JsonObject)).toEqual({
       kind: "signal",
       event: "Page Viewed",
       source: "segment",
@@ -56,7 +56,7 @@ describe("§6 a call as a CDP delivers it", () => {
   });
 
   test.each(["screen", "group", "alias"])("has the event %s", (event) =>
-    expect(of(call(event, { event: "ignored" }))).toMatchObject({ kind: "signal", event }),
+    expect(normalised(call(event, { event: "ignored" }))).toMatchObject({ kind: "signal", event }),
   );
 });
 
@@ -84,13 +84,13 @@ describe("§8.1 the properties", () => {
     ...[null, [], "x", 5].map((properties): [JsonObject, JsonObject] => [{ event: "A", properties }, {}]),
   ])("of %j are %j", (payload, properties) => {
     const before = structuredClone(payload);
-    expect(of(payload).properties).toEqual(properties);
+    expect(normalised(payload).properties).toEqual(properties);
     expect(payload).toEqual(before);
   });
 
   test("keep hostile keys", () => {
     const properties = JSON.parse(`{"__proto__":{"url":"evil"}}`) as JsonObject;
-    const found = of(call("page", { name: "Top", properties })).properties;
+    const found = normalised(call("page", { name: "Top", properties })).properties;
     expect(Object.keys(found).toSorted()).toEqual(["__proto__", "name"]);
     expect(Object.getPrototypeOf(found)).toBe(Object.prototype);
   });
@@ -120,7 +120,7 @@ describe("§8.1 the source", () => {
     [{ event: "A", source: "" }, undefined, "unknown"],
     [{ event: "A", source: null }, undefined, "unknown"],
   ])("of %j on the path %s is %s", (payload, pathSource, source) =>
-    expect(of(payload, pathSource).source).toBe(source),
+    expect(normalised(payload, pathSource).source).toBe(source),
   );
 });
 
@@ -149,7 +149,7 @@ describe("§8.1 the email", () => {
     [{ ...track, traits: { email: "jane" } }, undefined],
     [{ ...track, traits: { email: 5 } }, undefined],
   ])("of %j is %s", (payload, expected) => {
-    const signal = of(payload);
+    const signal = normalised(payload);
     expect(signal.email).toBe(expected);
     expect(Object.hasOwn(signal, "email")).toBe(expected !== undefined);
   });
@@ -176,7 +176,7 @@ describe("§8.3 ids", () => {
       { userId: "u-1" },
     ]),
   ])("of %j are %j", (payload, ids) => {
-    const { userId, anonymousId, previousId } = of({ event: "A", ...payload });
+    const { userId, anonymousId, previousId } = normalised({ event: "A", ...payload });
     expect(JSON.parse(JSON.stringify({ userId, anonymousId, previousId }))).toEqual(ids);
   });
 
@@ -188,7 +188,9 @@ describe("§8.3 ids", () => {
     [{ messageId: "", id: " " }, false],
     [{ id: {} }, false],
     [{ userId: "u-1" }, false],
-  ])("are the payload's own in %j: %s", (ids, hasOwnId) => expect(of({ event: "A", ...ids }).hasOwnId).toBe(hasOwnId));
+  ])("are the payload's own in %j: %s", (ids, hasOwnId) =>
+    expect(normalised({ event: "A", ...ids }).hasOwnId).toBe(hasOwnId),
+  );
 });
 
 describe("§6 the traits", () => {
@@ -219,11 +221,25 @@ describe("§6 the traits", () => {
     [{ email, event: "A", properties: { first_name: "Jane", last_name: null } }, { name: "Jane" }],
     [{ event: "A", userId: "u-1", email: "", properties: template }, {}],
     [{ email, event: "A", properties: { title: "Intro" } }, {}],
-  ])("of %j are %j", (payload, traits) => expect(of(payload).traits).toEqual(traits));
+  ])("of %j are %j", (payload, traits) => expect(normalised(payload).traits).toEqual(traits));
+});
+
+describe("§8.7 the account", () => {
+  test.each<[JsonObject, object]>([
+    [call("group", { groupId: "acme", traits: { plan: "pro" } }), { account: "acme", groupTraits: { plan: "pro" } }],
+    [call("group", { groupId: "acme" }), { account: "acme" }],
+    [call("group", { traits: { plan: "pro" } }), {}],
+    [call("identify", { traits: { company: { id: 7 } } }), { account: "7" }],
+    [call("identify", { context: { traits: { company: { id: "acme" } } } }), { account: "acme" }],
+    [{ ...track, traits: { company: { id: "acme" } } }, {}],
+  ])("of %j is %j", (payload, expected) => {
+    const { traits, groupTraits } = normalised(payload);
+    expect(JSON.parse(JSON.stringify({ account: traits.account, groupTraits }))).toEqual(expected);
+  });
 });
 
 describe("any payload", () => {
-  test("has its event trimmed", () => expect(of({ event: "  Filled  Form " }).event).toBe("Filled  Form"));
+  test("has its event trimmed", () => expect(normalised({ event: "  Filled  Form " }).event).toBe("Filled  Form"));
 
   test("becomes a signal with an event and a source, and stays unchanged", () => {
     const names =

@@ -43,7 +43,7 @@ function found(text: string): unknown {
   const result = read(text, { ...anything, maxSignals: 1_000 });
   if (!result.ok) return result.refusal.code === "batch_empty" ? { several: [] } : null;
   const all = values(result.value);
-  return result.value.several ? { several: all } : { single: all[0] };
+  return result.value.isList ? { several: all } : { single: all[0] };
 }
 
 describe("a body is read as if it were parsed as a whole", () => {
@@ -192,8 +192,8 @@ describe("lines of JSON", () => {
     ['{\n"a":\n1\n}', false],
     ["[\n1,\n2\n]", true],
     ['\n{\n{"a":1}', true],
-  ])("are not assumed for a single line or object: %j", (text, several) =>
-    expect(read(text, lines)).toMatchObject({ value: { several } }),
+  ])("are not assumed for a single line or object: %j", (text, isList) =>
+    expect(read(text, lines)).toMatchObject({ value: { isList } }),
   );
 
   test.each([

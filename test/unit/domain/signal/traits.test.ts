@@ -1,6 +1,8 @@
 /** Spec §6: traits of a person, at any length. */
+import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { composeKey } from "../../../../src/domain/keys/api-key.ts";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import { folded, type Traits } from "../../../../src/domain/signal/traits.ts";
 import { TRAIT_MAX_BYTES } from "../../../../src/limits.ts";
@@ -33,6 +35,12 @@ describe("a trait", () => {
       title: cut,
     });
     expect(traitsOf({ firstName: long, lastName: "B" })).toEqual({ name: cut });
+  });
+
+  test("shows no more of a key at its limit than the masked form", () => {
+    const key = composeKey(randomBytes);
+    const before = "x".repeat(TRAIT_MAX_BYTES - 12);
+    expect(traitsOf({ name: before + key })).toEqual({ name: `${before}${key.slice(0, 8)}…${key.at(-4)}` });
   });
 
   test("is a beginning of the sent text within its limit in bytes, both stored and searched", () => {
