@@ -3,7 +3,7 @@
  * §14). The object decides again what the edge has decided from its caches.
  */
 import type { RefusedCalls } from "../domain/keys/refusal.ts";
-import { decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
+import { addVerdicts, decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { STORE_PROBE_MS } from "./drain.ts";
@@ -150,10 +150,8 @@ export class IncomingCalls {
     for (const { signals: invalid, ...reason } of call.invalid) refused.push(refusedCall(call, reason, invalid, nowMs));
     const used = ordinalsTaken(ledger);
     const run = decideQuotaRun(used, signals, ledger);
-    packer.add(call.chunks, run.accepted, run.held);
-    ledger.accepted += run.accepted;
-    ledger.held += run.held;
-    ledger.rejected += run.rejected;
+    packer.add(call.chunks, run);
+    addVerdicts(ledger, run);
     ledger.admitted += ordinalsTaken(run);
     ledger.overage += overageOfRun(used, run.accepted, ledger);
     const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };

@@ -7,17 +7,15 @@
  */
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES } from "../limits.ts";
 import { uuidv7Ms } from "../platform/ids.ts";
-
+import { ordinalsTaken, VERDICTS, type AdmittedVerdict } from "../domain/quota/quota.ts";
 import type { AdmitChunk, Counts, UnsettledRow } from "./protocol.ts";
 import type { Admission, OutboxRow } from "../wire/admission.ts";
 import { ROW_HEADER_BYTES, firstSignals, isUnreadable, readMessage, writeMessage, writeRow } from "../wire/message.ts";
 
-const INSERT = `INSERT INTO outbox
-    (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, resent, body)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
-const OVERWRITE = `UPDATE outbox SET row = ?, at = ?, period_start = ?, count = ?, bytes = ?, accepted = ?, held = ?,
-    rejected = ?, overage = ?, admitted = ?, resent = ?, body = ?
-  WHERE row = ?`;
+const COUNTS = [...VERDICTS, "overage", "admitted"] as const satisfies (keyof Counts)[];
+const COLUMNS = ["row", "at", "period_start", "count", "bytes", ...COUNTS, "resent", "body"];
+const INSERT = `INSERT INTO outbox (${COLUMNS.join(", ")}) VALUES (${COLUMNS.map(() => "?").join(", ")})`;
+const OVERWRITE = `UPDATE outbox SET ${COLUMNS.map((column) => `${column} = ?`).join(", ")} WHERE row = ?`;
 
 type Taken = { period_start: number; count: number };
 
@@ -48,8 +46,7 @@ export class Outbox {
     // `body` is the last column, so that queries for counts and ages do not read it. A blank row has 0 bytes.
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
-      bytes INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
-      overage INTEGER NOT NULL, admitted INTEGER NOT NULL, resent INTEGER NOT NULL, body TEXT NOT NULL)`);
+      bytes INTEGER NOT NULL, ${COUNTS.map((name) => `${name} INTEGER NOT NULL`).join(", ")}, resent INTEGER NOT NULL, body TEXT NOT NULL)`);
     // Rows that cannot be parsed, because of a bug. They are kept for inspection and no longer block other rows.
     sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body TEXT NOT NULL)`);
@@ -59,15 +56,23 @@ export class Outbox {
   /** The counts in the last row. */
   lastCounts(): (Counts & { row: number }) | null {
     const last = this.#sql.exec<{ row: number } & Record<keyof Counts, number>>(
-      "SELECT row, accepted, held, rejected, overage, admitted FROM outbox ORDER BY row DESC LIMIT 1",
+      `SELECT row, ${COUNTS.join(", ")} FROM outbox ORDER BY row DESC LIMIT 1`,
     );
     return last.toArray()[0] ?? null;
   }
 
-  write(rows: PackedRow[], { accepted, held, rejected, overage, admitted }: Counts): void {
+  write(rows: PackedRow[], counts: Counts): void {
     for (const { row, at, periodStart, count, bytes, isResent, text } of rows) {
-      const counts = [accepted, held, rejected, overage, admitted];
-      const values = [row, at, periodStart, count, bytes, ...counts, Number(isResent), text];
+      const values = [
+        row,
+        at,
+        periodStart,
+        count,
+        bytes,
+        ...COUNTS.map((name) => counts[name]),
+        Number(isResent),
+        text,
+      ];
       if (this.#blankRow === null) this.#sql.exec(INSERT, ...values);
       else this.#sql.exec(OVERWRITE, ...values, this.#blankRow);
       this.#blankRow = null;
@@ -257,10 +262,10 @@ export class RowPacker {
     this.#isResent = isResent;
   }
 
-  /** Adds the first `accepted + held` signals of a call. */
-  add(chunks: AdmitChunk[], accepted: number, held: number): void {
-    let keep = accepted + held;
-    let acceptedLeft = accepted;
+  /** Adds the admitted signals of a call: they are the first ones. */
+  add(chunks: AdmitChunk[], run: Record<AdmittedVerdict, number>): void {
+    let keep = ordinalsTaken(run);
+    let acceptedLeft = run.accepted;
     for (const chunk of chunks) {
       if (keep === 0) return;
       const count = Math.min(keep, chunk.count);

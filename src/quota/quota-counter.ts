@@ -10,7 +10,7 @@ import type * as Protocol from "./protocol.ts";
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/refusal.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
-import { ordinalsTaken, overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
+import { NO_VERDICTS, ordinalsTaken, overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
 import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { newEvent } from "../notifications/raised-events.ts";
@@ -522,7 +522,7 @@ function rowsOf(ledger: Ledger, signals: Protocol.ResentSignal[], nowMs: number)
       limit: ledger.signalLimit,
     };
     const packer = new RowPacker(header, ledger.nextRow + rows.length, 0, true);
-    for (const { text, bytes } of ofPeriod) packer.add([{ text, bytes, count: 1 }], 1, 0);
+    for (const { text, bytes } of ofPeriod) packer.add([{ text, bytes, count: 1 }], { ...NO_VERDICTS, accepted: 1 });
     rows.push(...packer.rows());
   }
   return rows;

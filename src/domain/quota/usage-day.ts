@@ -1,6 +1,6 @@
 /** The counts of a billing period at the end of each UTC day. An idle day has no entry: its counts are those before. */
 import { DAY_MS } from "../duration.ts";
-import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "./quota.ts";
+import { addVerdicts, eachVerdict, NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "./quota.ts";
 
 /** The counts at the end of a day. A day in which one period ends and the next begins has an entry for each. */
 export interface UsageDay extends VerdictCounts {
@@ -56,11 +56,11 @@ export function verdictsPerDay(days: readonly UsageDay[], fromMs: number, toMs: 
   for (const day of days) {
     const start = before.periodStartMs === day.periodStartMs ? before : NO_VERDICTS;
     const counts = perDay[(day.dayMs - fromMs) / DAY_MS];
-    if (counts !== undefined) {
-      counts.accepted += Math.max(0, day.accepted - start.accepted);
-      counts.held += Math.max(0, day.held - start.held);
-      counts.rejected += Math.max(0, day.rejected - start.rejected);
-    }
+    if (counts !== undefined)
+      addVerdicts(
+        counts,
+        eachVerdict((verdict) => Math.max(0, day[verdict] - start[verdict])),
+      );
     before = day;
   }
   return perDay;

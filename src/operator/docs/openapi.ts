@@ -20,7 +20,7 @@ import {
 import { DISABLED_REASONS } from "../../domain/events/destination.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
-import { ADMITTED_VERDICTS, VERDICTS } from "../../domain/quota/quota.ts";
+import { ADMITTED_VERDICTS, eachVerdict, VERDICTS } from "../../domain/quota/quota.ts";
 import { CDP_CALL_TYPES } from "../../domain/signal/signal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import {
@@ -212,9 +212,7 @@ const oneAnswer = z
 const severalAnswer = z
   .object({
     status: z.enum(["accepted", "partial"]),
-    accepted: z.int(),
-    held: z.int(),
-    rejected: z.int(),
+    ...eachVerdict(() => z.int()),
     results: z.array(
       z.object({
         index: z.int(),
@@ -551,9 +549,8 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
     ...period,
     signal_limit: count,
     overages: z.boolean(),
+    ...eachVerdict(() => count),
     accepted: count.describe("Within the limit, or with overages enabled; without held signals."),
-    held: count,
-    rejected: count,
     overage: count,
     streak: count.describe("Periods in a row over the limit, this one included."),
     extra_room_removed: z.boolean(),
