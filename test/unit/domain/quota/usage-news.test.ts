@@ -2,11 +2,12 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { fallenBelow, risenTo } from "../../../../src/domain/events/workspace-event.ts";
+import { NO_VERDICTS } from "../../../../src/domain/quota/quota.ts";
 import { usageLevel, usageNews, type UsageStanding } from "../../../../src/domain/quota/usage-news.ts";
 
 const standing = (accepted: number, more: Partial<UsageStanding> = {}): UsageStanding => ({
+  ...NO_VERDICTS,
   accepted,
-  held: 0,
   signalLimit: 100,
   overages: false,
   extraRoomRemoved: false,
@@ -65,7 +66,8 @@ describe("a usage level is announced", () => {
       fc.property(fc.array(fc.tuple(change, fc.boolean()), { maxLength: 20 }), (changes) => {
         let before = 0;
         let announced: string[] = [];
-        for (const [now, hasRefused] of changes) {
+        for (const [changed, hasRefused] of changes) {
+          const now = { ...NO_VERDICTS, ...changed };
           const { notified: after, news } = usageNews({ notified: before, now, hasRefused });
           const reached = usageNews({ notified: 0, now, hasRefused }).news as string[];
           expect(news.filter((level) => announced.includes(level))).toEqual([]);
