@@ -6,6 +6,7 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import type { EventType } from "../../../src/domain/events/workspace-event.ts";
+import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS } from "../../../src/quota/refusals.ts";
 import { PROCESSING_LATE_MS } from "../../../src/quota/quota-counter.ts";
@@ -144,7 +145,7 @@ test("notifies the end of each period with its counts and consequences", async (
   at(57 * 24 * 60 * MINUTE);
   await counter.stub.usage();
   await handedOn(counter);
-  const counts = { signal_limit: 10, overages: false, overage: 0, rejected: 0, extra_room_removed: false };
+  const counts = { signal_limit: 10, overages: false, overage: 0, ...NO_VERDICTS, extra_room_removed: false };
   expect(ofType(destinations.taken, "period.closed")).toEqual([
     {
       ...counts,
