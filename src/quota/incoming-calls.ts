@@ -84,7 +84,7 @@ export class IncomingCalls {
   ): { rate: RateState; refusal: RateLimited | null } {
     const { rates, calls, refusals } = this.#parts;
     calls.used(call.keyId, nowMs);
-    refusals.called(call.keyId, 1, nowMs);
+    refusals.countCalls(call.keyId, 1, nowMs);
     const { allowed, retryAfterMs, remaining, resetMs } = rates.take(call.keyId, nowMs, call.requests);
     const rate = { remaining, resetMs };
     if (allowed) return { rate, refusal: null };
@@ -95,7 +95,7 @@ export class IncomingCalls {
 
   #refuseDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
     const { refusals } = this.#parts;
-    refusals.called(call.keyId, 1, nowMs);
+    refusals.countCalls(call.keyId, 1, nowMs);
     refusals.add([refusedCall(call, DEACTIVATED, 1, nowMs)], nowMs);
     return { outcome: "key_deactivated" };
   }
@@ -162,10 +162,8 @@ export class IncomingCalls {
 
   /** The period after closing an ended one. */
   #period(nowMs: number): PeriodState | null {
-    const { ledger } = this.#parts;
-    const { current } = ledger;
-    const now = current !== null && current.periodEndMs <= nowMs ? ledger.at(nowMs) : current;
-    return now && periodState(now);
+    const ledger = this.#parts.ledger.upToDate(nowMs);
+    return ledger && periodState(ledger);
   }
 }
 

@@ -1,5 +1,6 @@
 /**
- * The ledger: counts of the current billing period, the plan, a row for each closed period and usage by day.
+ * The ledger: counts of the current billing period, the plan, a row for each closed period and usage by day. Below it, the
+ * notifications that the Quota Counter raises.
  *
  * The counts change with each commit. They are stored in its outbox row, so they cost no row of their own. Row numbers only
  * rise: if the last outbox row has `next_row` or a higher number, it is newer than the ledger row and its counts are used.
@@ -77,7 +78,7 @@ export class LedgerState {
   }
 
   /** The ledger after closing the period and day that ended by `nowMs`. */
-  at(nowMs: number): Readonly<Ledger> | null {
+  upToDate(nowMs: number): Readonly<Ledger> | null {
     this.update(nowMs, () => ({}));
     return this.#ledger;
   }
@@ -93,7 +94,7 @@ export class LedgerState {
   }
 
   /** Subscribes to notification types. Levels that were reached before the subscription are not notified. */
-  want(wanted: WantedEvents, nowMs: number): void {
+  subscribe(wanted: WantedEvents, nowMs: number): void {
     const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notices.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
     this.update(nowMs, (ledger) => {
@@ -101,7 +102,7 @@ export class LedgerState {
       if (lateness) ledger.late = false;
       return { save: levels || lateness };
     });
-    this.#parts.notices.want(wanted);
+    this.#parts.notices.subscribe(wanted);
   }
 
   /**
@@ -413,7 +414,7 @@ export class CounterNotices {
     return (destinations ?? types.length) > 0;
   }
 
-  want(wanted: WantedEvents): void {
+  subscribe(wanted: WantedEvents): void {
     this.#sql.exec("INSERT OR REPLACE INTO wanted_notifications VALUES (1, ?)", JSON.stringify(wanted));
     this.#wanted = wanted;
   }

@@ -17,7 +17,7 @@ const COLUMNS = ["row", "at", "period_start", "count", "bytes", ...COUNTS, "rese
 const INSERT = `INSERT INTO outbox (${COLUMNS.join(", ")}) VALUES (${COLUMNS.map(() => "?").join(", ")})`;
 const OVERWRITE = `UPDATE outbox SET ${COLUMNS.map((column) => `${column} = ?`).join(", ")} WHERE row = ?`;
 
-type Taken = { period_start: number; count: number };
+type SettledRow = { period_start: number; count: number };
 
 /** Rows after a number, admitted up to a time, as many as fit into `maxMessages`. */
 export interface SendRange {
@@ -90,8 +90,8 @@ export class Outbox {
   /** Deletes rows that the store has confirmed. Idempotent. @returns whether any of them was still unsettled. */
   settle(rows: readonly number[]): boolean {
     const lastRow = this.#lastRow;
-    const deleted = this.#took(
-      this.#sql.exec<Taken>(
+    const deleted = this.#subtractSettled(
+      this.#sql.exec<SettledRow>(
         `DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND row <> ? AND bytes > 0
          RETURNING period_start, count`,
         JSON.stringify(rows),
@@ -99,8 +99,8 @@ export class Outbox {
       ),
     );
     if (!rows.includes(lastRow) || this.#blankRow === lastRow) return deleted;
-    const blanked = this.#took(
-      this.#sql.exec<Taken>(
+    const blanked = this.#subtractSettled(
+      this.#sql.exec<SettledRow>(
         "UPDATE outbox SET bytes = 0, body = '' WHERE row = ? RETURNING period_start, count",
         lastRow,
       ),
@@ -112,7 +112,7 @@ export class Outbox {
   /**
    * Subtracts the settled rows of one statement at once, since the next statement may fail. @returns whether there were any.
    */
-  #took(settled: Iterable<Taken>): boolean {
+  #subtractSettled(settled: Iterable<SettledRow>): boolean {
     let any = false;
     for (const { period_start, count } of settled) {
       this.#addUnsettled(period_start, -count);
@@ -147,7 +147,7 @@ export class Outbox {
       const { body } = this.#sql.exec<{ body: string }>("SELECT body FROM outbox WHERE row = ?", row).one();
       if (!isUnreadable(body)) break;
       const moved = this.#sql
-        .exec<Taken>(
+        .exec<SettledRow>(
           `INSERT INTO unreadable_rows SELECT row, at, period_start, count, body FROM outbox WHERE row = ?
            RETURNING period_start, count`,
           row,
@@ -203,7 +203,7 @@ export class Outbox {
   }
 
   #countUnsettled(): Map<number, number> {
-    const rows = this.#sql.exec<Taken>(
+    const rows = this.#sql.exec<SettledRow>(
       `SELECT period_start, sum(count) AS count
        FROM (SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows)
        GROUP BY period_start`,
