@@ -10,6 +10,15 @@ function refusedCalls(keyId: string, calls: number, atMs: number): RefusedCalls 
   return { ...reason, requestId: "req_1", calls, signals: calls, firstAtMs: atMs, lastAtMs: atMs };
 }
 
+test("keeps the counts of a key with recent calls when more keys call than are remembered", () => {
+  const bursts = new RefusalBursts();
+  const half = REFUSAL_BURST_CALLS / 2;
+  bursts.countRefused(refusedCalls("key_loud", half, NOW), half, NOW);
+  for (let nth = 0; nth < 1_000; nth++) bursts.countCalls(`key_${nth}`, 1, NOW + 4 * MINUTE);
+  const burst = bursts.countRefused(refusedCalls("key_loud", half, NOW), half, NOW + 4 * MINUTE);
+  expect(burst).toMatchObject({ refused: REFUSAL_BURST_CALLS });
+});
+
 test("keeps a key quiet after a burst, even when more keys call than are remembered", () => {
   const bursts = new RefusalBursts();
   const burstOf = (keyId: string, atMs: number) => {
