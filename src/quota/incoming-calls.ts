@@ -35,7 +35,7 @@ const DEACTIVATED = reasonOf({ code: "unauthorized", cause: "key_deactivated" })
 /** Refusal while the outbox is full. It suggests a retry after the next probe of the store. */
 const OUTBOX_FULL = {
   code: "unavailable",
-  detail: "As many signals as there is room for wait to be stored.",
+  detail: "Too many signals are waiting to be stored.",
 } as const;
 
 export class IncomingCalls {

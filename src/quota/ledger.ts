@@ -12,7 +12,7 @@ import { entryOf, utcDay, type UsageDay } from "../domain/quota/usage-day.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { ClosedPeriod, Counts, Usage, UsageByDay } from "./protocol.ts";
 import type { EventData, EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { usageNews } from "../domain/quota/usage-news.ts";
+import { newUsageLevels } from "../domain/quota/usage-news.ts";
 import { HandOn, type HandOnOptions, newEvent, RaisedEvents } from "../notifications/raised-events.ts";
 import type { CounterAlarm } from "./counter-alarm.ts";
 import type { Drain } from "./drain.ts";
@@ -98,7 +98,8 @@ export class LedgerState {
     const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notices.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
     this.update(nowMs, (ledger) => {
-      if (levels) ledger.notified = usageNews({ notified: 0, now: ledger, hasRefused: ledger.rejected > 0 }).notified;
+      if (levels)
+        ledger.notified = newUsageLevels({ notified: 0, now: ledger, hasRefused: ledger.rejected > 0 }).notified;
       if (lateness) ledger.late = false;
       return { save: levels || lateness };
     });
@@ -444,9 +445,9 @@ export class CounterNotices {
     if (this.wants("usage.level")) {
       const refusedBefore = closed.length > 0 ? 0 : before.rejected;
       const { notified } = ledger;
-      const usage = usageNews({ notified, now: ledger, hasRefused: ledger.rejected > refusedBefore });
+      const usage = newUsageLevels({ notified, now: ledger, hasRefused: ledger.rejected > refusedBefore });
       ledger.notified = usage.notified;
-      for (const level of usage.news) events.push(newEvent("usage.level", usageLevelData(level, ledger), nowMs));
+      for (const level of usage.levels) events.push(newEvent("usage.level", usageLevelData(level, ledger), nowMs));
     }
     this.raised.raise([...events, ...more]);
   }

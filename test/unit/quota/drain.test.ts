@@ -159,6 +159,19 @@ test("sends a full message at once while the next one waits", async () => {
   expect(fixture.reads).toBe(0);
 });
 
+test("sends rows that waited for a send in progress in one message, without an alarm", async () => {
+  const fixture = new DrainFixture();
+  const underWay = Promise.withResolvers<void>();
+  fixture.outcomes.push(() => underWay.promise);
+  fixture.commit();
+  await fixture.pass(0);
+  fixture.commit();
+  fixture.commit();
+  underWay.resolve();
+  await fixture.pass(DRAIN_PACE_MS);
+  expect(fixture.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[2][3]"]]);
+});
+
 describe("rows are read from the table", () => {
   test("after a restart, all unsettled ones", async () => {
     const fixture = new DrainFixture([rowOf(1, 100), rowOf(2, 100)]);
