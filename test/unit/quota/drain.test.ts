@@ -159,17 +159,18 @@ test("sends a full message at once while the next one waits", async () => {
   expect(fixture.reads).toBe(0);
 });
 
-test("sends rows that waited for a send in progress in one message, without an alarm", async () => {
+test("sends a partly filled message after a slow send of full ones, without an alarm", async () => {
   const fixture = new DrainFixture();
+  fixture.commit();
+  await fixture.pass(1);
   const underWay = Promise.withResolvers<void>();
   fixture.outcomes.push(() => underWay.promise);
+  fixture.commit(MESSAGE_MAX_BYTES);
   fixture.commit();
-  await fixture.pass(0);
-  fixture.commit();
-  fixture.commit();
+  await fixture.pass(DRAIN_PACE_MS);
   underWay.resolve();
   await fixture.pass(DRAIN_PACE_MS);
-  expect(fixture.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[2][3]"]]);
+  expect(fixture.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[2]"], ["ws[3]"]]);
 });
 
 describe("rows are read from the table", () => {
