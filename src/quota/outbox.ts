@@ -166,25 +166,18 @@ export class Outbox {
 
   /** All unsettled rows, in order. */
   unsettledRows(): UnsettledRow[] {
-    return this.#sql
-      .exec<{ row: number; period_start: number; count: number; resent: number }>(
-        "SELECT row, period_start, count, resent FROM outbox WHERE bytes > 0 ORDER BY row",
-      )
-      .toArray()
-      .map(({ row, period_start: periodStartMs, count, resent }) => ({
-        row,
-        periodStartMs,
-        signals: count,
-        isResent: resent === 1,
-      }));
+    const rows = this.#sql.exec<Omit<UnsettledRow, "isResent"> & { resent: number }>(
+      "SELECT row, period_start AS periodStartMs, count AS signals, resent FROM outbox WHERE bytes > 0 ORDER BY row",
+    );
+    return rows.toArray().map(({ resent, ...row }) => ({ ...row, isResent: resent === 1 }));
   }
 
   /** The oldest unsettled row; null: every row is settled. */
   oldest(): { row: number; atMs: number } | null {
-    const [first] = this.#sql
-      .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1")
-      .toArray();
-    return first === undefined ? null : { row: first.row, atMs: first.at };
+    const [first = null] = this.#sql.exec<{ row: number; atMs: number }>(
+      "SELECT row, at AS atMs FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1",
+    );
+    return first;
   }
 
   get databaseBytes(): number {

@@ -105,7 +105,7 @@ describe("a failing queue", () => {
     expect(await settled(counter)).toEqual({ processed: 7, duplicates: 0, held: 0, purged: 0, deadLettered: 0 });
   });
 
-  test.each(["SELECT row, at, bytes, body FROM outbox", "SELECT row, at FROM outbox"])(
+  test.each(["SELECT row, at, bytes, body FROM outbox", "SELECT row, at AS atMs FROM outbox"])(
     "a drain that cannot read (%s) ends no alarm: it does not throw, and comes again",
     async (statement) => {
       const counter = await newCounter();

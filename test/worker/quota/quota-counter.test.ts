@@ -267,8 +267,9 @@ describe("§8.5: billing periods", () => {
     await counter.counted(2);
     await counter.configure({ signalLimit: 3, anchorMs: month(1, 9) });
     await counter.counted(1);
-    expect(await usageOf(counter)).toMatchObject({ periodStartMs: month(3), periodEndMs: month(4) });
     expect((await counter.unsettled()).map((signal) => signal.signalLimit)).toEqual([1, 1, 3]);
+    setTime(month(4, 15));
+    expect(await usageOf(counter)).toMatchObject({ periodStartMs: month(4), periodEndMs: month(5) });
   });
 
   test("have books that count the signals admitted in them", async () => {
