@@ -364,7 +364,11 @@ describe("a restored D1", () => {
     late.breaks = "nowhere";
     late.pushed.length = 0;
     pass(6_000);
-    for (let calls = 0; calls < 3; calls++) expect(await late.call()).toBe("accepted");
+    for (let calls = 0; calls < 3; calls++) {
+      expect(await late.call()).toBe("accepted");
+      // Longer than the pause between two pushes.
+      pass(11_000);
+    }
     expect(late.pushed).toEqual([before.configVersion]);
   });
 

@@ -3,7 +3,14 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
 import { NO_VERDICTS } from "../../../../src/domain/quota/quota.ts";
-import { entryOf, signalsPerDay, usageCurve, utcDay, type UsageDay } from "../../../../src/domain/quota/usage-day.ts";
+import {
+  entryOf,
+  signalsPerDay,
+  usageCurve,
+  utcDay,
+  verdictsPerDay,
+  type UsageDay,
+} from "../../../../src/domain/quota/usage-day.ts";
 
 const START = Date.UTC(2031, 2, 1, 10);
 const day = (number: number) => Date.UTC(2031, 2, number);
@@ -37,6 +44,15 @@ describe("the curve of a period", () => {
       [day(5) + 7, 9, 3],
     ]);
   });
+});
+
+test("the counts of a day with a release have no negative held count", () => {
+  const days = verdictsPerDay([entry(1, 2, 5), entry(2, 6, 2)], day(1), day(4));
+  expect(days.map(({ accepted, held }) => [accepted, held])).toEqual([
+    [2, 5],
+    [4, 0],
+    [0, 0],
+  ]);
 });
 
 describe("signals per day", () => {
