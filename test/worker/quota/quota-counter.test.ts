@@ -165,6 +165,17 @@ describe("§8.6: the overage count", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1 });
   });
 
+  test("does not change if a release has a held signal of an earlier period", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    await counter.counted(2);
+    await counter.configure({ signalLimit: 1, overages: true });
+    const page = { job: "aud_1", page: 1, through: 0, signals: heldSignals(counter, 1, month(0)) };
+    expect(await counter.stub.release(page, { periodEndMs: month(2), overages: true })).toMatchObject({ sent: 0 });
+    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1, overage: 0 });
+  });
+
   test("counts each released signal beyond the limit once, despite repeated releases", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 4 });
