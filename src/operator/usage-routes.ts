@@ -1,6 +1,7 @@
 /** Usage, books and refused calls of a workspace. */
 import * as z from "zod";
 import { keyNames } from "../control/api-keys.ts";
+import { eachVerdict } from "../domain/quota/quota.ts";
 import { refuse } from "../domain/result.ts";
 import { time } from "../http/fields.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
@@ -17,11 +18,11 @@ const period = {
   period_end: instant,
   signal_limit: count,
   overages: z.boolean(),
+  ...eachVerdict(() => count),
   accepted: count.describe(
     "Within the limit, or with overages enabled; also released signals. Unlike in the books, without held signals.",
   ),
   held: count.describe("Beyond the limit, in the extra room."),
-  rejected: count,
   overage: count.describe("Accepted beyond the limit with overages enabled."),
   streak: count.describe("Consecutive periods over the allowance."),
 };

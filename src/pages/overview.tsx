@@ -7,7 +7,7 @@ import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import { canManage, canManageKeys } from "../domain/keys/role.ts";
 import { dayOf } from "../domain/quota/day-counts.ts";
-import { roomToRelease } from "../domain/quota/quota.ts";
+import { addVerdicts, NO_VERDICTS, ordinalsTaken, roomToRelease, VERDICTS } from "../domain/quota/quota.ts";
 import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import type { CounterOverview, Usage } from "../quota/protocol.ts";
@@ -17,8 +17,8 @@ import { destinationsOf } from "../workspace/objects.ts";
 import type { Tone } from "./copy.ts";
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
-import { DayBars } from "./kit/charts.tsx";
-import { counted, day, grouped, withQuery } from "./kit/format.ts";
+import { DayBars, VERDICT_LABELS, verdictSentence } from "./kit/charts.tsx";
+import { counted, day, withQuery } from "./kit/format.ts";
 import { Badge, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
@@ -109,24 +109,18 @@ function SignalsPanel({ base, counter, nowMs }: { base: string; counter: Counter
   const present = { ...counter.usage, dayMs: today };
   const fromMs = today - (DAYS_SHOWN - 1) * DAY_MS;
   const days = verdictsPerDay([...counter.days, present], fromMs, today + DAY_MS);
-  const sum = (part: "accepted" | "held" | "rejected"): number =>
-    days.reduce((total, counts) => total + counts[part], 0);
-  const [accepted, held, refused] = [sum("accepted"), sum("held"), sum("rejected")];
-  const now = days.at(-1) ?? { accepted: 0, held: 0 };
-  const text = `${counted(accepted, "signal")} accepted, ${grouped(held)} held and ${grouped(refused)} refused in ${DAYS_SHOWN} days.`;
+  const sums = { ...NO_VERDICTS };
+  for (const counts of days) addVerdicts(sums, counts);
+  const legend = { ...VERDICT_LABELS, rejected: "Refused over the limit" };
   return (
     <Panel title={`Signals, last ${DAYS_SHOWN} days`} actions={<a href={`${base}/signals`}>View signal queue</a>}>
       <Stats>
-        <Stat label="Today (UTC)" value={now.accepted + now.held} />
-        <Stat label="Accepted" value={accepted} />
-        <Stat label="Held" value={held} />
-        <Stat label="Refused over the limit" value={refused} />
+        <Stat label="Today (UTC)" value={ordinalsTaken(days.at(-1) ?? NO_VERDICTS)} />
+        {VERDICTS.map((verdict) => (
+          <Stat label={legend[verdict]} value={sums[verdict]} />
+        ))}
       </Stats>
-      <DayBars
-        days={days}
-        label={text}
-        legend={{ accepted: "Accepted", held: "Held", rejected: "Refused over the limit" }}
-      />
+      <DayBars days={days} label={`${verdictSentence(sums)} in ${DAYS_SHOWN} days.`} legend={legend} />
     </Panel>
   );
 }

@@ -14,7 +14,7 @@ export class CounterAlarm extends Alarm {
   #workDueMs = 0;
 
   /** Counts a call, to detect load. */
-  called(): void {
+  countCall(): void {
     this.#callsSinceFired++;
   }
 

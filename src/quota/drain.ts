@@ -30,8 +30,6 @@ export const RESEND_AFTER_MS = 15 * 60_000;
 /** Interval of probes while the Signal Store is full. */
 export const STORE_PROBE_MS = 60_000;
 
-const EVER = Number.MAX_SAFE_INTEGER;
-
 interface DrainOptions {
   workspaceId: string;
   /** Sends messages to the queue. */
@@ -198,7 +196,7 @@ export class Drain {
   async #sendProbe(probing: Probing): Promise<void> {
     const afterRow = probing.answered ? 0 : probing.lastRow;
     Object.assign(probing, { lastRow: afterRow, answered: false });
-    const messages = this.#outbox.messages({ afterRow, admittedUntil: EVER, maxMessages: 1 });
+    const messages = this.#outbox.messages({ afterRow, admittedUntil: Infinity, maxMessages: 1 });
     probing.lastRow = messages.length === 0 ? 0 : await this.#send(messages);
     probing.atMs = Date.now() + STORE_PROBE_MS;
     // The outbox is empty, so there is nothing left to probe with.
@@ -272,7 +270,7 @@ class UnsentRows {
     if (!this.#inTableOnly) return this.#inMemory.take(which, SEND_BATCH_MAX_MESSAGES, SEND_BATCH_MAX_BYTES);
     const messages = this.#outbox.messages({
       afterRow: this.#sentUpTo,
-      admittedUntil: EVER,
+      admittedUntil: Infinity,
       maxMessages: SEND_BATCH_MAX_MESSAGES,
     });
     // The table has no unsent rows left: keep new rows in memory again.

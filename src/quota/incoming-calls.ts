@@ -3,7 +3,7 @@
  * §14). The object decides again what the edge has decided from its caches.
  */
 import type { RefusedCalls } from "../domain/keys/refusal.ts";
-import { decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
+import { addVerdicts, decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { STORE_PROBE_MS } from "./drain.ts";
@@ -35,7 +35,7 @@ const DEACTIVATED = reasonOf({ code: "unauthorized", cause: "key_deactivated" })
 /** Refusal while the outbox is full. It suggests a retry after the next probe of the store. */
 const OUTBOX_FULL = {
   code: "unavailable",
-  detail: "As many signals as there is room for wait to be stored.",
+  detail: "Too many signals are waiting to be stored.",
 } as const;
 
 export class IncomingCalls {
@@ -84,7 +84,7 @@ export class IncomingCalls {
   ): { rate: RateState; refusal: RateLimited | null } {
     const { rates, calls, refusals } = this.#parts;
     calls.used(call.keyId, nowMs);
-    refusals.called(call.keyId, 1, nowMs);
+    refusals.countCalls(call.keyId, 1, nowMs);
     const { allowed, retryAfterMs, remaining, resetMs } = rates.take(call.keyId, nowMs, call.requests);
     const rate = { remaining, resetMs };
     if (allowed) return { rate, refusal: null };
@@ -95,7 +95,7 @@ export class IncomingCalls {
 
   #refuseDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
     const { refusals } = this.#parts;
-    refusals.called(call.keyId, 1, nowMs);
+    refusals.countCalls(call.keyId, 1, nowMs);
     refusals.add([refusedCall(call, DEACTIVATED, 1, nowMs)], nowMs);
     return { outcome: "key_deactivated" };
   }
@@ -150,10 +150,8 @@ export class IncomingCalls {
     for (const { signals: invalid, ...reason } of call.invalid) refused.push(refusedCall(call, reason, invalid, nowMs));
     const used = ordinalsTaken(ledger);
     const run = decideQuotaRun(used, signals, ledger);
-    packer.add(call.chunks, run.accepted, run.held);
-    ledger.accepted += run.accepted;
-    ledger.held += run.held;
-    ledger.rejected += run.rejected;
+    packer.add(call.chunks, run);
+    addVerdicts(ledger, run);
     ledger.admitted += ordinalsTaken(run);
     ledger.overage += overageOfRun(used, run.accepted, ledger);
     const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
@@ -164,10 +162,8 @@ export class IncomingCalls {
 
   /** The period after closing an ended one. */
   #period(nowMs: number): PeriodState | null {
-    const { ledger } = this.#parts;
-    const { current } = ledger;
-    const now = current !== null && current.periodEndMs <= nowMs ? ledger.at(nowMs) : current;
-    return now && periodState(now);
+    const ledger = this.#parts.ledger.upToDate(nowMs);
+    return ledger && periodState(ledger);
   }
 }
 

@@ -99,19 +99,19 @@ export class CallsByDay {
 
   /** Records that a call had the right secret. */
   used(keyId: string, nowMs: number): void {
-    const day = this.#dayOf(keyId, nowMs);
+    const day = this.#unwrittenOf(keyId, nowMs);
     day.usedMs = Math.max(day.usedMs, nowMs);
   }
 
   /** @param calls 0 for a later slice of a call, so that the call counts once. */
   accepted(keyId: string, calls: 0 | 1, nowMs: number): void {
-    const day = this.#dayOf(keyId, nowMs);
+    const day = this.#unwrittenOf(keyId, nowMs);
     day.accepted += calls;
     day.acceptedMs = Math.max(day.acceptedMs, nowMs);
   }
 
   refused(keyId: string, calls: number, atMs: number): void {
-    this.#dayOf(keyId, atMs).refused += calls;
+    this.#unwrittenOf(keyId, atMs).refused += calls;
   }
 
   /** Time of each key's last use: key id → milliseconds since 1970. */
@@ -173,7 +173,7 @@ export class CallsByDay {
     );
   }
 
-  #dayOf(keyId: string, atMs: number): KeyDay {
+  #unwrittenOf(keyId: string, atMs: number): KeyDay {
     const day = dayOf(atMs);
     const name = `${keyId} ${day}`;
     const known = this.#unwritten.get(name);

@@ -1,18 +1,19 @@
 /**
- * The ledger: counts of the current billing period, the plan, a row for each closed period and usage by day.
+ * The ledger: counts of the current billing period, the plan, a row for each closed period and usage by day. Below it, the
+ * notifications that the Quota Counter raises.
  *
  * The counts change with each commit. They are stored in its outbox row, so they cost no row of their own. Row numbers only
  * rise: if the last outbox row has `next_row` or a higher number, it is newer than the ledger row and its counts are used.
  */
 import { DAY_MS } from "../domain/duration.ts";
 import { billingPeriodAt, closePeriod, type Streak, type QuotaConfig } from "../domain/quota/billing.ts";
-import { NO_VERDICTS, ordinalsTaken, verdictCounts } from "../domain/quota/quota.ts";
+import { eachVerdict, NO_VERDICTS, ordinalsTaken, verdictCounts, VERDICTS } from "../domain/quota/quota.ts";
 import { entryOf, utcDay, type UsageDay } from "../domain/quota/usage-day.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { ClosedPeriod, Counts, Usage, UsageByDay } from "./protocol.ts";
 import type { EventData } from "../domain/events/event-data.ts";
 import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { usageNews } from "../domain/quota/usage-news.ts";
+import { newUsageLevels } from "../domain/quota/usage-news.ts";
 import { HandOn, type HandOnOptions, newEvent, RaisedEvents } from "../notifications/raised-events.ts";
 import type { CounterAlarm } from "./counter-alarm.ts";
 import type { Drain } from "./drain.ts";
@@ -78,7 +79,7 @@ export class LedgerState {
   }
 
   /** The ledger after closing the period and day that ended by `nowMs`. */
-  at(nowMs: number): Readonly<Ledger> | null {
+  upToDate(nowMs: number): Readonly<Ledger> | null {
     this.update(nowMs, () => ({}));
     return this.#ledger;
   }
@@ -94,15 +95,16 @@ export class LedgerState {
   }
 
   /** Subscribes to notification types. Levels that were reached before the subscription are not notified. */
-  want(wanted: WantedEvents, nowMs: number): void {
+  subscribe(wanted: WantedEvents, nowMs: number): void {
     const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notices.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
     this.update(nowMs, (ledger) => {
-      if (levels) ledger.notified = usageNews({ notified: 0, now: ledger, hasRefused: ledger.rejected > 0 }).notified;
+      if (levels)
+        ledger.notified = newUsageLevels({ notified: 0, now: ledger, hasRefused: ledger.rejected > 0 }).notified;
       if (lateness) ledger.late = false;
       return { save: levels || lateness };
     });
-    this.#parts.notices.want(wanted);
+    this.#parts.notices.subscribe(wanted);
   }
 
   /**
@@ -154,15 +156,13 @@ export class LedgerState {
 
 // The tables of the ledger
 
-/** The column of each field. */
+/** The column of each field, in all tables. */
 const COLUMNS: Record<keyof Ledger, string> = {
   signalLimit: "signal_limit",
   anchorMs: "anchor_ms",
   periodStartMs: "period_start_ms",
   periodEndMs: "period_end_ms",
-  accepted: "accepted",
-  held: "held",
-  rejected: "rejected",
+  ...eachVerdict((verdict) => verdict),
   overage: "overage",
   streak: "streak",
   admitted: "admitted",
@@ -175,30 +175,47 @@ const COLUMNS: Record<keyof Ledger, string> = {
   extraRoomRemoved: "extra_room_removed",
   configVersion: "config_version",
 };
-const FIELDS = Object.keys(COLUMNS) as (keyof Ledger)[];
-const SAVE = `INSERT OR REPLACE INTO ledger (id, ${Object.values(COLUMNS).join(", ")})
-  VALUES (1${", ?".repeat(FIELDS.length)})`;
-const LOAD = `SELECT ${FIELDS.map((field) => `${COLUMNS[field]} AS ${field}`).join(", ")} FROM ledger`;
+const LEDGER_FIELDS = Object.keys(COLUMNS) as (keyof Ledger)[];
+const PERIOD_FIELDS = [
+  ...(["periodStartMs", "periodEndMs", "signalLimit", "overages"] as const),
+  ...VERDICTS,
+  ...(["overage", "streak"] as const),
+] satisfies (keyof ClosedPeriod)[];
+const DAY_FIELDS = ["periodStartMs", "dayMs", ...VERDICTS] as const satisfies (keyof UsageDay)[];
 
 function createLedgerTables(sql: SqlStorage): void {
+  const verdicts = VERDICTS.map((verdict) => `${verdict} INTEGER NOT NULL`).join(", ");
   sql.exec(`
     CREATE TABLE IF NOT EXISTS ledger (
       id INTEGER PRIMARY KEY CHECK (id = 1),
       signal_limit INTEGER NOT NULL, anchor_ms INTEGER NOT NULL, period_start_ms INTEGER NOT NULL,
-      period_end_ms INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
-      overage INTEGER NOT NULL, streak INTEGER NOT NULL, admitted INTEGER NOT NULL, next_row INTEGER NOT NULL,
+      period_end_ms INTEGER NOT NULL, ${verdicts}, overage INTEGER NOT NULL, streak INTEGER NOT NULL, admitted INTEGER NOT NULL, next_row INTEGER NOT NULL,
       day_ms INTEGER NOT NULL, notified INTEGER NOT NULL, late INTEGER NOT NULL, paid INTEGER NOT NULL,
       overages INTEGER NOT NULL, extra_room_removed INTEGER NOT NULL, config_version INTEGER NOT NULL
     );
     CREATE TABLE IF NOT EXISTS closed_periods (
       period_start_ms INTEGER PRIMARY KEY, period_end_ms INTEGER NOT NULL, signal_limit INTEGER NOT NULL,
-      overages INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
-      overage INTEGER NOT NULL, streak INTEGER NOT NULL
+      overages INTEGER NOT NULL, ${verdicts}, overage INTEGER NOT NULL, streak INTEGER NOT NULL
     );
     CREATE TABLE IF NOT EXISTS usage_days (
-      period_start_ms INTEGER NOT NULL, day_ms INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL,
-      rejected INTEGER NOT NULL, PRIMARY KEY (period_start_ms, day_ms)
+      period_start_ms INTEGER NOT NULL, day_ms INTEGER NOT NULL, ${verdicts}, PRIMARY KEY (period_start_ms, day_ms)
     ) WITHOUT ROWID;`);
+}
+
+function insert<Field extends keyof Ledger>(
+  sql: SqlStorage,
+  table: "closed_periods" | "usage_days",
+  fields: readonly Field[],
+  row: Pick<Ledger, Field>,
+): void {
+  const columns = fields.map((field) => COLUMNS[field]).join(", ");
+  const values = fields.map((field) => Number(row[field]));
+  sql.exec(`INSERT OR REPLACE INTO ${table} (${columns}) VALUES (?${", ?".repeat(values.length - 1)})`, ...values);
+}
+
+/** The columns of a SELECT, under the names of the fields. */
+function selected(fields: readonly (keyof Ledger)[]): string {
+  return fields.map((field) => `${COLUMNS[field]} AS ${field}`).join(", ");
 }
 
 /**
@@ -211,7 +228,7 @@ function firstRowAfterStart(nowMs: number): number {
 
 /** @param last the last row of the outbox. */
 function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): Ledger | null {
-  const [row] = sql.exec<Record<keyof Ledger, number>>(LOAD).toArray();
+  const [row] = sql.exec<Record<keyof Ledger, number>>(`SELECT ${selected(LEDGER_FIELDS)} FROM ledger`).toArray();
   if (row === undefined) return null;
   const { late, paid, overages, extraRoomRemoved, ...numbers } = row;
   const flags = {
@@ -227,7 +244,11 @@ function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): L
 }
 
 function saveLedger(sql: SqlStorage, ledger: Ledger): void {
-  sql.exec(SAVE, ...FIELDS.map((field) => Number(ledger[field])));
+  const values = LEDGER_FIELDS.map((field) => Number(ledger[field]));
+  sql.exec(
+    `INSERT OR REPLACE INTO ledger (id, ${Object.values(COLUMNS).join(", ")}) VALUES (1${", ?".repeat(values.length)})`,
+    ...values,
+  );
 }
 
 function openLedger(config: QuotaConfig, nowMs: number): Ledger {
@@ -253,19 +274,11 @@ function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): read
   const closed: EndedPeriod[] = [];
   while (ledger.periodEndMs <= nowMs) {
     const day = entryOf(ledger);
-    if (day !== null) writeDay(sql, day);
-    const { periodStartMs, periodEndMs, signalLimit, overages, overage } = ledger;
+    if (day !== null) insert(sql, "usage_days", DAY_FIELDS, day);
     const after = closePeriod(ledger, { ...ledger, count: ordinalsTaken(ledger) });
-    const counts = verdictCounts(ledger);
-    const values = [periodStartMs, periodEndMs, signalLimit, Number(overages)];
-    values.push(counts.accepted, counts.held, counts.rejected, overage, after.streak);
-    sql.exec(
-      `INSERT OR REPLACE INTO closed_periods
-         (period_start_ms, period_end_ms, signal_limit, overages, accepted, held, rejected, overage, streak)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-      ...values,
-    );
-    closed.push({ periodStartMs, periodEndMs, signalLimit, overages, ...counts, overage, ...after });
+    const ended = { ...ledger, ...after };
+    insert(sql, "closed_periods", PERIOD_FIELDS, ended);
+    closed.push(ended);
     const next = billingPeriodAt(ledger.anchorMs, ledger.periodEndMs);
     Object.assign(ledger, after, {
       periodStartMs: next.startMs,
@@ -337,19 +350,13 @@ export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
 /** The closed periods, newest first. */
 export function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
   const rows = sql.exec<Record<keyof ClosedPeriod, number>>(
-    `SELECT period_start_ms AS periodStartMs, period_end_ms AS periodEndMs, signal_limit AS signalLimit, overages, accepted,
-       held, rejected, overage, streak
-     FROM closed_periods ORDER BY period_start_ms DESC`,
+    `SELECT ${selected(PERIOD_FIELDS)} FROM closed_periods ORDER BY period_start_ms DESC`,
   );
   return rows.toArray().map((row) => ({ ...row, overages: row.overages === 1 }));
 }
 
 /** Retention of usage by day, in days: thirteen months, for a comparison with last year. */
 const USAGE_DAYS_KEPT = 400;
-
-function writeDay(sql: SqlStorage, { periodStartMs, dayMs, accepted, held, rejected }: UsageDay): void {
-  sql.exec("INSERT OR REPLACE INTO usage_days VALUES (?, ?, ?, ?, ?)", periodStartMs, dayMs, accepted, held, rejected);
-}
 
 /** Moves the ledger to the day of `nowMs`, unless the clock went back. @returns whether the day changed. */
 function endDay(sql: SqlStorage, ledger: UsageDay, nowMs: number): boolean {
@@ -358,7 +365,7 @@ function endDay(sql: SqlStorage, ledger: UsageDay, nowMs: number): boolean {
   const ended = entryOf(ledger);
   ledger.dayMs = dayMs;
   if (ended === null) return true;
-  writeDay(sql, ended);
+  insert(sql, "usage_days", DAY_FIELDS, ended);
   // Deletes whole periods, because the primary key begins with the period.
   sql.exec("DELETE FROM usage_days WHERE period_start_ms < ?", nowMs - USAGE_DAYS_KEPT * DAY_MS);
   return true;
@@ -366,8 +373,7 @@ function endDay(sql: SqlStorage, ledger: UsageDay, nowMs: number): boolean {
 
 export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
   const days = sql.exec<Record<keyof UsageDay, number>>(
-    `SELECT period_start_ms AS periodStartMs, day_ms AS dayMs, accepted, held, rejected
-     FROM usage_days WHERE period_start_ms >= ? ORDER BY period_start_ms, day_ms`,
+    `SELECT ${selected(DAY_FIELDS)} FROM usage_days WHERE period_start_ms >= ? ORDER BY period_start_ms, day_ms`,
     usage.history[0]?.periodStartMs ?? usage.periodStartMs,
   );
   const [first] = sql
@@ -410,7 +416,7 @@ export class CounterNotices {
     return (destinations ?? types.length) > 0;
   }
 
-  want(wanted: WantedEvents): void {
+  subscribe(wanted: WantedEvents): void {
     this.#sql.exec("INSERT OR REPLACE INTO wanted_notifications VALUES (1, ?)", JSON.stringify(wanted));
     this.#wanted = wanted;
   }
@@ -440,9 +446,9 @@ export class CounterNotices {
     if (this.wants("usage.level")) {
       const refusedBefore = closed.length > 0 ? 0 : before.rejected;
       const { notified } = ledger;
-      const usage = usageNews({ notified, now: ledger, hasRefused: ledger.rejected > refusedBefore });
+      const usage = newUsageLevels({ notified, now: ledger, hasRefused: ledger.rejected > refusedBefore });
       ledger.notified = usage.notified;
-      for (const level of usage.news) events.push(newEvent("usage.level", usageLevelData(level, ledger), nowMs));
+      for (const level of usage.levels) events.push(newEvent("usage.level", usageLevelData(level, ledger), nowMs));
     }
     this.raised.raise([...events, ...more]);
   }
@@ -454,9 +460,16 @@ function usageLevelData(level: EventData["usage.level"]["level"], ledger: Ledger
 }
 
 function closedPeriodData(period: EndedPeriod): EventData["period.closed"] {
-  const { signalLimit, overages, accepted, held, rejected, overage, streak, extraRoomRemoved } = period;
-  const counts = { accepted, held, rejected, overage, streak };
-  return { ...span(period), signal_limit: signalLimit, overages, ...counts, extra_room_removed: extraRoomRemoved };
+  const { signalLimit, overages, overage, streak, extraRoomRemoved } = period;
+  return {
+    ...span(period),
+    signal_limit: signalLimit,
+    overages,
+    ...verdictCounts(period),
+    overage,
+    streak,
+    extra_room_removed: extraRoomRemoved,
+  };
 }
 
 function span({ periodStartMs, periodEndMs }: Pick<Ledger, "periodStartMs" | "periodEndMs">) {

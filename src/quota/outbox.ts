@@ -7,19 +7,17 @@
  */
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES } from "../limits.ts";
 import { uuidv7Ms } from "../platform/ids.ts";
-
+import { ordinalsTaken, VERDICTS, type AdmittedVerdict } from "../domain/quota/quota.ts";
 import type { AdmitChunk, Counts, UnsettledRow } from "./protocol.ts";
 import type { Admission, OutboxRow } from "../wire/admission.ts";
 import { ROW_HEADER_BYTES, firstSignals, isUnreadable, readMessage, writeMessage, writeRow } from "../wire/message.ts";
 
-const INSERT = `INSERT INTO outbox
-    (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, resent, body)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
-const OVERWRITE = `UPDATE outbox SET row = ?, at = ?, period_start = ?, count = ?, bytes = ?, accepted = ?, held = ?,
-    rejected = ?, overage = ?, admitted = ?, resent = ?, body = ?
-  WHERE row = ?`;
+const COUNTS = [...VERDICTS, "overage", "admitted"] as const satisfies (keyof Counts)[];
+const COLUMNS = ["row", "at", "period_start", "count", "bytes", ...COUNTS, "resent", "body"];
+const INSERT = `INSERT INTO outbox (${COLUMNS.join(", ")}) VALUES (${COLUMNS.map(() => "?").join(", ")})`;
+const OVERWRITE = `UPDATE outbox SET ${COLUMNS.map((column) => `${column} = ?`).join(", ")} WHERE row = ?`;
 
-type Taken = { period_start: number; count: number };
+type SettledRow = { period_start: number; count: number };
 
 /** Rows after a number, admitted up to a time, as many as fit into `maxMessages`. */
 export interface SendRange {
@@ -48,8 +46,7 @@ export class Outbox {
     // `body` is the last column, so that queries for counts and ages do not read it. A blank row has 0 bytes.
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
-      bytes INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
-      overage INTEGER NOT NULL, admitted INTEGER NOT NULL, resent INTEGER NOT NULL, body TEXT NOT NULL)`);
+      bytes INTEGER NOT NULL, ${COUNTS.map((name) => `${name} INTEGER NOT NULL`).join(", ")}, resent INTEGER NOT NULL, body TEXT NOT NULL)`);
     // Rows that cannot be parsed, because of a bug. They are kept for inspection and no longer block other rows.
     sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body TEXT NOT NULL)`);
@@ -59,15 +56,23 @@ export class Outbox {
   /** The counts in the last row. */
   lastCounts(): (Counts & { row: number }) | null {
     const last = this.#sql.exec<{ row: number } & Record<keyof Counts, number>>(
-      "SELECT row, accepted, held, rejected, overage, admitted FROM outbox ORDER BY row DESC LIMIT 1",
+      `SELECT row, ${COUNTS.join(", ")} FROM outbox ORDER BY row DESC LIMIT 1`,
     );
     return last.toArray()[0] ?? null;
   }
 
-  write(rows: PackedRow[], { accepted, held, rejected, overage, admitted }: Counts): void {
+  write(rows: PackedRow[], counts: Counts): void {
     for (const { row, at, periodStart, count, bytes, isResent, text } of rows) {
-      const counts = [accepted, held, rejected, overage, admitted];
-      const values = [row, at, periodStart, count, bytes, ...counts, Number(isResent), text];
+      const values = [
+        row,
+        at,
+        periodStart,
+        count,
+        bytes,
+        ...COUNTS.map((name) => counts[name]),
+        Number(isResent),
+        text,
+      ];
       if (this.#blankRow === null) this.#sql.exec(INSERT, ...values);
       else this.#sql.exec(OVERWRITE, ...values, this.#blankRow);
       this.#blankRow = null;
@@ -85,8 +90,8 @@ export class Outbox {
   /** Deletes rows that the store has confirmed. Idempotent. @returns whether any of them was still unsettled. */
   settle(rows: readonly number[]): boolean {
     const lastRow = this.#lastRow;
-    const deleted = this.#took(
-      this.#sql.exec<Taken>(
+    const deleted = this.#subtractSettled(
+      this.#sql.exec<SettledRow>(
         `DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND row <> ? AND bytes > 0
          RETURNING period_start, count`,
         JSON.stringify(rows),
@@ -94,8 +99,8 @@ export class Outbox {
       ),
     );
     if (!rows.includes(lastRow) || this.#blankRow === lastRow) return deleted;
-    const blanked = this.#took(
-      this.#sql.exec<Taken>(
+    const blanked = this.#subtractSettled(
+      this.#sql.exec<SettledRow>(
         "UPDATE outbox SET bytes = 0, body = '' WHERE row = ? RETURNING period_start, count",
         lastRow,
       ),
@@ -107,7 +112,7 @@ export class Outbox {
   /**
    * Subtracts the settled rows of one statement at once, since the next statement may fail. @returns whether there were any.
    */
-  #took(settled: Iterable<Taken>): boolean {
+  #subtractSettled(settled: Iterable<SettledRow>): boolean {
     let any = false;
     for (const { period_start, count } of settled) {
       this.#addUnsettled(period_start, -count);
@@ -142,7 +147,7 @@ export class Outbox {
       const { body } = this.#sql.exec<{ body: string }>("SELECT body FROM outbox WHERE row = ?", row).one();
       if (!isUnreadable(body)) break;
       const moved = this.#sql
-        .exec<Taken>(
+        .exec<SettledRow>(
           `INSERT INTO unreadable_rows SELECT row, at, period_start, count, body FROM outbox WHERE row = ?
            RETURNING period_start, count`,
           row,
@@ -161,25 +166,18 @@ export class Outbox {
 
   /** All unsettled rows, in order. */
   unsettledRows(): UnsettledRow[] {
-    return this.#sql
-      .exec<{ row: number; period_start: number; count: number; resent: number }>(
-        "SELECT row, period_start, count, resent FROM outbox WHERE bytes > 0 ORDER BY row",
-      )
-      .toArray()
-      .map(({ row, period_start: periodStartMs, count, resent }) => ({
-        row,
-        periodStartMs,
-        signals: count,
-        isResent: resent === 1,
-      }));
+    const rows = this.#sql.exec<Omit<UnsettledRow, "isResent"> & { resent: number }>(
+      "SELECT row, period_start AS periodStartMs, count AS signals, resent FROM outbox WHERE bytes > 0 ORDER BY row",
+    );
+    return rows.toArray().map(({ resent, ...row }) => ({ ...row, isResent: resent === 1 }));
   }
 
   /** The oldest unsettled row; null: every row is settled. */
   oldest(): { row: number; atMs: number } | null {
-    const [first] = this.#sql
-      .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1")
-      .toArray();
-    return first === undefined ? null : { row: first.row, atMs: first.at };
+    const [first = null] = this.#sql.exec<{ row: number; atMs: number }>(
+      "SELECT row, at AS atMs FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1",
+    );
+    return first;
   }
 
   get databaseBytes(): number {
@@ -198,7 +196,7 @@ export class Outbox {
   }
 
   #countUnsettled(): Map<number, number> {
-    const rows = this.#sql.exec<Taken>(
+    const rows = this.#sql.exec<SettledRow>(
       `SELECT period_start, sum(count) AS count
        FROM (SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows)
        GROUP BY period_start`,
@@ -257,10 +255,10 @@ export class RowPacker {
     this.#isResent = isResent;
   }
 
-  /** Adds the first `accepted + held` signals of a call. */
-  add(chunks: AdmitChunk[], accepted: number, held: number): void {
-    let keep = accepted + held;
-    let acceptedLeft = accepted;
+  /** Adds the admitted signals of a call: they are the first ones. */
+  add(chunks: AdmitChunk[], run: Record<AdmittedVerdict, number>): void {
+    let keep = ordinalsTaken(run);
+    let acceptedLeft = run.accepted;
     for (const chunk of chunks) {
       if (keep === 0) return;
       const count = Math.min(keep, chunk.count);

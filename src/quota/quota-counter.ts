@@ -10,7 +10,7 @@ import type * as Protocol from "./protocol.ts";
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/refusal.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
-import { ordinalsTaken, overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
+import { NO_VERDICTS, ordinalsTaken, overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
 import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { newEvent } from "../notifications/raised-events.ts";
@@ -32,45 +32,42 @@ export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
 export const PROCESSING_LATE_MS = 10 * 60_000;
 
 export class QuotaCounter extends RestorableObject {
-  readonly #workspaceId: string;
-  readonly #alarm: CounterAlarm;
-  readonly #outbox: Outbox;
-  readonly #drain: Drain;
-  readonly #notices: CounterNotices;
-  readonly #ledger: LedgerState;
-  readonly #revoked: RevokedKeys;
-  readonly #callsByDay: CallsByDay;
-  readonly #refusals: Refusals;
-  readonly #incoming: IncomingCalls;
-  readonly #restore: CounterRestore;
-  readonly #resent: ResentSignals;
-
-  constructor(ctx: DurableObjectState, bindings: Env) {
-    super(ctx, bindings);
-    const { env } = this;
-    const { storage } = ctx;
-    const workspaceId = (this.#workspaceId = ctx.id.name ?? "");
-    const alarm = (this.#alarm = new CounterAlarm(ctx));
-    const outbox = (this.#outbox = new Outbox(storage.sql, () => configuredOutboxBytes(this.env)));
-    const drain = (this.#drain = new Drain(outbox, alarm, {
-      workspaceId,
-      paceMs: configuredPaceMs(env),
-      send: (messages) => this.env.SIGNALS.sendBatch(messages),
-    }));
-    const notices = (this.#notices = new CounterNotices(storage.sql, {
-      workspaceId,
-      alarmBy: (atMs) => alarm.workBy(atMs),
-      destinations: env.DESTINATIONS,
-    }));
-    const ledger = (this.#ledger = new LedgerState(storage, { outbox, drain, notices, alarm }));
-    const revoked = (this.#revoked = new RevokedKeys(storage.sql));
-    const rates = new RequestBuckets(configuredRate(env));
-    const calls = (this.#callsByDay = new CallsByDay(storage));
-    const refusals = (this.#refusals = new Refusals(storage, { calls, notices, alarm }));
-    this.#incoming = new IncomingCalls(ctx, { revoked, rates, calls, refusals, ledger, outbox });
-    this.#restore = new CounterRestore(storage, ledger, outbox);
-    this.#resent = new ResentSignals(storage.sql, ledger, outbox, this.#restore);
-  }
+  readonly #workspaceId = this.ctx.id.name ?? "";
+  readonly #alarm = new CounterAlarm(this.ctx);
+  readonly #outbox = new Outbox(this.ctx.storage.sql, () => configuredOutboxBytes(this.env));
+  readonly #drain = new Drain(this.#outbox, this.#alarm, {
+    workspaceId: this.#workspaceId,
+    paceMs: configuredPaceMs(this.env),
+    send: (messages) => this.env.SIGNALS.sendBatch(messages),
+  });
+  readonly #notices = new CounterNotices(this.ctx.storage.sql, {
+    workspaceId: this.#workspaceId,
+    alarmBy: (atMs) => this.#alarm.workBy(atMs),
+    destinations: this.env.DESTINATIONS,
+  });
+  readonly #ledger = new LedgerState(this.ctx.storage, {
+    outbox: this.#outbox,
+    drain: this.#drain,
+    notices: this.#notices,
+    alarm: this.#alarm,
+  });
+  readonly #revoked = new RevokedKeys(this.ctx.storage.sql);
+  readonly #callsByDay = new CallsByDay(this.ctx.storage);
+  readonly #refusals = new Refusals(this.ctx.storage, {
+    calls: this.#callsByDay,
+    notices: this.#notices,
+    alarm: this.#alarm,
+  });
+  readonly #incoming = new IncomingCalls(this.ctx, {
+    revoked: this.#revoked,
+    rates: new RequestBuckets(configuredRate(this.env)),
+    calls: this.#callsByDay,
+    refusals: this.#refusals,
+    ledger: this.#ledger,
+    outbox: this.#outbox,
+  });
+  readonly #restore = new CounterRestore(this.ctx.storage, this.#ledger, this.#outbox);
+  readonly #resent = new ResentSignals(this.ctx.storage.sql, this.#ledger, this.#outbox, this.#restore);
 
   /**
    * Sets plan and billing, effective from the next signal. The first call fixes the anchor of the billing periods. A version
@@ -87,7 +84,7 @@ export class QuotaCounter extends RestorableObject {
   /** Sets the notification types to raise, from the next commit. Idempotent. */
   wantEvents(wanted: WantedEvents): void {
     const nowMs = Date.now();
-    this.#ledger.want(wanted, nowMs);
+    this.#ledger.subscribe(wanted, nowMs);
     // The alarm checks whether unsettled signals are late.
     if (this.#notices.wants("processing.late") && this.#outbox.oldest() !== null)
       this.#alarm.workBy(nowMs + SAFETY_ALARM_MS);
@@ -103,9 +100,7 @@ export class QuotaCounter extends RestorableObject {
     return this.#revoked.add(keyIds, atMs);
   }
 
-  /**
-   * Refuses calls until then, for a restore of the workspace. @returns the number of signals that wait for the Signal Store.
-   */
+  /** Refuses calls until then, for a restore of the workspace. @returns signals that wait for the Signal Store. */
   close(untilMs: number): number {
     return this.#restore.close(untilMs);
   }
@@ -143,7 +138,7 @@ export class QuotaCounter extends RestorableObject {
    */
   admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
     if (this.#restore.isClosed) return { outcome: "closed" };
-    this.#alarm.called();
+    this.#alarm.countCall();
     return this.#incoming.admit(call, Date.now());
   }
 
@@ -152,15 +147,15 @@ export class QuotaCounter extends RestorableObject {
    * answer says so instead of the edge's refusal.
    */
   refused(call: Protocol.RefusedCall): Protocol.RefusedResult {
-    this.#alarm.called();
+    this.#alarm.countCall();
     return this.#incoming.refused(call, Date.now());
   }
 
   /** Counts calls that failed to authenticate, as summed up by an isolate. They do not count as use of the key. */
   countRefused(calls: RefusedCalls[]): void {
     const nowMs = Date.now();
-    this.#alarm.called();
-    for (const { keyId, calls: count } of calls) this.#refusals.called(keyId, count, nowMs);
+    this.#alarm.countCall();
+    for (const { keyId, calls: count } of calls) this.#refusals.countCalls(keyId, count, nowMs);
     this.#refusals.add(calls, nowMs);
   }
 
@@ -188,7 +183,7 @@ export class QuotaCounter extends RestorableObject {
   }
 
   usage(): Protocol.Usage | null {
-    const ledger = this.#ledger.at(Date.now());
+    const ledger = this.#ledger.upToDate(Date.now());
     return ledger && readUsage(this.ctx.storage.sql, ledger);
   }
 
@@ -252,9 +247,8 @@ export class QuotaCounter extends RestorableObject {
     if (!this.#alarm.fired(nowMs)) return;
     try {
       this.#setAsideUnreadable(nowMs);
-      const ledger = this.#ledger.at(nowMs);
       this.#noteLateness(nowMs);
-      if (ledger !== null) this.#alarm.workBy(ledger.periodEndMs);
+      this.#alarm.workBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
       this.#ledger.save();
       this.#callsByDay.write();
       this.#refusals.write(nowMs);
@@ -281,17 +275,14 @@ export class QuotaCounter extends RestorableObject {
     });
   }
 
-  /** By then a row has been sent several times. */
+  /** Sets unreadable rows aside that have been sent several times. The update also closes an ended period and day. */
   #setAsideUnreadable(nowMs: number): void {
-    try {
-      const signals = this.ctx.storage.transactionSync(() =>
-        this.#outbox.setAsideUnreadable(nowMs - UNREADABLE_AFTER_MS),
-      );
-      if (signals > 0) logEvent("rows_set_aside", { workspace: this.#workspaceId, signals });
-    } catch (error) {
-      this.#outbox.rolledBack();
-      throw error;
-    }
+    let signals = 0;
+    this.#ledger.update(nowMs, () => {
+      signals = this.#outbox.setAsideUnreadable(nowMs - UNREADABLE_AFTER_MS);
+      return {};
+    });
+    if (signals > 0) logEvent("rows_set_aside", { workspace: this.#workspaceId, signals });
   }
 }
 
@@ -320,7 +311,6 @@ class CounterRestore {
     return Date.now() < this.#closedUntilMs;
   }
 
-  /** Refuses calls until then. @returns the number of signals that wait for the Signal Store. */
   close(untilMs: number): number {
     this.#closedUntilMs = untilMs;
     return this.#outbox.unsettled();
@@ -364,7 +354,6 @@ class CounterRestore {
     return { accepted, unsettled: unsettled.filter(({ row }) => row <= highestRow) };
   }
 
-  /** Stores the losses of all restores and accepts calls again. */
   correct(corrections: readonly Protocol.Correction[]): void {
     const { sql } = this.#storage;
     this.#storage.transactionSync(() => {
@@ -420,10 +409,10 @@ class ResentSignals {
       ) WITHOUT ROWID;`);
   }
 
-  /** Accepts as many held signals of the batch as now fit, and sends them. An empty batch asks for the numbers of the job. */
+  /** An empty batch asks for the numbers of the job. */
   release(page: Protocol.ResendPage, terms: Protocol.ReleaseTerms, nowMs: number): Protocol.ResendResult {
     if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
-    const before = this.#ledger.at(nowMs);
+    const before = this.#ledger.upToDate(nowMs);
     if (before === null || this.#isBlocked) return { ...this.#lastPage(page.job), next: "wait" };
     const isOver = before.periodEndMs !== terms.periodEndMs || (terms.overages && !before.overages);
     if (isOver) return { ...this.#lastPage(page.job), next: "end" };
@@ -431,7 +420,6 @@ class ResentSignals {
     return roomToRelease(this.#ledger.current ?? before) === 0 ? { ...result, next: "end" } : result;
   }
 
-  /** Sends the dead letters of the batch, uncounted: all, or none while nothing can be sent. */
   replay(page: Protocol.ResendPage, nowMs: number): Protocol.ResendResult {
     if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
     return this.#send(page, nowMs, () => page.signals);
@@ -522,7 +510,7 @@ function rowsOf(ledger: Ledger, signals: Protocol.ResentSignal[], nowMs: number)
       limit: ledger.signalLimit,
     };
     const packer = new RowPacker(header, ledger.nextRow + rows.length, 0, true);
-    for (const { text, bytes } of ofPeriod) packer.add([{ text, bytes, count: 1 }], 1, 0);
+    for (const { text, bytes } of ofPeriod) packer.add([{ text, bytes, count: 1 }], { ...NO_VERDICTS, accepted: 1 });
     rows.push(...packer.rows());
   }
   return rows;

@@ -44,11 +44,11 @@ export class Refusals {
   }
 
   /** Counts calls, accepted or refused, to find bursts of refusals. */
-  called(keyId: string, calls: number, nowMs: number): void {
-    if (this.#parts.notices.wants("refusals.burst")) this.#bursts.called(keyId, calls, nowMs);
+  countCalls(keyId: string, calls: number, nowMs: number): void {
+    if (this.#parts.notices.wants("refusals.burst")) this.#bursts.countCalls(keyId, calls, nowMs);
   }
 
-  /** Adds refused calls, which `called` has also counted. */
+  /** Adds refused calls, which `countCalls` has also counted. */
   add(refused: readonly RefusedCalls[], nowMs: number): void {
     if (refused.length === 0) return;
     const { calls, notices, alarm } = this.#parts;
@@ -89,7 +89,7 @@ export class Refusals {
     const { notices } = this.#parts;
     if (!notices.wants("refusals.burst")) return;
     try {
-      const burst = this.#bursts.refused(entry, newCalls, nowMs);
+      const burst = this.#bursts.countRefused(entry, newCalls, nowMs);
       if (burst !== null) notices.raiseBurst(burst, nowMs);
     } catch (error) {
       logEvent("refusals_burst_failed", { workspace: notices.workspaceId, error: errorText(error) });
@@ -166,16 +166,20 @@ interface Key {
 export class RefusalBursts {
   readonly #keys = new Map<string, Key>();
 
-  called(keyId: string, calls: number, nowMs: number): void {
-    minuteOf(this.#of(keyId, nowMs), nowMs).calls += calls;
+  countCalls(keyId: string, calls: number, nowMs: number): void {
+    minuteOf(this.#keyOf(keyId, nowMs), nowMs).calls += calls;
   }
 
   /**
-   * Counts refused calls, which `called` has also counted. Returns the notification's data if they are a burst.
+   * Counts refused calls, which `countCalls` has also counted. Returns the notification's data if they are a burst.
    * @param newCalls calls that no earlier entry has counted: one call may be listed for several reasons.
    */
-  refused({ keyId, code, calls }: RefusedCalls, newCalls: number, nowMs: number): EventData["refusals.burst"] | null {
-    const key = this.#of(keyId, nowMs);
+  countRefused(
+    { keyId, code, calls }: RefusedCalls,
+    newCalls: number,
+    nowMs: number,
+  ): EventData["refusals.burst"] | null {
+    const key = this.#keyOf(keyId, nowMs);
     const now = minuteOf(key, nowMs);
     now.codes.set(code, (now.codes.get(code) ?? 0) + calls);
     now.refused += newCalls;
@@ -198,7 +202,7 @@ export class RefusalBursts {
     };
   }
 
-  #of(keyId: string, nowMs: number): Key {
+  #keyOf(keyId: string, nowMs: number): Key {
     const known = this.#keys.get(keyId);
     if (known !== undefined) return known;
     if (this.#keys.size >= REFUSAL_BURST_KEYS) this.#forgetSilent(nowMs);

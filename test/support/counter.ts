@@ -12,7 +12,7 @@ export type Queued = { body: string; contentType: "text" };
 /** Takes the messages of the Quota Counter and passes none to a consumer. */
 export type SendBatch = (messages: Queued[]) => Promise<unknown>;
 
-export const ANCHOR = Date.UTC(2026, 0, 1);
+const ANCHOR = Date.UTC(2026, 0, 1);
 
 export async function newCounter(config: Partial<QuotaConfig> = {}): Promise<TestCounter> {
   const counter = new TestCounter(`ws_${crypto.randomUUID()}`);

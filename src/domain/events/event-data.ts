@@ -3,7 +3,7 @@
  * schemas. Other modules import only types from here: zod must not be loaded before the first signal.
  */
 import * as z from "zod";
-import type { VerdictCounts } from "../quota/quota.ts";
+import { eachVerdict } from "../quota/quota.ts";
 
 const count = z.int().min(0);
 const instant = z.string().meta({ format: "date-time", example: "2026-11-01T00:00:00.000Z" });
@@ -77,11 +77,8 @@ export const EVENT_DATA = {
     ...period,
     signal_limit: count,
     overages: z.boolean(),
-    ...({
-      accepted: count.describe("Within the limit, or with overages enabled; without held signals."),
-      held: count,
-      rejected: count,
-    } satisfies Record<keyof VerdictCounts, z.ZodType>),
+    ...eachVerdict(() => count),
+    accepted: count.describe("Within the limit, or with overages enabled; without held signals."),
     overage: count,
     streak: count.describe("Periods in a row over the limit, this one included."),
     extra_room_removed: z.boolean(),

@@ -2,6 +2,7 @@
  * The catalogue of outgoing notifications. For a new type the compiler lists what else needs an entry. An event keeps
  * its id in every repetition, so that a receiver can drop duplicates.
  */
+import { NO_VERDICTS, verdictWords } from "../quota/quota.ts";
 import { counted, grouped } from "../text.ts";
 import type { EventData } from "./event-data.ts";
 
@@ -166,19 +167,18 @@ export const EVENT_CATALOGUE: { [Type in AnyEventType]: CatalogueEntry<EventData
       ...PERIOD,
       signal_limit: 500_000,
       overages: false,
+      ...NO_VERDICTS,
       accepted: 500_000,
       held: 12_000,
-      rejected: 0,
       overage: 0,
       streak: 1,
       extra_room_removed: false,
     },
-    sentence({ accepted, held, rejected, signal_limit, streak, extra_room_removed }) {
-      const counts = `${grouped(accepted)} accepted, ${grouped(held)} held, ${grouped(rejected)} refused`;
+    sentence({ signal_limit, streak, extra_room_removed, ...counts }) {
       const over = streak === 0 ? "" : ` It is the ${ordinal(streak)} period in a row over the limit.`;
       const removed = extra_room_removed ? " There is no extra room beyond the limit any more." : "";
       const limit = counted(signal_limit, "signal");
-      const text = `A billing period has ended: ${counts}, with a limit of ${limit}.${over}${removed}`;
+      const text = `A billing period has ended: ${verdictWords(counts).join(", ")}, with a limit of ${limit}.${over}${removed}`;
       return { text, page: "usage" };
     },
     withoutPeople: keepAll,

@@ -1,4 +1,5 @@
 /** The one place where a signal's verdict is decided (spec §3.2, §8). The Quota Counter applies the decision. */
+import { grouped } from "../text.ts";
 
 export interface QuotaPlan {
   signalLimit: number;
@@ -43,7 +44,14 @@ export type AdmittedVerdict = (typeof ADMITTED_VERDICTS)[number];
 
 /** In the order in which the signals of a run receive them. */
 export const VERDICTS = [...ADMITTED_VERDICTS, "rejected"] as const;
-type Verdict = (typeof VERDICTS)[number];
+export type Verdict = (typeof VERDICTS)[number];
+
+/** The word for a verdict in sentences, its label, and the tone of its bars in charts. */
+export const VERDICT_DISPLAY = {
+  accepted: { word: "accepted", label: "Accepted", tone: "" },
+  held: { word: "held", label: "Held", tone: "warn" },
+  rejected: { word: "refused", label: "Refused", tone: "bad" },
+} as const satisfies Record<Verdict, { word: string; label: string; tone: "" | "warn" | "bad" }>;
 
 export type VerdictCounts = Record<Verdict, number>;
 
@@ -53,8 +61,18 @@ export function verdictCounts(counts: VerdictCounts): VerdictCounts {
   return eachVerdict((verdict) => counts[verdict]);
 }
 
-function eachVerdict<Value>(valueOf: (verdict: Verdict) => Value): Record<Verdict, Value> {
+export function eachVerdict<Value>(valueOf: (verdict: Verdict) => Value): Record<Verdict, Value> {
   return Object.fromEntries(VERDICTS.map((verdict) => [verdict, valueOf(verdict)])) as Record<Verdict, Value>;
+}
+
+/** Adds `more` to `counts`. */
+export function addVerdicts(counts: VerdictCounts, more: VerdictCounts): void {
+  for (const verdict of VERDICTS) counts[verdict] += more[verdict];
+}
+
+/** The counts with their words: `500,000 accepted`, `12,000 held`, `0 refused`. */
+export function verdictWords(counts: VerdictCounts): string[] {
+  return VERDICTS.map((verdict) => `${grouped(counts[verdict])} ${VERDICT_DISPLAY[verdict].word}`);
 }
 
 export function ordinalsTaken(counts: Record<AdmittedVerdict, number>): number {

@@ -1,6 +1,6 @@
 /** The counts of a billing period at the end of each UTC day. An idle day has no entry: its counts are those before. */
 import { DAY_MS } from "../duration.ts";
-import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "./quota.ts";
+import { addVerdicts, eachVerdict, NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "./quota.ts";
 
 /** The counts at the end of a day. A day in which one period ends and the next begins has an entry for each. */
 export interface UsageDay extends VerdictCounts {
@@ -48,35 +48,25 @@ export function usageCurve(
  * @param days in order; all entries of each period that overlaps these days, and the present counts as the last entry.
  */
 export function verdictsPerDay(days: readonly UsageDay[], fromMs: number, toMs: number): CurvePoint[] {
-  const perDay = Array.from({ length: Math.max(0, (toMs - fromMs) / DAY_MS) }, (_, index) => ({
-    atMs: fromMs + index * DAY_MS,
-    ...NO_VERDICTS,
-  }));
-  let before: UsageDay = { periodStartMs: Number.NaN, dayMs: 0, ...NO_VERDICTS };
-  for (const day of days) {
-    const start = before.periodStartMs === day.periodStartMs ? before : NO_VERDICTS;
-    const counts = perDay[(day.dayMs - fromMs) / DAY_MS];
-    if (counts !== undefined) {
-      counts.accepted += Math.max(0, day.accepted - start.accepted);
-      counts.held += Math.max(0, day.held - start.held);
-      counts.rejected += Math.max(0, day.rejected - start.rejected);
-    }
-    before = day;
-  }
-  return perDay;
+  return increases(days, fromMs, toMs, 0);
 }
 
 /** Accepted and held signals on each day until `toMs`. @param days in order; whole periods that overlap these days. */
 export function signalsPerDay(days: readonly UsageDay[], fromMs: number, toMs: number): number[] {
-  const perDay = Array.from({ length: Math.max(0, (toMs - fromMs) / DAY_MS) }, () => 0);
-  let before = { periodStartMs: Number.NaN, used: 0 };
-  for (const day of days) {
-    const { periodStartMs, dayMs } = day;
-    const used = ordinalsTaken(day);
-    const added = used - (before.periodStartMs === periodStartMs ? before.used : 0);
-    const index = (dayMs - fromMs) / DAY_MS;
-    if (index >= 0 && index < perDay.length) perDay[index] = (perDay[index] ?? 0) + added;
-    before = { periodStartMs, used };
+  return increases(days, fromMs, toMs, -Infinity).map(ordinalsTaken);
+}
+
+/** @param least a smaller increase counts as this much. */
+function increases(days: readonly UsageDay[], fromMs: number, toMs: number, least: number): CurvePoint[] {
+  const perDay = Array.from({ length: Math.max(0, (toMs - fromMs) / DAY_MS) }, (_, index) => {
+    return { atMs: fromMs + index * DAY_MS, ...NO_VERDICTS };
+  });
+  for (const [index, day] of days.entries()) {
+    const before = days[index - 1];
+    const start = before?.periodStartMs === day.periodStartMs ? before : NO_VERDICTS;
+    const increase = eachVerdict((verdict) => Math.max(least, day[verdict] - start[verdict]));
+    const counts = perDay[(day.dayMs - fromMs) / DAY_MS];
+    if (counts !== undefined) addVerdicts(counts, increase);
   }
   return perDay;
 }

@@ -20,7 +20,7 @@ const LEVELS: readonly UsageLevelReached[] = [
 ];
 
 /** @param notified levels already announced in the period: a bit for each, in the order of LEVELS. */
-export function usageNews({
+export function newUsageLevels({
   notified,
   now,
   hasRefused,
@@ -30,12 +30,12 @@ export function usageNews({
   hasRefused: boolean;
 }): {
   notified: number;
-  news: UsageLevelReached[];
+  levels: UsageLevelReached[];
 } {
   const used = ordinalsTaken(now);
   const ceiling = quotaCeiling(now);
   const isFull = ceiling !== null && used >= ceiling;
-  const news: UsageLevelReached[] = [];
+  const levels: UsageLevelReached[] = [];
   let after = 0;
   for (const [index, level] of LEVELS.entries()) {
     const bit = 1 << index;
@@ -45,9 +45,9 @@ export function usageNews({
     const holds = isReached || (percent === undefined && (hasRefused || (wasAnnounced && isFull)));
     if (!holds) continue;
     after |= bit;
-    if (!wasAnnounced) news.push(level);
+    if (!wasAnnounced) levels.push(level);
   }
-  return { notified: after, news };
+  return { notified: after, levels };
 }
 
 /**

@@ -20,7 +20,7 @@ import {
 } from "../../domain/events/workspace-event.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
-import { ADMITTED_VERDICTS, VERDICTS } from "../../domain/quota/quota.ts";
+import { ADMITTED_VERDICTS, eachVerdict, VERDICTS } from "../../domain/quota/quota.ts";
 import { CDP_CALL_TYPES } from "../../domain/signal/signal.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import {
@@ -212,9 +212,7 @@ const signalAccepted = z
 const signalsAccepted = z
   .object({
     status: z.enum(["accepted", "partial"]),
-    accepted: z.int(),
-    held: z.int(),
-    rejected: z.int(),
+    ...eachVerdict(() => z.int()),
     results: z.array(
       z.object({
         index: z.int(),

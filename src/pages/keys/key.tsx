@@ -6,6 +6,7 @@ import { type ApiKey, findKey, renameKey, rotatedWith, watchForSilence } from ".
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
+import { NO_VERDICTS } from "../../domain/quota/quota.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { DAYS_COUNTED, KEY_SILENT_MAX_DAYS, PAGE_ROWS, REJECTION_KEPT_DAYS } from "../../limits.ts";
@@ -181,7 +182,7 @@ function CallsPanel({ calls }: { calls: KeyCalls }) {
   const first = dayOf(Date.now()) - DAYS_COUNTED + 1;
   const days = Array.from({ length: DAYS_COUNTED }, (_, index): DayBar => {
     const { accepted, refused } = calls.days[first + index] ?? { accepted: 0, refused: 0 };
-    return { atMs: (first + index) * DAY_MS, accepted, held: 0, rejected: refused };
+    return { ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted, rejected: refused };
   });
   const accepted = days.reduce((sum, bar) => sum + bar.accepted, 0);
   const rejected = days.reduce((sum, bar) => sum + bar.rejected, 0);

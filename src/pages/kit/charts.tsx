@@ -7,7 +7,15 @@ import { scaleLinear, scaleUtc, type ScaleLinear, type ScaleTime } from "d3-scal
 import { area, line } from "d3-shape";
 import type { Child } from "hono/jsx";
 import { DAY_MS } from "../../domain/duration.ts";
-import { compact, day, grouped, timeOfDay } from "./format.ts";
+import {
+  eachVerdict,
+  VERDICT_DISPLAY,
+  VERDICTS,
+  verdictWords,
+  type Verdict,
+  type VerdictCounts,
+} from "../../domain/quota/quota.ts";
+import { compact, counted, day, timeOfDay } from "./format.ts";
 
 /** Widths in units of the view box: about the pixels that a chart has. */
 const WIDTHS = { small: 340, medium: 620, large: 1_080 } as const;
@@ -126,29 +134,28 @@ function Line({ points, kind, x, y }: Series & { x: TimeScale; y: ValueScale }) 
   );
 }
 
-export interface DayBar {
+export interface DayBar extends VerdictCounts {
   /** The day's first moment, in UTC. */
   atMs: number;
-  accepted: number;
-  held: number;
-  rejected: number;
 }
-
-const BAR_PARTS = [
-  { part: "accepted", word: "accepted", tone: "" },
-  { part: "held", word: "held", tone: "warn" },
-  { part: "rejected", word: "refused", tone: "bad" },
-] as const;
 
 interface DayBarsProps extends ChartProps {
   days: readonly DayBar[];
-  /** Names of the parts in the legend. A part without a name is not in it. */
-  legend: Partial<Record<"accepted" | "held" | "rejected", string>>;
+  /** Names of the verdicts in the legend. A verdict without a name is not in it. */
+  legend: Partial<Record<Verdict, string>>;
 }
 
-/** A bar for each day: accepted, held and refused on top of each other. */
+export const VERDICT_LABELS = eachVerdict((verdict) => VERDICT_DISPLAY[verdict].label);
+
+/** The counts in a sentence: `1,200 signals accepted, 3 held and 1 refused`. */
+export function verdictSentence(counts: VerdictCounts): string {
+  const words = verdictWords(counts).with(0, `${counted(counts.accepted, "signal")} accepted`);
+  return `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+}
+
+/** A bar for each day, with the verdicts on top of each other. */
 export function DayBars({ days, legend, ...chart }: DayBarsProps) {
-  const most = Math.max(1, ...days.map((bar) => bar.accepted + bar.held + bar.rejected));
+  const most = Math.max(1, ...days.map((bar) => VERDICTS.reduce((sum, verdict) => sum + bar[verdict], 0)));
   const draw = (y: ValueScale, width: number) => {
     const x = scaleLinear([0, days.length], [MARGIN.left, width - MARGIN.right]);
     const barWidth = Math.min(48, (x(1) - x(0)) * 0.72);
@@ -166,7 +173,10 @@ export function DayBars({ days, legend, ...chart }: DayBarsProps) {
     <>
       <ChartFrame {...chart} values={[0, most]} draw={draw} />
       <ul class="legend">
-        {BAR_PARTS.map(({ part, tone }) => legend[part] !== undefined && <li class={tone}>{legend[part]}</li>)}
+        {VERDICTS.map(
+          (verdict) =>
+            legend[verdict] !== undefined && <li class={VERDICT_DISPLAY[verdict].tone}>{legend[verdict]}</li>,
+        )}
       </ul>
     </>
   );
@@ -176,11 +186,19 @@ function Bar({ bar, left, width, y }: { bar: DayBar; left: number; width: number
   let below = 0;
   return (
     <g>
-      <title>{`${day(bar.atMs)}: ${BAR_PARTS.map(({ part, word }) => `${grouped(bar[part])} ${word}`).join(", ")}`}</title>
-      {BAR_PARTS.filter(({ part }) => bar[part] > 0).map(({ part, tone }) => {
-        const [from, to] = [y(below), y(below + bar[part])];
-        below += bar[part];
-        return <rect class={`bar ${tone}`} x={left} y={to} width={width} height={Math.max(1, from - to)} />;
+      <title>{`${day(bar.atMs)}: ${verdictWords(bar).join(", ")}`}</title>
+      {VERDICTS.filter((verdict) => bar[verdict] > 0).map((verdict) => {
+        const [from, to] = [y(below), y(below + bar[verdict])];
+        below += bar[verdict];
+        return (
+          <rect
+            class={`bar ${VERDICT_DISPLAY[verdict].tone}`}
+            x={left}
+            y={to}
+            width={width}
+            height={Math.max(1, from - to)}
+          />
+        );
       })}
     </g>
   );

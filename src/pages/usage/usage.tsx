@@ -7,16 +7,24 @@ import { DAY_MS } from "../../domain/duration.ts";
 import type { Balance } from "../../domain/quota/balance.ts";
 import type { OveragePrice } from "../../domain/quota/billing.ts";
 import { expected, paceOf, reaches, type Pace } from "../../domain/quota/forecast.ts";
-import { ordinalsTaken, quotaBounds, quotaCeiling } from "../../domain/quota/quota.ts";
+import { ordinalsTaken, quotaBounds, quotaCeiling, VERDICTS, type VerdictCounts } from "../../domain/quota/quota.ts";
 import { usageCurve, utcDay, verdictsPerDay, type CurvePoint, type UsageDay } from "../../domain/quota/usage-day.ts";
 import { usageLevel } from "../../domain/quota/usage-news.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
 import { usageByDayOf, usageOf } from "../../workspace/configure-workspace.ts";
 import { readBooks, readStorageHealth, type Room } from "../../workspace/read-health.ts";
-import { DayBars, TimeChart, type Point, type Reference, type Series } from "../kit/charts.tsx";
+import {
+  DayBars,
+  TimeChart,
+  VERDICT_LABELS,
+  verdictSentence,
+  type Point,
+  type Reference,
+  type Series,
+} from "../kit/charts.tsx";
 import { ago, counted, day, grouped } from "../kit/format.ts";
-import { Badge, Count, Empty, Facts, Meter, Panel, Stat, Stats, Table } from "../kit/parts.tsx";
+import { Badge, type Column, Count, Empty, Facts, Meter, Panel, Stat, Stats, Table } from "../kit/parts.tsx";
 import { page } from "../page.tsx";
 import { type Ctx, pages, workspacePath } from "../pages-env.ts";
 import { percentFull, usageHead, UsageTabs, waitingText } from "../usage-notices.tsx";
@@ -164,27 +172,26 @@ function forecastText(usage: Usage, pace: Pace | null, price: OveragePrice | nul
   return `${perDay}, you ${reach(signalLimit, "the limit")}${twice ? ` and ${reach(quotaBounds(usage).hold, "twice the limit")}` : ""}.`;
 }
 
+/** A column for each verdict. */
+const VERDICT_COLUMNS = VERDICTS.map((verdict): Column<VerdictCounts> => {
+  return { head: VERDICT_LABELS[verdict], kind: "number", cell: (counts) => <Count value={counts[verdict]} /> };
+});
+
 function DaysPanel({ usage, days, nowMs }: Props) {
   const { periodStartMs, periodEndMs } = usage;
   const today = utcDay(nowMs);
   const counts = [...days.filter((entry) => entry.periodStartMs === periodStartMs), { ...usage, dayMs: today }];
   const fromMs = utcDay(periodStartMs);
   const bars = verdictsPerDay(counts, fromMs, utcDay(periodEndMs - 1) + DAY_MS);
-  const text = `${counted(usage.accepted, "signal")} accepted, ${grouped(usage.held)} held and ${grouped(usage.rejected)} refused in this period.`;
   return (
     <Panel title="Signals per day">
-      <DayBars days={bars} label={text} legend={{ accepted: "Accepted", held: "Held", rejected: "Refused" }} />
+      <DayBars days={bars} label={`${verdictSentence(usage)} in this period.`} legend={VERDICT_LABELS} />
       <details>
         <summary class="small">Numbers by day</summary>
         <Table
           caption="Usage by day"
           rows={bars.filter(({ atMs }) => atMs <= today).toReversed()}
-          columns={[
-            { head: "Day (UTC)", cell: ({ atMs }) => day(atMs) },
-            { head: "Accepted", kind: "number", cell: ({ accepted }) => <Count value={accepted} /> },
-            { head: "Held", kind: "number", cell: ({ held }) => <Count value={held} /> },
-            { head: "Refused", kind: "number", cell: ({ rejected }) => <Count value={rejected} /> },
-          ]}
+          columns={[{ head: "Day (UTC)", cell: ({ atMs }) => day(atMs) }, ...VERDICT_COLUMNS]}
         />
       </details>
     </Panel>
@@ -286,9 +293,7 @@ function PastPeriods({ periods }: { periods: readonly ClosedPeriod[] }) {
         columns={[
           { head: "Period", cell: ({ periodStartMs, periodEndMs }) => `${day(periodStartMs)} to ${day(periodEndMs)}` },
           { head: "Limit", kind: "number", drop: "narrow", cell: ({ signalLimit }) => grouped(signalLimit) },
-          { head: "Accepted", kind: "number", cell: ({ accepted }) => <Count value={accepted} /> },
-          { head: "Held", kind: "number", cell: ({ held }) => <Count value={held} /> },
-          { head: "Refused", kind: "number", cell: ({ rejected }) => <Count value={rejected} /> },
+          ...VERDICT_COLUMNS,
           {
             head: "Overages",
             kind: "number",

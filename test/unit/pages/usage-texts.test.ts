@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { roomLevel, type RoomLevel } from "../../../src/domain/health/alarm.ts";
 import type { OveragePrice } from "../../../src/domain/quota/billing.ts";
+import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { duplicatesText, storedText } from "../../../src/pages/usage/usage.tsx";
 import { changeText, costText, extraRoomText, heldText } from "../../../src/pages/usage/plan.tsx";
 import { storageNotice, usageNotice, usageNoticeName, waitingText } from "../../../src/pages/usage-notices.tsx";
@@ -10,14 +11,12 @@ import type { Room } from "../../../src/workspace/read-health.ts";
 
 function usage(more: Partial<Usage> = {}): Usage {
   return {
+    ...NO_VERDICTS,
     periodStartMs: Date.UTC(2031, 2, 1),
     periodEndMs: Date.UTC(2031, 3, 1),
     signalLimit: 100,
     paid: true,
     overages: false,
-    accepted: 0,
-    held: 0,
-    rejected: 0,
     overage: 0,
     streak: 0,
     extraRoomRemoved: false,

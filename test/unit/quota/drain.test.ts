@@ -1,11 +1,8 @@
 /** Design §7: when committed rows are sent to the queue, and from where they are read. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DRAIN_PACE_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
-import { STORE_PROBE_MS, Drain, SEND_TIMEOUT_MS, RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
-import { UNSENT_MAX_BYTES } from "../../../src/quota/drain.ts";
-import type { SendRange } from "../../../src/quota/outbox.ts";
-import { MessagePacker } from "../../../src/quota/outbox.ts";
-import type { PackedRow } from "../../../src/quota/outbox.ts";
+import { Drain, RESEND_AFTER_MS, SEND_TIMEOUT_MS, STORE_PROBE_MS, UNSENT_MAX_BYTES } from "../../../src/quota/drain.ts";
+import { MessagePacker, type PackedRow, type SendRange } from "../../../src/quota/outbox.ts";
 import { writeRow } from "../../../src/wire/message.ts";
 
 const START = 1_000_000;
@@ -19,8 +16,8 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** An outbox with its queue. */
-class Road {
+/** A drain between a list of rows and a queue that may fail. */
+class DrainFixture {
   readonly rows: PackedRow[] = [];
   /** Time of each `sendBatch`, and the text of its messages. */
   readonly sent: [number, string[]][] = [];
@@ -58,11 +55,8 @@ class Road {
   }
 
   settle(...rows: number[]): void {
-    for (const row of rows)
-      this.rows.splice(
-        this.rows.findIndex((stored) => stored.row === row),
-        1,
-      );
+    const left = this.rows.filter(({ row }) => !rows.includes(row));
+    this.rows.splice(0, Infinity, ...left);
   }
 
   /** Texts sent since the last call, by message. */
@@ -98,41 +92,39 @@ function rowOf(row: number, bytes: number): PackedRow {
 
 describe("a partly filled message", () => {
   test("leaves at once after an idle time", async () => {
-    const road = new Road();
-    road.commit();
-    await road.pass(0);
-    await road.pass(60_000);
-    road.commit();
-    await road.pass(0);
-    expect(road.sent).toEqual([
+    const fixture = new DrainFixture();
+    fixture.commit();
+    await fixture.pass(0);
+    await fixture.pass(60_000);
+    fixture.commit();
+    await fixture.pass(0);
+    expect(fixture.sent).toEqual([
       [0, ["ws[1]"]],
       [60_000, ["ws[2]"]],
     ]);
   });
 
   test("leaves every two seconds under a trickle", async () => {
-    const road = new Road();
+    const fixture = new DrainFixture();
     for (let n = 0; n < 10; n++) {
-      road.commit();
-      await road.pass(500);
+      fixture.commit();
+      await fixture.pass(500);
     }
-    expect(road.sent).toEqual(
-      [
-        [0, ["ws[1]"]],
-        [2_000, ["ws[2][3][4]"]],
-        [4_000, ["ws[5][6][7][8]"]],
-      ].map(([ms, messages]) => [ms, messages]),
-    );
-    await road.pass(DRAIN_PACE_MS);
-    expect(road.sent.at(-1)).toEqual([6_000, ["ws[9][10]"]]);
-    expect(road.reads).toBe(0);
+    expect(fixture.sent).toEqual([
+      [0, ["ws[1]"]],
+      [2_000, ["ws[2][3][4]"]],
+      [4_000, ["ws[5][6][7][8]"]],
+    ]);
+    await fixture.pass(DRAIN_PACE_MS);
+    expect(fixture.sent.at(-1)).toEqual([6_000, ["ws[9][10]"]]);
+    expect(fixture.reads).toBe(0);
   });
 
   test("holds no timer after it left", async () => {
-    const road = new Road();
-    road.commit();
-    road.commit();
-    await road.pass(2 * DRAIN_PACE_MS);
+    const fixture = new DrainFixture();
+    fixture.commit();
+    fixture.commit();
+    await fixture.pass(2 * DRAIN_PACE_MS);
     expect(vi.getTimerCount()).toBe(0);
   });
 });
@@ -142,255 +134,276 @@ describe("queue operations, three per message, for each signal", () => {
     { perSecond: 1, most: 1.6 },
     { perSecond: 20, most: 0.1 },
   ])("are at most $most with $perSecond signals a second", async ({ perSecond, most }) => {
-    const road = new Road();
+    const fixture = new DrainFixture();
     const signals = 100 * perSecond;
     for (let n = 0; n < signals; n++) {
       // A signal of 500 bytes.
-      road.commit(720);
-      await road.pass(1_000 / perSecond);
+      fixture.commit(720);
+      await fixture.pass(1_000 / perSecond);
     }
-    await road.pass(DRAIN_PACE_MS);
-    const messages = road.sent.reduce((sum, [, batch]) => sum + batch.length, 0);
+    await fixture.pass(DRAIN_PACE_MS);
+    const messages = fixture.sent.reduce((sum, [, batch]) => sum + batch.length, 0);
     expect((3 * messages) / signals).toBeLessThanOrEqual(most);
   });
 });
 
 test("sends a full message at once while the next one waits", async () => {
-  const road = new Road();
-  road.commit();
-  await road.pass(1);
-  for (let n = 0; n < 5; n++) road.commit(MESSAGE_MAX_BYTES / 2);
-  await road.pass(1);
-  expect(road.sent.slice(1)).toEqual([[1, ["ws[2][3]", "ws[4][5]"]]]);
-  await road.pass(DRAIN_PACE_MS - 1);
-  expect(road.sent.slice(2).map(([, messages]) => messages)).toEqual([["ws[6]"]]);
-  expect(road.reads).toBe(0);
+  const fixture = new DrainFixture();
+  fixture.commit();
+  await fixture.pass(1);
+  for (let n = 0; n < 5; n++) fixture.commit(MESSAGE_MAX_BYTES / 2);
+  await fixture.pass(1);
+  expect(fixture.sent.slice(1)).toEqual([[1, ["ws[2][3]", "ws[4][5]"]]]);
+  await fixture.pass(DRAIN_PACE_MS - 1);
+  expect(fixture.sent.slice(2).map(([, messages]) => messages)).toEqual([["ws[6]"]]);
+  expect(fixture.reads).toBe(0);
+});
+
+test("sends a partly filled message after a slow send of full ones, without an alarm", async () => {
+  const fixture = new DrainFixture();
+  fixture.commit();
+  await fixture.pass(1);
+  const underWay = Promise.withResolvers<void>();
+  fixture.outcomes.push(() => underWay.promise);
+  fixture.commit(MESSAGE_MAX_BYTES);
+  fixture.commit();
+  await fixture.pass(DRAIN_PACE_MS);
+  underWay.resolve();
+  await fixture.pass(DRAIN_PACE_MS);
+  expect(fixture.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[2]"], ["ws[3]"]]);
 });
 
 describe("rows are read from the table", () => {
   test("after a restart, all unsettled ones", async () => {
-    const road = new Road([rowOf(1, 100), rowOf(2, 100)]);
-    await road.pass(1);
-    road.commit();
-    await road.pass(DRAIN_PACE_MS);
-    expect(road.sent).toEqual([[DRAIN_PACE_MS, ["ws[1][2][3]"]]]);
-    const { reads } = road;
-    road.commit();
-    await road.pass(DRAIN_PACE_MS);
-    expect([road.sent.at(-1), road.reads]).toEqual([[2 * DRAIN_PACE_MS, ["ws[4]"]], reads]);
+    const fixture = new DrainFixture([rowOf(1, 100), rowOf(2, 100)]);
+    await fixture.pass(1);
+    fixture.commit();
+    await fixture.pass(DRAIN_PACE_MS);
+    expect(fixture.sent).toEqual([[DRAIN_PACE_MS, ["ws[1][2][3]"]]]);
+    const { reads } = fixture;
+    fixture.commit();
+    await fixture.pass(DRAIN_PACE_MS);
+    expect([fixture.sent.at(-1), fixture.reads]).toEqual([[2 * DRAIN_PACE_MS, ["ws[4]"]], reads]);
   });
 
   test("after a failure, from the first that was not taken", async () => {
-    const road = new Road();
-    road.outcomes.push(() => Promise.reject(new Error("down")));
-    road.commit();
-    await road.pass(0);
-    expect(road.alarmAtMs).toBe(START + RETRY_MIN_SECONDS * 1_000);
-    road.commit();
-    await road.pass(60_000);
-    expect(road.sent).toHaveLength(1);
-    await road.ring();
-    expect(road.sent.at(-1)?.[1]).toEqual(["ws[1][2]"]);
-    road.commit();
-    await road.pass(DRAIN_PACE_MS);
-    expect(road.sent.at(-1)?.[1]).toEqual(["ws[3]"]);
+    const fixture = new DrainFixture();
+    fixture.outcomes.push(() => Promise.reject(new Error("down")));
+    fixture.commit();
+    await fixture.pass(0);
+    expect(fixture.alarmAtMs).toBe(START + RETRY_MIN_SECONDS * 1_000);
+    fixture.commit();
+    await fixture.pass(60_000);
+    expect(fixture.sent).toHaveLength(1);
+    await fixture.ring();
+    expect(fixture.sent.at(-1)?.[1]).toEqual(["ws[1][2]"]);
+    fixture.commit();
+    await fixture.pass(DRAIN_PACE_MS);
+    expect(fixture.sent.at(-1)?.[1]).toEqual(["ws[3]"]);
   });
 
   test("after a failure only by the alarm, even if a full message waited too", async () => {
-    const road = new Road();
-    road.outcomes.push(() => Promise.reject(new Error("down")));
-    for (let n = 0; n < 3; n++) road.commit(MESSAGE_MAX_BYTES);
-    await road.pass(DRAIN_PACE_MS);
-    expect(road.sent).toHaveLength(1);
-    await road.ring();
-    expect(road.sent.at(-1)?.[1]).toEqual(["ws[1]", "ws[2]", "ws[3]"]);
+    const fixture = new DrainFixture();
+    fixture.outcomes.push(() => Promise.reject(new Error("down")));
+    for (let n = 0; n < 3; n++) fixture.commit(MESSAGE_MAX_BYTES);
+    await fixture.pass(DRAIN_PACE_MS);
+    expect(fixture.sent).toHaveLength(1);
+    await fixture.ring();
+    expect(fixture.sent.at(-1)?.[1]).toEqual(["ws[1]", "ws[2]", "ws[3]"]);
   });
 
   test("above the memory limit, without gaps", async () => {
-    const road = new Road();
+    const fixture = new DrainFixture();
     const underWay = Promise.withResolvers<void>();
-    road.outcomes.push(() => underWay.promise);
-    road.commit();
-    await road.pass(0);
+    fixture.outcomes.push(() => underWay.promise);
+    fixture.commit();
+    await fixture.pass(0);
     const waiting = Math.ceil(UNSENT_MAX_BYTES / 50_000) + 20;
-    for (let n = 0; n < waiting; n++) road.commit(50_000);
+    for (let n = 0; n < waiting; n++) fixture.commit(50_000);
     underWay.resolve();
-    await road.pass(0);
-    const texts = road.sent.flatMap(([, messages]) => messages).map((message) => message.slice("ws".length));
-    expect(texts.join("")).toBe(road.rows.map(({ text }) => text).join(""));
-    expect(road.reads).toBeGreaterThan(0);
+    await fixture.pass(0);
+    const texts = fixture.sent.flatMap(([, messages]) => messages).map((message) => message.slice("ws".length));
+    expect(texts.join("")).toBe(fixture.rows.map(({ text }) => text).join(""));
+    expect(fixture.reads).toBeGreaterThan(0);
   });
 });
 
 test("retries a queue call that never settles", async () => {
-  const road = new Road();
-  road.outcomes.push(() => new Promise(() => {}));
-  road.commit();
-  await road.pass(SEND_TIMEOUT_MS);
-  expect(road.alarmAtMs).toBe(START + SEND_TIMEOUT_MS + RETRY_MIN_SECONDS * 1_000);
-  await road.ring();
-  expect(road.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[1]"]]);
+  const fixture = new DrainFixture();
+  fixture.outcomes.push(() => new Promise(() => {}));
+  fixture.commit();
+  await fixture.pass(SEND_TIMEOUT_MS);
+  expect(fixture.alarmAtMs).toBe(START + SEND_TIMEOUT_MS + RETRY_MIN_SECONDS * 1_000);
+  await fixture.ring();
+  expect(fixture.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[1]"]]);
 });
 
 test("keeps the alarm running until every send has ended, so that a killed object gets it again", async () => {
-  const road = new Road();
+  const fixture = new DrainFixture();
   let answer: ((value?: unknown) => void) | undefined;
-  road.outcomes.push(() => new Promise((resolve) => (answer = resolve)));
-  road.commit();
-  await road.pass(0);
-  road.commit();
+  fixture.outcomes.push(() => new Promise((resolve) => (answer = resolve)));
+  fixture.commit();
+  await fixture.pass(0);
+  fixture.commit();
   let ended = false;
-  const ran = road.drain.run().then(() => (ended = true));
-  await road.pass(100);
+  const ran = fixture.drain.run().then(() => (ended = true));
+  await fixture.pass(100);
   expect(ended).toBe(false);
   answer?.();
   await ran;
-  expect(road.sent.map(([, bodies]) => bodies)).toEqual([["ws[1]"], ["ws[2]"]]);
+  expect(fixture.sent.map(([, bodies]) => bodies)).toEqual([["ws[1]"], ["ws[2]"]]);
 });
 
 describe("unsettled rows", () => {
-  test("are resent when the oldest is 15 minutes old, and again after 15 more", async () => {
-    const road = new Road();
-    road.commit();
-    await road.pass(60_000);
-    road.commit();
-    await road.ring();
-    expect(road.alarmAtMs).toBe(START + RESEND_AFTER_MS);
+  test("are resent when the oldest is 15 minutes old, and again after 15 more, with retries", async () => {
+    const fixture = new DrainFixture();
+    fixture.commit();
+    await fixture.pass(60_000);
+    fixture.commit();
+    await fixture.ring();
+    expect(fixture.alarmAtMs).toBe(START + RESEND_AFTER_MS);
     vi.setSystemTime(START + RESEND_AFTER_MS - 1);
-    let calls = road.sent.length;
-    await road.drain.run();
-    expect(road.sentSince(calls)).toEqual([]);
+    let calls = fixture.sent.length;
+    await fixture.drain.run();
+    expect(fixture.sentSince(calls)).toEqual([]);
     vi.setSystemTime(START + RESEND_AFTER_MS);
-    await road.ring();
-    expect(road.sentSince(calls)).toEqual(["[1]"]);
-    expect(road.alarmAtMs).toBe(START + 2 * RESEND_AFTER_MS);
-    calls = road.sent.length;
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual(["[1]"]);
+    expect(fixture.alarmAtMs).toBe(START + 2 * RESEND_AFTER_MS);
+    calls = fixture.sent.length;
     vi.setSystemTime(START + 2 * RESEND_AFTER_MS);
-    await road.ring();
-    expect(road.sentSince(calls)).toEqual(["[1][2]"]);
+    fixture.outcomes.push(() => Promise.reject(new Error("down")));
+    await fixture.ring();
+    expect(fixture.alarmAtMs).toBe(START + 2 * RESEND_AFTER_MS + RETRY_MIN_SECONDS * 1_000);
+    await fixture.pass(RETRY_MIN_SECONDS * 1_000);
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual(["[1][2]", "[1][2]"]);
   });
 
   test("are resent completely, batch by batch", async () => {
-    const road = new Road();
-    for (let n = 0; n < 10; n++) road.commit(MESSAGE_MAX_BYTES);
-    await road.pass(60_000);
-    const calls = road.sent.length;
+    const fixture = new DrainFixture();
+    for (let n = 0; n < 10; n++) fixture.commit(MESSAGE_MAX_BYTES);
+    await fixture.pass(60_000);
+    const calls = fixture.sent.length;
     vi.setSystemTime(START + RESEND_AFTER_MS);
-    await road.ring();
-    expect(road.sent.slice(calls).map(([, messages]) => messages.length)).toEqual([4, 4, 2]);
-    expect(road.sentSince(calls).join("")).toBe(road.rows.map(({ text }) => text).join(""));
+    await fixture.ring();
+    expect(fixture.sent.slice(calls).map(([, messages]) => messages.length)).toEqual([4, 4, 2]);
+    expect(fixture.sentSince(calls).join("")).toBe(fixture.rows.map(({ text }) => text).join(""));
   });
 
   test("set no alarm once all are settled", async () => {
-    const road = new Road();
-    road.commit();
-    await road.pass(0);
-    road.settle(1);
-    await road.ring();
-    expect(road.alarmAtMs).toBe(Number.POSITIVE_INFINITY);
-    expect(road.sent).toHaveLength(1);
+    const fixture = new DrainFixture();
+    fixture.commit();
+    await fixture.pass(0);
+    fixture.settle(1);
+    await fixture.ring();
+    expect(fixture.alarmAtMs).toBe(Number.POSITIVE_INFINITY);
+    expect(fixture.sent).toHaveLength(1);
   });
 });
 
 describe("a full store", () => {
-  async function full(): Promise<Road> {
-    const road = new Road();
-    for (let n = 0; n < 3; n++) road.commit(MESSAGE_MAX_BYTES);
-    await road.pass(60_000);
-    road.drain.stopForFullStore();
-    return road;
+  async function full(): Promise<DrainFixture> {
+    const fixture = new DrainFixture();
+    for (let n = 0; n < 3; n++) fixture.commit(MESSAGE_MAX_BYTES);
+    await fixture.pass(60_000);
+    fixture.drain.stopForFullStore();
+    return fixture;
   }
 
   test("gets one probe a minute, by the alarm only", async () => {
-    const road = await full();
-    expect([road.drain.storeFull, road.alarmAtMs]).toEqual([true, START + 60_000 + STORE_PROBE_MS]);
-    const calls = road.sent.length;
-    road.commit();
-    await road.pass(STORE_PROBE_MS - 1);
-    await road.drain.run();
-    expect(road.sentSince(calls)).toEqual([]);
-    await road.pass(1);
+    const fixture = await full();
+    expect([fixture.drain.storeFull, fixture.alarmAtMs]).toEqual([true, START + 60_000 + STORE_PROBE_MS]);
+    const calls = fixture.sent.length;
+    fixture.commit();
+    await fixture.pass(STORE_PROBE_MS - 1);
+    await fixture.drain.run();
+    expect(fixture.sentSince(calls)).toEqual([]);
+    await fixture.pass(1);
     const atMs = Date.now();
-    await road.ring();
-    expect(road.sentSince(calls)).toEqual(["[1]"]);
-    expect(road.alarmAtMs).toBe(atMs + STORE_PROBE_MS);
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual(["[1]"]);
+    expect(fixture.alarmAtMs).toBe(atMs + STORE_PROBE_MS);
     // The store is still full, so the oldest row is the next probe.
-    road.drain.stopForFullStore();
+    fixture.drain.stopForFullStore();
     vi.setSystemTime(atMs + STORE_PROBE_MS);
-    await road.ring();
-    expect(road.sentSince(calls)).toEqual(["[1]", "[1]"]);
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual(["[1]", "[1]"]);
   });
 
   test("gets the following rows as next probe if it does not answer, and the oldest after the last", async () => {
-    const road = await full();
-    const calls = road.sent.length;
+    const fixture = await full();
+    const calls = fixture.sent.length;
     for (let probes = 0; probes < 5; probes++) {
-      await road.pass(STORE_PROBE_MS);
-      await road.ring();
+      await fixture.pass(STORE_PROBE_MS);
+      await fixture.ring();
     }
     // The fourth probe finds no row after the third.
-    expect(road.sentSince(calls)).toEqual(["[1]", "[2]", "[3]", "[1]"]);
-    expect(road.drain.storeFull).toBe(true);
+    expect(fixture.sentSince(calls)).toEqual(["[1]", "[2]", "[3]", "[1]"]);
+    expect(fixture.drain.storeFull).toBe(true);
   });
 
   test("holds nothing up once the outbox is empty", async () => {
-    const road = await full();
-    road.settle(1, 2, 3);
-    await road.pass(STORE_PROBE_MS);
-    await road.ring();
-    expect(road.drain.storeFull).toBe(false);
-    const calls = road.sent.length;
-    road.commit();
-    await road.pass(DRAIN_PACE_MS);
-    expect(road.sentSince(calls)).toEqual(["[4]"]);
+    const fixture = await full();
+    fixture.settle(1, 2, 3);
+    await fixture.pass(STORE_PROBE_MS);
+    await fixture.ring();
+    expect(fixture.drain.storeFull).toBe(false);
+    const calls = fixture.sent.length;
+    fixture.commit();
+    await fixture.pass(DRAIN_PACE_MS);
+    expect(fixture.sentSince(calls)).toEqual(["[4]"]);
   });
 
   test("with room again gets every row from the oldest", async () => {
-    const road = await full();
-    const calls = road.sent.length;
-    road.settle(1);
-    road.drain.startOver();
-    expect(road.drain.storeFull).toBe(false);
-    await road.pass(DRAIN_PACE_MS);
-    expect(road.sentSince(calls)).toEqual(["[2]", "[3]"]);
-    road.commit();
-    await road.pass(DRAIN_PACE_MS);
-    expect(road.sentSince(calls)).toEqual(["[2]", "[3]", "[4]"]);
+    const fixture = await full();
+    const calls = fixture.sent.length;
+    vi.setSystemTime(START + RESEND_AFTER_MS);
+    fixture.settle(1);
+    fixture.drain.startOver();
+    expect(fixture.drain.storeFull).toBe(false);
+    await fixture.pass(DRAIN_PACE_MS);
+    expect(fixture.sentSince(calls)).toEqual(["[2]", "[3]"]);
+    await fixture.drain.run();
+    expect(fixture.sentSince(calls)).toEqual(["[2]", "[3]"]);
+    fixture.commit();
+    await fixture.pass(DRAIN_PACE_MS);
+    expect(fixture.sentSince(calls)).toEqual(["[2]", "[3]", "[4]"]);
   });
 
   test("stops a send in progress, whose rows count as unsent later", async () => {
-    const road = new Road();
+    const fixture = new DrainFixture();
     const underWay = Promise.withResolvers<void>();
-    road.outcomes.push(() => underWay.promise);
-    for (let n = 0; n < 6; n++) road.commit(MESSAGE_MAX_BYTES);
-    await road.pass(0);
-    road.drain.stopForFullStore();
+    fixture.outcomes.push(() => underWay.promise);
+    for (let n = 0; n < 6; n++) fixture.commit(MESSAGE_MAX_BYTES);
+    await fixture.pass(0);
+    fixture.drain.stopForFullStore();
     underWay.resolve();
-    await road.pass(1);
-    expect(road.sent).toHaveLength(1);
-    road.drain.startOver();
-    await road.pass(DRAIN_PACE_MS);
-    expect(road.sentSince(1).join("")).toBe(road.rows.map(({ text }) => text).join(""));
+    await fixture.pass(1);
+    expect(fixture.sent).toHaveLength(1);
+    fixture.drain.startOver();
+    await fixture.pass(DRAIN_PACE_MS);
+    expect(fixture.sentSince(1).join("")).toBe(fixture.rows.map(({ text }) => text).join(""));
   });
 });
 
 test("names the lowest unsettled row in each message", async () => {
-  const road = new Road();
+  const fixture = new DrainFixture();
   const header = { at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 0, accepted: 0 };
   for (let n = 0; n < 3; n++) {
-    road.commit(100, (row) => writeRow({ ...header, row }, ""));
+    fixture.commit(100, (row) => writeRow({ ...header, row }, ""));
     // oxlint-disable-next-line no-await-in-loop -- one after the other
-    await road.pass(60_000);
-    if (n === 1) road.settle(1, 2);
+    await fixture.pass(60_000);
+    if (n === 1) fixture.settle(1, 2);
   }
-  expect(road.lows).toEqual([1, 1, 3]);
+  expect(fixture.lows).toEqual([1, 1, 3]);
 });
 
 test("logs a failure with workspace, number of failures and error", async () => {
-  const road = new Road();
+  const fixture = new DrainFixture();
   const log = vi.spyOn(console, "log");
-  road.outcomes.push(() => Promise.reject(new Error("down")));
-  road.commit();
-  await road.pass(0);
+  fixture.outcomes.push(() => Promise.reject(new Error("down")));
+  fixture.commit();
+  await fixture.pass(0);
   expect(log.mock.calls.flat().map(String).join("\n")).toMatch(/drain_failed.*"workspace":"ws".*"failed":1.*down/s);
 });

@@ -1,5 +1,6 @@
 /** Design §7: signals in outbox rows, rows in messages, and the buckets of each key's request rate. */
 import { describe, expect, test } from "vitest";
+import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { MessagePacker, RowPacker } from "../../../src/quota/outbox.ts";
 import type { AdmitChunk } from "../../../src/quota/protocol.ts";
@@ -7,6 +8,8 @@ import { RequestBuckets } from "../../../src/quota/keys.ts";
 import { ROW_HEADER_BYTES, readMessage, writeMessage, writeSignal } from "../../../src/wire/message.ts";
 
 const HEADER = { at: 7, period_start: 1, period_end: 9, limit: 100 };
+
+const run = (accepted: number, held: number) => ({ ...NO_VERDICTS, accepted, held });
 
 /** Signals `first`, `first + 1`, … of one call. */
 function chunk(first: number, count: number, bytes = 100): AdmitChunk {
@@ -25,8 +28,8 @@ function arrived(packer: RowPacker): string[] {
 describe("the rows of a commit", () => {
   test("are one row while all signals fit a message, with consecutive ordinals and the accepted ones first", () => {
     const packer = new RowPacker(HEADER, 5, 40);
-    packer.add([chunk(1, 2)], 2, 0);
-    packer.add([chunk(3, 2), chunk(5, 1)], 1, 2);
+    packer.add([chunk(1, 2)], run(2, 0));
+    packer.add([chunk(3, 2), chunk(5, 1)], run(1, 2));
     expect(arrived(packer)).toEqual([
       "sig_1 5 41 accepted",
       "sig_2 5 42 accepted",
@@ -42,9 +45,9 @@ describe("the rows of a commit", () => {
 
   test("leave out rejected signals, even in the middle of a chunk", () => {
     const packer = new RowPacker(HEADER, 1, 0);
-    packer.add([chunk(1, 3), chunk(4, 3), chunk(7, 3)], 4, 1);
-    packer.add([chunk(10, 2)], 0, 0);
-    packer.add([chunk(12, 2)], 0, 2);
+    packer.add([chunk(1, 3), chunk(4, 3), chunk(7, 3)], run(4, 1));
+    packer.add([chunk(10, 2)], run(0, 0));
+    packer.add([chunk(12, 2)], run(0, 2));
     expect(arrived(packer).map((line) => line.split(" ").toSpliced(1, 1).join(" "))).toEqual([
       "sig_1 1 accepted",
       "sig_2 2 accepted",
@@ -60,7 +63,7 @@ describe("the rows of a commit", () => {
   test("are several rows above a message's size; an exactly full row is closed", () => {
     const packer = new RowPacker(HEADER, 1, 0);
     const half = (MESSAGE_MAX_BYTES - ROW_HEADER_BYTES) / 2;
-    for (let n = 0; n < 5; n++) packer.add([chunk(n, 1, half)], 1, 0);
+    for (let n = 0; n < 5; n++) packer.add([chunk(n, 1, half)], run(1, 0));
     expect(packer.rows().map(({ row, count, bytes }) => [row, count, bytes])).toEqual([
       [1, 2, MESSAGE_MAX_BYTES],
       [2, 2, MESSAGE_MAX_BYTES],

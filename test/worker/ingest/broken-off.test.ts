@@ -3,6 +3,7 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import worker from "../../../src/index.ts";
+import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { ADMIT_SLICE_MAX_BYTES } from "../../../src/ingest/admit.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS } from "../../../src/limits.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult } from "../../../src/quota/protocol.ts";
@@ -67,7 +68,7 @@ test.each([
     const sum = (of: (chunk: AdmitChunk) => number) => chunks.reduce((all, chunk) => all + of(chunk), 0);
     const [bytes, count] = [sum((chunk) => chunk.bytes), sum((chunk) => chunk.count)];
     slices.push({ bytes, written: sum(({ text }) => Buffer.byteLength(text)), signals: count });
-    const verdicts = { accepted: count, held: 0, rejected: 0, refusal: null };
+    const verdicts = { ...NO_VERDICTS, accepted: count, refusal: null };
     const period = { remaining: null, ceiling: null, periodEndMs: 0 };
     const rate = { remaining: 1, resetMs: 1 };
     return Promise.resolve({ outcome: "counted", ...verdicts, rate, period, configVersion: 1 });

@@ -4,14 +4,13 @@
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { cachedKey } from "../../../src/ingest/authenticate.ts";
 import * as fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { raiseConfigVersion, workspaceConfig } from "../../../src/control/workspaces.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { billingPeriodAt, closePeriod, type Streak } from "../../../src/domain/quota/billing.ts";
+import { closePeriod, type Streak } from "../../../src/domain/quota/billing.ts";
 import { newCounter, type TestCounter } from "../../support/counter.ts";
-import { BREAKS, LateConfiguration, type Break, type StoredConfig } from "../../support/late-configuration.ts";
+import { BREAKS, LateConfiguration, type StoredConfig } from "../../support/late-configuration.ts";
 import { newPlan, newWorkspace } from "../../support/workspace.ts";
 
 const NOW = Date.UTC(2031, 0, 15);
@@ -34,16 +33,8 @@ describe("any history of configuration changes and faults", () => {
   /** Senders get the quota's verdict, never an error about a missing plan. */
   const VERDICTS = ["accepted", "held", "extra_room_exceeded", "allowance_exceeded"];
 
-  type Step =
-    | { do: "change"; plan: number | null; overages: boolean | null; breaks: Break }
-    | { do: "change terms"; signalLimit: number; paid: boolean }
-    | { do: "call"; breaks: Break; isReplicaBehind: boolean }
-    | { do: "push late"; which: number }
-    | { do: "restore D1 and recover"; which: number }
-    | { do: "pass"; ms: number };
-
   const breaks = fc.constantFrom(...BREAKS);
-  const step: fc.Arbitrary<Step> = fc.oneof(
+  const steps = fc.oneof(
     {
       weight: 3,
       arbitrary: fc.record({
@@ -76,6 +67,8 @@ describe("any history of configuration changes and faults", () => {
     },
   );
 
+  type Step = ReturnType<(typeof steps)["generate"]>["value"];
+
   class History {
     readonly late: LateConfiguration;
     readonly #plans: readonly string[];
@@ -93,40 +86,40 @@ describe("any history of configuration changes and faults", () => {
       vi.setSystemTime(NOW);
       const late = await LateConfiguration.make(4, ANCHOR);
       const history = new History(late, [late.plan, await newPlan(6), await newPlan(3, false)]);
-      await history.look();
+      await history.check();
       return history;
     }
 
-    async take(taken: Step): Promise<void> {
+    async run(step: Step): Promise<void> {
       const { late } = this;
-      switch (taken.do) {
+      switch (step.do) {
         case "change": {
-          late.breaks = taken.breaks;
-          const plan = taken.plan === null ? {} : { plan: this.#plans[taken.plan] };
-          const change = { ...plan, ...(taken.overages === null ? {} : { overages: taken.overages }) };
+          late.breaks = step.breaks;
+          const plan = step.plan === null ? {} : { plan: this.#plans[step.plan] };
+          const change = { ...plan, ...(step.overages === null ? {} : { overages: step.overages }) };
           expect((await late.change(change)).status).toBe(200);
           break;
         }
         case "change terms": {
-          const { signalLimit, paid } = taken;
+          const { signalLimit, paid } = step;
           expect((await late.putPlan({ signal_limit: signalLimit, paid })).status).toBe(200);
           break;
         }
         case "call":
-          late.breaks = taken.breaks;
-          late.replicaVersion = taken.isReplicaBehind ? (this.#applied[0] ?? 0) : null;
+          late.breaks = step.breaks;
+          late.replicaVersion = step.isReplicaBehind ? (this.#applied[0] ?? 0) : null;
           expect(VERDICTS).toContain(await late.call());
           break;
         case "push late": {
           const versions = [...this.#known.keys()];
-          const config = this.#known.get(versions[taken.which % versions.length] ?? 0);
+          const config = this.#known.get(versions[step.which % versions.length] ?? 0);
           if (config !== undefined) await late.workspace.counter.configure({ ...config, anchorMs: Date.parse(ANCHOR) });
           break;
         }
         case "restore D1 and recover": {
           late.breaks = "nowhere";
           const versions = [...this.#known.values()];
-          const before = versions[taken.which % versions.length];
+          const before = versions[step.which % versions.length];
           if (before === undefined) break;
           await late.restoreD1(before);
           // A restore takes longer than versions may be ahead of the time.
@@ -135,16 +128,16 @@ describe("any history of configuration changes and faults", () => {
           break;
         }
         case "pass":
-          pass(taken.ms);
+          pass(step.ms);
           break;
       }
       late.breaks = "nowhere";
       late.replicaVersion = null;
-      await this.look();
+      await this.check();
     }
 
     /** Checks D1 and the counter after a step. */
-    async look(): Promise<void> {
+    async check(): Promise<void> {
       const stored = await this.late.stored();
       const before = this.#known.get(stored.configVersion);
       // A version identifies one configuration.
@@ -177,13 +170,13 @@ describe("any history of configuration changes and faults", () => {
 
   test("refuses no sender, applies no older push, and reaches the newest version with one more call", async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 16 }), async (steps) => {
+      fc.asyncProperty(fc.array(steps, { minLength: 4, maxLength: 16 }), async (taken) => {
         const history = await History.make();
         // oxlint-disable-next-line no-await-in-loop -- one after the other: that is a history
-        for (const taken of steps) await history.take(taken);
+        for (const step of taken) await history.run(step);
         pass(NEXT_LOOK_UP_MS);
         expect(VERDICTS).toContain(await history.late.call());
-        await history.look();
+        await history.check();
         await expectNewest(history.late);
       }),
       { numRuns: 25 },
@@ -307,20 +300,6 @@ describe("the edge", () => {
   });
 });
 
-test("a key whose cached version D1 no longer has pushes the configuration once", async () => {
-  const late = await LateConfiguration.make(7);
-  await late.call();
-  const key = cachedKey(late.workspace.key.key, Date.now());
-  if (key === undefined) throw new Error("The key is not cached.");
-  key.configVersion += 1_000_000;
-  const before = late.pushed.length;
-  for (let calls = 0; calls < 3; calls++) {
-    await late.call();
-    await vi.waitFor(() => expect(late.pushed).toHaveLength(before + 1));
-    pass(11_000);
-  }
-});
-
 test("releases held signals by the newest plan, even before it reached the counter", async () => {
   const late = await LateConfiguration.make(1);
   expect([await late.call(), await late.call()]).toEqual(["accepted", "held"]);
@@ -374,20 +353,6 @@ describe("new terms of a plan", () => {
 });
 
 describe("a restored D1", () => {
-  test("decides after the recovery, although the counter had a later version", async () => {
-    const late = await LateConfiguration.make(5);
-    const before = await late.stored();
-    pass(1_000);
-    await late.change({ plan: await newPlan(9), overages: true });
-    const { configVersion } = await late.usage();
-    await late.restoreD1(before);
-    // The clock of the recovering Worker may be behind.
-    vi.setSystemTime(NOW - 1_000);
-    await late.operator("POST", `/workspaces/${late.workspace.id}/recover`);
-    expect(await late.stored()).toMatchObject({ signalLimit: 5, configVersion: configVersion + 1 });
-    await expectNewest(late);
-  });
-
   test("does not make the edge push with each call after a cached look-up of a later version", async () => {
     const late = await LateConfiguration.make(50);
     const before = await late.stored();
@@ -399,7 +364,11 @@ describe("a restored D1", () => {
     late.breaks = "nowhere";
     late.pushed.length = 0;
     pass(6_000);
-    for (let calls = 0; calls < 3; calls++) expect(await late.call()).toBe("accepted");
+    for (let calls = 0; calls < 3; calls++) {
+      expect(await late.call()).toBe("accepted");
+      // Longer than the pause between two pushes.
+      pass(11_000);
+    }
     expect(late.pushed).toEqual([before.configVersion]);
   });
 
@@ -420,105 +389,90 @@ describe("a restored D1", () => {
 describe("a period closes with the configuration effective at its end", () => {
   const at = (month: number, day: number): number => Date.UTC(2031, month - 1, day);
   const JAN_15 = at(1, 15);
-  const newMonthly = (): Promise<TestCounter> =>
-    newCounter({ signalLimit: 2, anchorMs: Date.parse(ANCHOR), configVersion: NOW - 1 });
-  const usage = async (counter: TestCounter) => {
-    const found = await counter.stub.usage();
-    if (found === null) throw new Error("no usage");
-    return { ...found, history: found.history.toReversed() };
-  };
-  /** Sends three signals on the tenth of each month up to this one; the plan allows two. */
-  async function drive(counter: TestCounter, months: number): Promise<void> {
+
+  /** Sends three signals on the tenth of each month up to this one, to a plan of `signalLimit`. */
+  async function counterAfter(months: number, signalLimit = 2): Promise<TestCounter> {
+    vi.setSystemTime(NOW);
+    const counter = await newCounter({ signalLimit, anchorMs: Date.parse(ANCHOR), configVersion: NOW - 1 });
     for (let month = 1; month <= months; month++) {
       vi.setSystemTime(Math.max(NOW, at(month, 10)));
       // oxlint-disable-next-line no-await-in-loop -- month by month
       await counter.counted(3);
     }
+    return counter;
   }
 
-  test("when the push arrives after the end but before the period was closed", async () => {
-    const counter = await newMonthly();
-    await drive(counter, 1);
+  async function usageOf(counter: TestCounter) {
+    const found = await counter.stub.usage();
+    if (found === null) throw new Error("no usage");
+    return { ...found, history: found.history.toReversed() };
+  }
+
+  test.each([
+    ["1 ms before its end", at(2, 1) - 1, { signalLimit: 50, streak: 0 }],
+    ["at its end", at(2, 1), { signalLimit: 2, streak: 1 }],
+    ["after its end", at(2, 5), { signalLimit: 2, streak: 1 }],
+  ])("when a configuration of %s arrives before the period was closed", async (_, configVersion, closed) => {
+    const counter = await counterAfter(1);
     vi.setSystemTime(at(2, 10));
-    await counter.configure({ signalLimit: 50, configVersion: JAN_15 });
-    expect(await usage(counter)).toMatchObject({
-      signalLimit: 50,
-      streak: 0,
-      history: [{ signalLimit: 50, streak: 0 }],
-    });
+    await counter.configure({ signalLimit: 50, configVersion });
+    expect(await usageOf(counter)).toMatchObject({ signalLimit: 50, streak: closed.streak, history: [closed] });
   });
 
-  test("when the push arrives after it was closed: it is judged again with the same counts", async () => {
-    const counter = await newMonthly();
-    await drive(counter, 4);
-    const removed = { streak: 3, extraRoomRemoved: true };
-    expect(await usage(counter)).toMatchObject({ ...removed, history: [{ streak: 1 }, { streak: 2 }, { streak: 3 }] });
-    await counter.configure({ signalLimit: 2, overages: true, configVersion: at(2, 15) });
-    const month = { accepted: 2, held: 1 };
-    expect(await usage(counter)).toMatchObject({
-      streak: 0,
-      extraRoomRemoved: false,
-      history: [
-        { ...month, overages: false, streak: 1 },
-        { ...month, overages: true, streak: 0 },
-        { ...month, overages: true, streak: 0 },
+  const counts = { accepted: 2, held: 1 };
+  test.each([
+    [
+      "judges closed periods again, with the same counts",
+      { months: 4, limit: 2, config: { signalLimit: 2, overages: true, configVersion: at(2, 15) } },
+      { streak: 3, extraRoomRemoved: true },
+      { streak: 0, extraRoomRemoved: false },
+      [
+        { ...counts, overages: false, streak: 1 },
+        { ...counts, overages: true, streak: 0 },
+        { ...counts, overages: true, streak: 0 },
       ],
-    });
-  });
-
-  test("when the plan was smaller then: the extra room is removed afterwards", async () => {
-    const counter = await newCounter({ signalLimit: 9, anchorMs: Date.parse(ANCHOR), configVersion: NOW - 1 });
-    await drive(counter, 4);
-    expect(await usage(counter)).toMatchObject({ streak: 0, extraRoomRemoved: false });
-    await counter.configure({ signalLimit: 2, configVersion: JAN_15 });
-    expect(await usage(counter)).toMatchObject({ streak: 3, extraRoomRemoved: true });
+    ],
+    [
+      "leaves a period alone that ended at its time",
+      { months: 3, limit: 2, config: { signalLimit: 50, configVersion: at(2, 1) } },
+      { streak: 2, extraRoomRemoved: false },
+      { streak: 0, extraRoomRemoved: false },
+      [
+        { signalLimit: 2, streak: 1 },
+        { signalLimit: 50, streak: 0 },
+      ],
+    ],
+    [
+      "removes the extra room if the plan was smaller then",
+      { months: 4, limit: 9, config: { signalLimit: 2, configVersion: JAN_15 } },
+      { streak: 0, extraRoomRemoved: false },
+      { streak: 3, extraRoomRemoved: true },
+      [{ streak: 1 }, { streak: 2 }, { streak: 3 }],
+    ],
+    [
+      "does not bring back extra room that three earlier periods removed",
+      { months: 5, limit: 2, config: { signalLimit: 50, configVersion: at(4, 15) } },
+      { streak: 0, extraRoomRemoved: true },
+      { streak: 0, extraRoomRemoved: true },
+      [{ streak: 1 }, { streak: 2 }, { streak: 3 }, { streak: 0 }],
+    ],
+  ])("and a late configuration %s", async (_, { months, limit, config }, before, after, history) => {
+    const counter = await counterAfter(months, limit);
+    expect(await usageOf(counter)).toMatchObject(before);
+    await counter.configure(config);
+    expect(await usageOf(counter)).toMatchObject({ ...after, history });
     await evictDurableObject(counter.stub);
-    expect(await usage(counter)).toMatchObject({ streak: 3, extraRoomRemoved: true });
+    expect(await usageOf(counter)).toMatchObject({ ...after, history });
   });
 
-  test("to the millisecond: a change at the end or later does not affect it", async () => {
-    for (const [versionMs, limit] of [
-      [at(2, 1) - 1, 50],
-      [at(2, 1), 2],
-      [at(2, 5), 2],
-    ] as const) {
-      vi.setSystemTime(NOW);
-      // oxlint-disable-next-line no-await-in-loop -- one counter after the other
-      const counter = await newMonthly();
-      await drive(counter, 1);
-      vi.setSystemTime(at(2, 10));
-      await counter.configure({ signalLimit: 50, configVersion: versionMs });
-      expect(await usage(counter)).toMatchObject({ signalLimit: 50, history: [{ signalLimit: limit }] });
-    }
-  });
-
-  test("to the millisecond, also if it was closed already", async () => {
-    const counter = await newMonthly();
-    await drive(counter, 3);
-    await counter.configure({ signalLimit: 50, configVersion: at(2, 1) });
-    const history = [
-      { signalLimit: 2, streak: 1 },
-      { signalLimit: 50, streak: 0 },
-    ];
-    expect(await usage(counter)).toMatchObject({ streak: 0, history });
-  });
-
-  test("and extra room that three periods removed stays removed", async () => {
-    const counter = await newMonthly();
-    await drive(counter, 5);
-    await counter.configure({ signalLimit: 50, configVersion: at(4, 15) });
-    expect(await usage(counter)).toMatchObject({ streak: 0, extraRoomRemoved: true });
-    expect(billingPeriodAt(Date.parse(ANCHOR), at(5, 10)).startMs).toBe(at(5, 1));
-  });
-
-  test("and an older or equal configuration changes and writes nothing", async () => {
-    const counter = await newMonthly();
+  test("and an older or equal configuration changes nothing", async () => {
+    const counter = await counterAfter(0);
     await counter.configure({ signalLimit: 20, configVersion: NOW + 5 });
-    const before = await usage(counter);
+    const before = await usageOf(counter);
     for (const configVersion of [NOW, NOW + 5]) {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
       await counter.configure({ signalLimit: 7, overages: true, configVersion });
     }
-    expect(await usage(counter)).toEqual(before);
+    expect(await usageOf(counter)).toEqual(before);
   });
 });

@@ -6,6 +6,7 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import type { EventType } from "../../../src/domain/events/workspace-event.ts";
+import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS } from "../../../src/quota/refusals.ts";
 import { PROCESSING_LATE_MS } from "../../../src/quota/quota-counter.ts";
@@ -26,7 +27,7 @@ function at(ms: number): void {
   vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
 }
 
-async function counterThatTells(
+async function subscribedCounter(
   config: Parameters<typeof newCounter>[0] = {},
   types: EventType[] = [...eventTypes],
 ): Promise<{ counter: TestCounter; destinations: TestDestinations }> {
@@ -59,7 +60,7 @@ async function ring(counter: TestCounter, ms: number): Promise<void> {
 
 describe("a usage level", () => {
   test("is notified with the commit that reaches it, once a period: 80, 100 and 200 %, and the first refusal", async () => {
-    const { counter, destinations } = await counterThatTells();
+    const { counter, destinations } = await subscribedCounter();
     await counter.admit(7);
     await counter.admit(1);
     await counter.admit(1);
@@ -74,14 +75,15 @@ describe("a usage level", () => {
     await counter.admit(1);
     await handedOn(counter);
     expect(levels(destinations)).toEqual(["80", "100", "200", "first_refusal"]);
+    // Fewer signals are refused than in the period before.
     at(31 * 24 * 60 * MINUTE);
-    await counter.admit(10);
+    await counter.admit(21);
     await handedOn(counter);
-    expect(levels(destinations).slice(4)).toEqual(["80", "100"]);
+    expect(levels(destinations).slice(4)).toEqual(["80", "100", "200", "first_refusal"]);
   });
 
   test("is notified again after the limit was raised, and by the change itself if the limit was lowered", async () => {
-    const { counter, destinations } = await counterThatTells();
+    const { counter, destinations } = await subscribedCounter();
     await counter.admit(21);
     await counter.configure({ signalLimit: 100 });
     await handedOn(counter);
@@ -99,7 +101,7 @@ describe("a usage level", () => {
   });
 
   test("is notified with overages enabled, but no refusal is", async () => {
-    const { counter, destinations } = await counterThatTells({ overages: true });
+    const { counter, destinations } = await subscribedCounter({ overages: true });
     await counter.admit(100);
     await handedOn(counter);
     expect(ofType(destinations.taken, "usage.level")).toMatchObject([
@@ -110,17 +112,19 @@ describe("a usage level", () => {
   });
 
   test("ignores a level reached before the subscription, and reports later levels", async () => {
-    const { counter, destinations } = await counterThatTells({}, ["period.closed"]);
-    await counter.admit(9);
+    const { counter, destinations } = await subscribedCounter({}, ["period.closed"]);
+    await counter.admit(21);
     await counter.stub.wantEvents({ types: ["usage.level"], thresholds: [] });
     await counter.stub.wantEvents({ types: ["usage.level", "period.closed"], thresholds: [] });
     await counter.admit(1);
+    await counter.configure({ signalLimit: 25 });
+    await counter.admit(5);
     await handedOn(counter);
     expect(levels(destinations)).toEqual(["100"]);
   });
 
   test("is not notified for a failed commit, and once despite a restart in between", async () => {
-    const { counter, destinations } = await counterThatTells();
+    const { counter, destinations } = await subscribedCounter();
     const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
     await expect(counter.admit(8)).rejects.toThrow("disk full");
     expect(await waiting(counter)).toBe(0);
@@ -139,12 +143,12 @@ describe("a usage level", () => {
 });
 
 test("notifies the end of each period with its counts and consequences", async () => {
-  const { counter, destinations } = await counterThatTells();
+  const { counter, destinations } = await subscribedCounter();
   await counter.admit(15);
   at(57 * 24 * 60 * MINUTE);
   await counter.stub.usage();
   await handedOn(counter);
-  const counts = { signal_limit: 10, overages: false, overage: 0, rejected: 0, extra_room_removed: false };
+  const counts = { signal_limit: 10, overages: false, overage: 0, ...NO_VERDICTS, extra_room_removed: false };
   expect(ofType(destinations.taken, "period.closed")).toEqual([
     {
       ...counts,
@@ -166,7 +170,7 @@ test("notifies the end of each period with its counts and consequences", async (
 });
 
 test("notifies periods around a late configuration with the one effective at their ends", async () => {
-  const { counter, destinations } = await counterThatTells({}, ["period.closed"]);
+  const { counter, destinations } = await subscribedCounter({}, ["period.closed"]);
   await counter.admit(15);
   at(57 * 24 * 60 * MINUTE);
   await counter.configure({ signalLimit: 70, configVersion: Date.UTC(2031, 3, 10) });
@@ -181,7 +185,7 @@ const refuse = (counter: TestCounter, requestId: string = crypto.randomUUID()) =
   counter.stub.refused({ keyId: "key_1", code: "body_not_json", detail: "No JSON.", requestId, signals: 1 });
 
 test("hands notifications over by the alarm if the object is killed before", async () => {
-  const { counter, destinations } = await counterThatTells();
+  const { counter, destinations } = await subscribedCounter();
   await counter.admit(5);
   await counter.settle(1);
   await ring(counter, MINUTE);
@@ -199,7 +203,7 @@ test("hands notifications over by the alarm if the object is killed before", asy
 
 describe("a burst of refusals", () => {
   test("is notified at 20 refused calls and a tenth of all within five minutes, then not for six hours", async () => {
-    const { counter, destinations } = await counterThatTells({ signalLimit: 100_000 });
+    const { counter, destinations } = await subscribedCounter({ signalLimit: 100_000 });
     for (let calls = 0; calls < 10 * REFUSAL_BURST_CALLS - REFUSAL_BURST_CALLS; calls++) await counter.admit(1);
     for (let calls = 0; calls < REFUSAL_BURST_CALLS; calls++) await refuse(counter);
     expect(await waiting(counter)).toBe(0);
@@ -227,7 +231,7 @@ describe("a burst of refusals", () => {
   });
 
   test("does not span more than five minutes, and counts a call once for all its reasons", async () => {
-    const { counter, destinations } = await counterThatTells();
+    const { counter, destinations } = await subscribedCounter();
     for (let minute = 0; minute < REFUSAL_BURST_CALLS; minute++) {
       at(minute * MINUTE);
       await refuse(counter);
@@ -252,7 +256,7 @@ describe("a burst of refusals", () => {
 });
 
 test("notifies a delay after ten minutes, and again only after recovery", async () => {
-  const { counter, destinations } = await counterThatTells({ signalLimit: 1_000 });
+  const { counter, destinations } = await subscribedCounter({ signalLimit: 1_000 });
   await counter.admit(2);
   at(MINUTE);
   await counter.admit(1);
@@ -277,7 +281,7 @@ test("notifies a delay after ten minutes, and again only after recovery", async 
 });
 
 test("notifies a destination of a delay that began before it subscribed again", async () => {
-  const { counter, destinations } = await counterThatTells({ signalLimit: 1_000 });
+  const { counter, destinations } = await subscribedCounter({ signalLimit: 1_000 });
   await counter.admit(1);
   await ring(counter, PROCESSING_LATE_MS);
   await handedOn(counter);
@@ -292,7 +296,7 @@ test("notifies a destination of a delay that began before it subscribed again", 
 describe("rows and alarms", () => {
   /** For a signal that arrives alone and is settled, on a counter that has had others. */
   async function costOf(types: EventType[], signals: number): Promise<{ rows: number; alarms: number }> {
-    const { counter } = await counterThatTells({ signalLimit: 100 }, types);
+    const { counter } = await subscribedCounter({ signalLimit: 100 }, types);
     await counter.admit(1);
     await counter.settle(1);
     return countRows(counter, async () => {

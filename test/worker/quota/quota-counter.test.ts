@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import type { ResentSignal } from "../../../src/quota/protocol.ts";
 import { writeSignal } from "../../../src/wire/message.ts";
-import { TestCounter, admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
+import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
 
 // The middle of a period, so that none ends during a test.
@@ -38,53 +38,6 @@ async function settled(counter: TestCounter) {
   return env.SIGNAL_STORE.getByName(counter.id).totals();
 }
 
-describe("§8, invariant 3: verdicts", () => {
-  test("of 64 concurrent callers follow the table for each ordinal, without gaps or repetition", async () => {
-    const limit = 100;
-    const counter = await newCounter({ signalLimit: limit });
-    await counter.sendTo(lose);
-    const calls = Array.from({ length: 64 }, (_, call) => {
-      return Array.from({ length: 1 + (call % 7) }, (_unused, index) => `sig_${call}_${index}`);
-    });
-    const results = await Promise.all(calls.map((ids) => counter.admit(ids.length, { ids })));
-
-    const stored = new Map((await counter.unsettled()).map((signal) => [signal.id, signal]));
-    const ordinals = [...stored.values()].map((signal) => signal.ordinal).sort((a, b) => a - b);
-    expect(ordinals).toEqual(Array.from({ length: 2 * limit }, (_, index) => index + 1));
-    for (const { ordinal, verdict } of stored.values()) {
-      expect(verdict).toBe(ordinal <= limit ? "accepted" : "held");
-    }
-    // Each caller's answer equals the stored verdicts.
-    calls.forEach((ids, call) => {
-      const result = results[call];
-      if (result?.outcome !== "counted") throw new Error(result?.outcome);
-      const verdicts = ids.map((_, index) =>
-        index < result.accepted ? "accepted" : index < result.accepted + result.held ? "held" : undefined,
-      );
-      expect(ids.map((id) => stored.get(id)?.verdict)).toEqual(verdicts);
-      expect(result.refusal?.code).toBe(result.rejected > 0 ? "extra_room_exceeded" : undefined);
-    });
-    const sent = calls.flat().length;
-    expect(await usageOf(counter)).toMatchObject({ accepted: limit, held: limit, rejected: sent - 2 * limit });
-  });
-
-  test("give a refused signal no ordinal", async () => {
-    const counter = await newCounter({ signalLimit: 2 });
-    await counter.sendTo(lose);
-    expect(await counter.counted(5)).toEqual([2, 2, 1]);
-    await counter.configure({ signalLimit: 3 });
-    expect(await counter.counted(3)).toEqual([0, 2, 1]);
-    expect((await counter.unsettled()).map((signal) => signal.ordinal)).toEqual([1, 2, 3, 4, 5, 6]);
-  });
-
-  test("are not made without a configuration: the object asks for it and counts nothing", async () => {
-    const stub = env.QUOTA_COUNTER.getByName(`ws_${crypto.randomUUID()}`);
-    expect(await stub.admit(admitCall(1))).toEqual({ outcome: "unconfigured" });
-    expect(await stub.usage()).toBeNull();
-    expect(await stub.books()).toEqual({ admitted: 0, unsettled: 0, lost: 0 });
-  });
-});
-
 test("reports a configuration that could not be stored as missing", async () => {
   const counter = new TestCounter(`ws_${crypto.randomUUID()}`);
   const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
@@ -97,21 +50,6 @@ test("reports a configuration that could not be stored as missing", async () => 
 });
 
 describe("design §7: shared commits", () => {
-  test("write one outbox row each for 64 concurrent calls", async () => {
-    const counter = await newCounter();
-    await counter.sendTo(lose);
-    await counter.counted(1);
-    const { rows } = await countRows(counter, () =>
-      runInDurableObject(counter.stub, (instance) =>
-        Promise.all(Array.from({ length: 64 }, async () => instance.admit(admitCall(1)))),
-      ),
-    );
-    // The first call commits alone, unless a commit was made in the last milliseconds.
-    expect([1, 2]).toContain(rows);
-    expect(await counter.rows()).toHaveLength(1 + rows);
-    expect(await counter.unsettled()).toHaveLength(65);
-  });
-
   test("write one row up to a message's size, and as few as possible above", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
@@ -175,19 +113,6 @@ describe("§3.1, invariant 4: revoked keys", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: 2 });
   });
 
-  test("refuse every call that starts after the revocation returned, amid concurrent calls", async () => {
-    const counter = await newCounter();
-    await counter.sendTo(lose);
-    const early = Array.from({ length: 32 }, () => counter.admit(1, { keyId: "key_old" }));
-    await counter.stub.revoke("key_old");
-    const late = Array.from({ length: 32 }, () => counter.admit(1, { keyId: "key_old" }));
-    const outcomes = (await Promise.all(early)).map(({ outcome }) => outcome);
-    expect((await Promise.all(late)).map(({ outcome }) => outcome)).toEqual(late.map(() => "key_deactivated"));
-    const counted = outcomes.filter((outcome) => outcome === "counted").length;
-    expect(await usageOf(counter)).toMatchObject({ accepted: counted });
-    expect(await counter.unsettled()).toHaveLength(counted);
-  });
-
   test("stay revoked after eviction and crash", async () => {
     const counter = await newCounter();
     await counter.stub.revoke("key_old");
@@ -201,40 +126,15 @@ describe("§3.1, invariant 4: revoked keys", () => {
   });
 });
 
-describe("§8.6: plan and overages", () => {
-  test("take effect with the next signal and keep the first anchor", async () => {
-    setTime(month(3, 15));
-    const counter = await newCounter({ signalLimit: 1 });
-    await counter.sendTo(lose);
-    expect(await counter.counted(2)).toEqual([1, 1, 0]);
-    await counter.configure({ signalLimit: 3, anchorMs: month(1, 9) });
-    expect(await counter.counted(2)).toEqual([1, 1, 0]);
-    await counter.configure({ signalLimit: 3, overages: true });
-    expect(await counter.counted(10)).toEqual([10, 0, 0]);
-    expect(await usageOf(counter)).toMatchObject({
-      accepted: 12,
-      held: 2,
-      overage: 10,
-      periodStartMs: month(3),
-      periodEndMs: month(4),
-    });
-    expect((await counter.unsettled()).map((signal) => signal.signalLimit)).toEqual([
-      1,
-      1,
-      3,
-      3,
-      ...Array.from({ length: 10 }, () => 3),
-    ]);
+/** Held signals of the counter, as the Signal Store sends them back. */
+function heldSignals(counter: TestCounter, count: number, periodStartMs: number): ResentSignal[] {
+  return Array.from({ length: count }, (_, n) => {
+    const text = writeSignal({ id: `sig_${counter.id}_${n}`, key: "key_1" }, "{}");
+    return { id: `sig_${counter.id}_${n}`, periodStartMs, text, bytes: text.length };
   });
-});
+}
 
 describe("§8.6: the overage count", () => {
-  const held = (counter: TestCounter, count: number, periodStartMs: number): ResentSignal[] =>
-    Array.from({ length: count }, (_, n) => {
-      const text = writeSignal({ id: `sig_${counter.id}_${n}`, key: "key_1" }, "{}");
-      return { id: `sig_${counter.id}_${n}`, periodStartMs, text, bytes: text.length };
-    });
-
   test("counts each signal beyond the limit once, and not the held ones before when they are released", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 10 });
@@ -245,7 +145,7 @@ describe("§8.6: the overage count", () => {
     await counter.configure({ signalLimit: 20, overages: true });
     expect(await counter.counted(5)).toEqual([5, 0, 0]);
     expect(await usageOf(counter)).toMatchObject({ accepted: 20, held: 5, overage: 5 });
-    const signals = held(counter, 5, month(1));
+    const signals = heldSignals(counter, 5, month(1));
     const terms = { periodEndMs: month(2), overages: true };
     const job = { job: "aud_1", through: 0 };
     const first = { ...job, page: 1, signals: signals.slice(0, 2) };
@@ -257,12 +157,23 @@ describe("§8.6: the overage count", () => {
     await counter.configure({ signalLimit: 1 });
     expect(await counter.counted(2)).toEqual([1, 1, 0]);
     await counter.configure({ signalLimit: 2 });
-    const late = { ...job, page: 3, signals: held(counter, 1, month(2)) };
+    const late = { ...job, page: 3, signals: heldSignals(counter, 1, month(2)) };
     const ended = { sent: 5, next: "end" };
     expect(await counter.stub.release(late, { ...terms, periodEndMs: month(3) })).toMatchObject(ended);
     await counter.configure({ signalLimit: 2, overages: true });
     expect(await counter.stub.release(late, terms)).toMatchObject(ended);
     expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1 });
+  });
+
+  test("does not change if a release has a held signal of an earlier period", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    await counter.counted(2);
+    await counter.configure({ signalLimit: 1, overages: true });
+    const page = { job: "aud_1", page: 1, through: 0, signals: heldSignals(counter, 1, month(0)) };
+    expect(await counter.stub.release(page, { periodEndMs: month(2), overages: true })).toMatchObject({ sent: 0 });
+    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1, overage: 0 });
   });
 
   test("counts each released signal beyond the limit once, despite repeated releases", async () => {
@@ -271,7 +182,7 @@ describe("§8.6: the overage count", () => {
     await counter.sendTo(lose);
     expect(await counter.counted(8)).toEqual([4, 4, 0]);
     await counter.configure({ signalLimit: 6, overages: true });
-    const signals = held(counter, 4, month(1));
+    const signals = heldSignals(counter, 4, month(1));
     const terms = { periodEndMs: month(2), overages: true };
     const release = (job: string) => counter.stub.release({ job, page: 1, through: 0, signals }, terms);
     for (const [job, sent] of [
@@ -285,6 +196,42 @@ describe("§8.6: the overage count", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: 8, held: 0, overage: 2 });
     expect(await counter.counted(1)).toEqual([1, 0, 0]);
     expect(await usageOf(counter)).toMatchObject({ accepted: 9, overage: 3 });
+  });
+});
+
+describe("design §2: a restore", () => {
+  test("sends nothing again while calls are refused", async () => {
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    await counter.counted(2);
+    await counter.configure({ signalLimit: 2 });
+    const { periodStartMs, periodEndMs } = await usageOf(counter);
+    const page = { job: "aud_1", page: 1, through: 1, signals: heldSignals(counter, 1, periodStartMs) };
+    const release = () => counter.stub.release(page, { periodEndMs, overages: false });
+    await counter.stub.close(Date.now() + 60_000);
+    expect(await counter.admit()).toEqual({ outcome: "closed" });
+    expect(await release()).toMatchObject({ sent: 0, next: "wait" });
+    expect(await counter.stub.replay({ ...page, job: "aud_2" })).toMatchObject({ sent: 0, next: "wait" });
+    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1 });
+    await counter.stub.open();
+    expect(await release()).toMatchObject({ sent: 1, next: "end" });
+  });
+
+  test("reports the same counts when repeated after new calls and a replay", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    await counter.stub.close(Date.now() + 60_000);
+    const { highestRow } = await counter.stub.beforeRestore();
+    const restored = await counter.stub.afterRestore(highestRow);
+    expect(Object.values(restored.accepted)).toEqual([3]);
+    await counter.stub.open();
+    await counter.counted(2);
+    const { periodStartMs } = await usageOf(counter);
+    const page = { job: "aud_1", page: 1, through: 1, signals: heldSignals(counter, 1, periodStartMs) };
+    expect(await counter.stub.replay(page)).toMatchObject({ sent: 1 });
+    await counter.stub.close(Date.now() + 60_000);
+    expect(await counter.stub.afterRestore(highestRow)).toEqual(restored);
   });
 });
 
@@ -324,48 +271,16 @@ describe("§8.5: billing periods", () => {
     expect(await usageOf(counter)).toEqual(before);
   });
 
-  test("remove the extra room after the third in a row over the allowance, for good", async () => {
-    setTime(month(1, 2));
-    const counter = await newCounter({ signalLimit: 2 });
+  test("begin on the days of the first anchor, and each signal keeps the limit of its time", async () => {
+    setTime(month(3, 15));
+    const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
-    for (const streak of [1, 2, 3]) {
-      expect(await counter.counted(4)).toEqual([2, 2, 0]);
-      setTime(month(1 + streak, 2));
-      expect(await usageOf(counter)).toMatchObject({ streak, extraRoomRemoved: streak === 3 });
-    }
-    const refused = await counter.admit(3);
-    expect(refused).toMatchObject({ accepted: 2, held: 0, rejected: 1, refusal: { code: "allowance_exceeded" } });
-    setTime(month(6, 2));
-    expect(await usageOf(counter)).toMatchObject({ streak: 0, extraRoomRemoved: true });
-    await counter.configure({ signalLimit: 10 });
-    expect(await counter.counted(12)).toEqual([10, 0, 2]);
-    await abortAllDurableObjects();
-    expect(await usageOf(counter)).toMatchObject({ extraRoomRemoved: true });
-  });
-
-  test("are judged by the plan at their end, not by a later one", async () => {
-    setTime(month(1, 20));
-    const counter = await newCounter({ signalLimit: 2 });
-    await counter.sendTo(lose);
-    await counter.counted(3);
-    setTime(month(2, 1));
-    await counter.configure({ signalLimit: 100, overages: true });
-    expect((await usageOf(counter)).history).toMatchObject([{ signalLimit: 2, overages: false, streak: 1 }]);
-  });
-
-  test.each([
-    { title: "a period within the allowance", months: [4, 4, 2, 4], config: {}, streak: 1 },
-    { title: "an unpaid plan", months: [4, 4, 4, 4], config: { paid: false }, streak: 0 },
-    { title: "overages", months: [4, 4, 4, 4], config: { overages: true }, streak: 0 },
-  ])("$title resets the streak: the extra room stays", async ({ months, config, streak }) => {
-    setTime(month(1, 2));
-    const counter = await newCounter({ signalLimit: 2, ...config });
-    await counter.sendTo(lose);
-    for (const [index, count] of months.entries()) {
-      await counter.counted(count);
-      setTime(month(index + 2, 2));
-    }
-    expect(await usageOf(counter)).toMatchObject({ streak, extraRoomRemoved: false });
+    await counter.counted(2);
+    await counter.configure({ signalLimit: 3, anchorMs: month(1, 9) });
+    await counter.counted(1);
+    expect((await counter.unsettled()).map((signal) => signal.signalLimit)).toEqual([1, 1, 3]);
+    setTime(month(4, 15));
+    expect(await usageOf(counter)).toMatchObject({ periodStartMs: month(4), periodEndMs: month(5) });
   });
 
   test("have books that count the signals admitted in them", async () => {

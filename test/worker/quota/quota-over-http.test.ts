@@ -37,10 +37,14 @@ async function verdictOf(response: Response): Promise<string> {
 
 const verdict = async (workspace: TestWorkspace) => verdictOf(await workspace.send(signal()));
 
+async function resultsOf(workspace: TestWorkspace, items: unknown[]) {
+  const { results = [] } = await (await workspace.send(items)).json<BatchAnswer | Problem>();
+  return results.map(({ id, code, status }) => ({ id, verdict: code ?? status }));
+}
+
 /** The answer to each item of a batch. */
 async function verdicts(workspace: TestWorkspace, items: unknown[]): Promise<string[]> {
-  const { results } = await (await workspace.send(items)).json<BatchAnswer | Problem>();
-  return (results ?? []).map((result) => result.code ?? result.status);
+  return (await resultsOf(workspace, items)).map((result) => result.verdict);
 }
 
 function tally(values: string[]): Record<string, number> {
@@ -53,10 +57,14 @@ const times = (count: number, value: string) => Array.from({ length: count }, ()
 
 /** Verdicts of all stored signals, in the order of their ordinals. */
 async function storedOrdinals(workspace: TestWorkspace): Promise<{ ordinal: number; verdict: string }[]> {
+  return (await storedAdmissions(workspace)).map(({ ordinal, verdict: stored }) => ({ ordinal, verdict: stored }));
+}
+
+async function storedAdmissions(workspace: TestWorkspace) {
   await workspace.settled();
   return readStore(workspace.id, (state) =>
     [...linesOf(state.signals), ...linesOf(state.held)]
-      .map(({ facts: { admission } }) => ({ ordinal: admission.ordinal, verdict: admission.verdict }))
+      .map(({ facts: { admission } }) => admission)
       .sort((a, b) => a.ordinal - b.ordinal),
   );
 }
@@ -86,15 +94,22 @@ describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
 
   test("with batches get the same counts, item by item", async () => {
     const workspace = await newWorkspace({ signalLimit: 50 });
-    const answers = await concurrently(CALLERS, 70, (index) => verdicts(workspace, signals(1 + (index % 5))));
-    expect(tally(answers.flat())).toEqual({ accepted: 50, held: 50, extra_room_exceeded: 210 - 100 });
+    const answers = await concurrently(CALLERS, 70, (index) => resultsOf(workspace, signals(1 + (index % 5))));
+    const results = answers.flat();
+    expect(tally(results.map((result) => result.verdict))).toEqual({
+      accepted: 50,
+      held: 50,
+      extra_room_exceeded: 210 - 100,
+    });
     // Within a call the verdicts are in the order of the signals.
     const order = ["accepted", "held", "extra_room_exceeded"];
     for (const answer of answers) {
-      const ranks = answer.map((rank) => order.indexOf(rank));
+      const ranks = answer.map((result) => order.indexOf(result.verdict));
       expect(ranks).toEqual(ranks.toSorted((a, b) => a - b));
     }
     expect(await storedOrdinals(workspace)).toEqual(ordinals(50, 100));
+    const stored = new Map((await storedAdmissions(workspace)).map(({ id, verdict: kept }) => [id, kept]));
+    for (const { id = "", verdict: answered } of results) expect(stored.get(id) ?? order[2]).toBe(answered);
   });
 
   test("count one for each signal, account update and identify, on every endpoint", async () => {

@@ -348,7 +348,7 @@ describe("senders to a full outbox", () => {
     expect(text).toContain("Too many signals are waiting: calls are refused with a 503.");
     expect(text).toContain("Storage is full.");
     const rejections = await see("rejections");
-    expect(rejections).toContain("As many signals as there is room for wait to be stored.");
+    expect(rejections).toContain("Too many signals are waiting to be stored.");
     expect(rejections).toMatch(/Temporarily unavailable 503 unavailable/);
 
     await limitStore(STORE_MAX_BYTES);

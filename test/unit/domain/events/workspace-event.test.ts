@@ -7,6 +7,8 @@ import {
   type AnyEventType,
   destinationEventTypes,
   eventTypes,
+  fallenBelow,
+  risenTo,
   withoutPerson,
 } from "../../../../src/domain/events/workspace-event.ts";
 import { emailText, requestBody, slackBody } from "../../../../src/domain/events/request-body.ts";
@@ -192,4 +194,18 @@ describe("the request body", () => {
       data: event.data,
     });
   });
+});
+
+test("the thresholds that a score crosses are those that it rises to or past, and those that it falls below", () => {
+  const thresholds = [-10, 0, 50, 100];
+  const moves = [
+    [0, 100],
+    [49, 50],
+    [50, 99],
+    [-11, -10],
+    [100, 99],
+    [60, -5],
+  ] as const;
+  expect(moves.map(([from, to]) => risenTo(from, to, thresholds))).toEqual([[50, 100], [50], [], [-10], [], []]);
+  expect(moves.map(([from, to]) => fallenBelow(from, to, thresholds))).toEqual([[], [], [], [], [100], [0, 50]]);
 });

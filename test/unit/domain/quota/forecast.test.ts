@@ -3,17 +3,17 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { expected, paceOf, reaches } from "../../../../src/domain/quota/forecast.ts";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
+import { NO_VERDICTS } from "../../../../src/domain/quota/quota.ts";
 import type { UsageDay } from "../../../../src/domain/quota/usage-day.ts";
 
 const day = (number: number) => Date.UTC(2031, 2, number);
 const START = day(1);
 const END = day(32);
 const end = (number: number, accepted: number, periodStartMs = START): UsageDay => ({
+  ...NO_VERDICTS,
   periodStartMs,
   dayMs: day(number),
   accepted,
-  held: 0,
-  rejected: 0,
 });
 const at = (nowMs: number, used: number, periodStartMs = START) => ({ nowMs, periodStartMs, periodEndMs: END, used });
 

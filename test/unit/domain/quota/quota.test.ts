@@ -4,49 +4,50 @@ import { describe, expect, test } from "vitest";
 import { closePeriod } from "../../../../src/domain/quota/billing.ts";
 import type { PeriodEnd, Streak } from "../../../../src/domain/quota/billing.ts";
 import {
+  ADMITTED_VERDICTS,
   decideQuotaRun,
   overageOfRelease,
   overageOfRun,
   quotaCeiling,
   verdictInRun,
 } from "../../../../src/domain/quota/quota.ts";
-import type { QuotaPlan, QuotaRefusal } from "../../../../src/domain/quota/quota.ts";
+import type { AdmittedVerdict, QuotaPlan, QuotaRefusal } from "../../../../src/domain/quota/quota.ts";
 
 const L = 100;
 const free: QuotaPlan = { signalLimit: L, overages: false, extraRoomRemoved: false };
 const capped: QuotaPlan = { ...free, extraRoomRemoved: true };
 const metered: QuotaPlan = { ...free, overages: true };
 
-type Verdict = "accept" | "hold" | QuotaRefusal;
+type Verdict = AdmittedVerdict | QuotaRefusal;
 
 /** The verdict of the `n`-th signal. */
 function verdictOf(n: number, plan: QuotaPlan): Verdict | null {
-  const { accepted, held, refusal } = decideQuotaRun(n - 1, 1, plan);
-  return accepted === 1 ? "accept" : held === 1 ? "hold" : refusal;
+  const run = decideQuotaRun(n - 1, 1, plan);
+  return ADMITTED_VERDICTS.find((verdict) => run[verdict] === 1) ?? run.refusal;
 }
 
 /** The specification's rules, in its order. */
 function specified(n: number, plan: QuotaPlan): Verdict {
-  if (plan.overages) return "accept";
-  if (n <= plan.signalLimit) return "accept";
+  if (plan.overages) return "accepted";
+  if (n <= plan.signalLimit) return "accepted";
   if (plan.extraRoomRemoved) return "allowance_exceeded";
-  if (n <= 2 * plan.signalLimit) return "hold";
+  if (n <= 2 * plan.signalLimit) return "held";
   return "extra_room_exceeded";
 }
 
 describe("§8.2–§8.6: the verdict of the n-th signal", () => {
   test.each<[string, number, QuotaPlan, Verdict]>([
-    ["§8.2: the first is processed", 1, free, "accept"],
-    ["§8.2: the L-th is processed", L, free, "accept"],
-    ["§8.3: the (L + 1)-th is held", L + 1, free, "hold"],
-    ["§8.3: the 2L-th is held", 2 * L, free, "hold"],
+    ["§8.2: the first is processed", 1, free, "accepted"],
+    ["§8.2: the L-th is processed", L, free, "accepted"],
+    ["§8.3: the (L + 1)-th is held", L + 1, free, "held"],
+    ["§8.3: the 2L-th is held", 2 * L, free, "held"],
     ["§8.4: the (2L + 1)-th is refused", 2 * L + 1, free, "extra_room_exceeded"],
-    ["§8.5: without the extra room the L-th is processed", L, capped, "accept"],
+    ["§8.5: without the extra room the L-th is processed", L, capped, "accepted"],
     ["§8.5: without the extra room the (L + 1)-th is refused", L + 1, capped, "allowance_exceeded"],
     ["§8.5: without the extra room the (2L + 1)-th is refused alike", 2 * L + 1, capped, "allowance_exceeded"],
-    ["§8.6: with overages the (L + 1)-th is processed", L + 1, metered, "accept"],
-    ["§8.6: with overages the (2L + 1)-th is processed", 2 * L + 1, metered, "accept"],
-    ["§8.6: with overages it is, even without the extra room", 2 * L + 1, { ...capped, overages: true }, "accept"],
+    ["§8.6: with overages the (L + 1)-th is processed", L + 1, metered, "accepted"],
+    ["§8.6: with overages the (2L + 1)-th is processed", 2 * L + 1, metered, "accepted"],
+    ["§8.6: with overages it is, even without the extra room", 2 * L + 1, { ...capped, overages: true }, "accepted"],
     ["a limit of 0 processes and holds nothing", 1, { ...free, signalLimit: 0 }, "extra_room_exceeded"],
   ])("%s", (_, n, plan, verdict) => {
     expect(verdictOf(n, plan)).toBe(verdict);
@@ -70,13 +71,12 @@ describe("§8: a run of signals", () => {
           let ordinals = used;
           for (let signal = 0; signal < count; signal++) {
             const verdict = specified(ordinals + 1, plan);
-            if (verdict === "accept" || verdict === "hold") ordinals++;
+            if (verdict === "accepted" || verdict === "held") ordinals++;
             verdicts.push(verdict);
           }
           const run = decideQuotaRun(used, count, plan);
           const inOrder = Array.from({ length: count }, (_, nth) => verdictInRun(nth, run));
-          const words = { accepted: "accept", held: "hold", rejected: run.refusal };
-          expect(inOrder.map((verdict) => words[verdict])).toEqual(verdicts);
+          expect(inOrder.map((verdict) => (verdict === "rejected" ? run.refusal : verdict))).toEqual(verdicts);
           expect(run.refusal === null).toBe(run.rejected === 0);
           used = ordinals;
         }
@@ -95,7 +95,7 @@ describe("§8: a run of signals", () => {
     fc.assert(
       fc.property(plans, (plan) => {
         const verdicts = Array.from({ length: 130 }, (_, index) => specified(index + 1, plan));
-        const refused = verdicts.findIndex((verdict) => verdict !== "accept" && verdict !== "hold");
+        const refused = verdicts.findIndex((verdict) => verdict !== "accepted" && verdict !== "held");
         expect(quotaCeiling(plan)).toBe(refused === -1 ? null : refused);
       }),
     );

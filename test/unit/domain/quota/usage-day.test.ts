@@ -2,16 +2,24 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
-import { entryOf, signalsPerDay, usageCurve, utcDay, type UsageDay } from "../../../../src/domain/quota/usage-day.ts";
+import { NO_VERDICTS } from "../../../../src/domain/quota/quota.ts";
+import {
+  entryOf,
+  signalsPerDay,
+  usageCurve,
+  utcDay,
+  verdictsPerDay,
+  type UsageDay,
+} from "../../../../src/domain/quota/usage-day.ts";
 
 const START = Date.UTC(2031, 2, 1, 10);
 const day = (number: number) => Date.UTC(2031, 2, number);
 const entry = (number: number, accepted: number, held = 0, periodStartMs = START): UsageDay => ({
+  ...NO_VERDICTS,
   periodStartMs,
   dayMs: day(number),
   accepted,
   held,
-  rejected: 0,
 });
 
 test("a day's entry has the counts of all verdicts; an idle period has none", () => {
@@ -25,7 +33,7 @@ test("a day's entry has the counts of all verdicts; an idle period has none", ()
 describe("the curve of a period", () => {
   test("begins with zero at the period's start, stays flat on idle days, and ends now", () => {
     const before = entry(1, 99, 0, START - 28 * DAY_MS);
-    const now = { nowMs: day(5) + 7, accepted: 9, held: 3, rejected: 1 };
+    const now = { ...entry(5, 9, 3), nowMs: day(5) + 7 };
     const curve = usageCurve([before, entry(1, 2), entry(3, 5, 1)], START, now);
     expect(curve.map(({ atMs, accepted, held }) => [atMs, accepted, held])).toEqual([
       [START, 0, 0],
@@ -36,6 +44,15 @@ describe("the curve of a period", () => {
       [day(5) + 7, 9, 3],
     ]);
   });
+});
+
+test("the counts of a day with a release have no negative held count", () => {
+  const days = verdictsPerDay([entry(1, 2, 5), entry(2, 6, 2)], day(1), day(4));
+  expect(days.map(({ accepted, held }) => [accepted, held])).toEqual([
+    [2, 5],
+    [4, 0],
+    [0, 0],
+  ]);
 });
 
 describe("signals per day", () => {

@@ -1,12 +1,12 @@
-/** §8.2–§8.4: notices about usage, and the thresholds that a score crosses. */
+/** §8.2–§8.4: notices about usage. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { fallenBelow, risenTo } from "../../../../src/domain/events/workspace-event.ts";
-import { usageLevel, usageNews, type UsageStanding } from "../../../../src/domain/quota/usage-news.ts";
+import { NO_VERDICTS } from "../../../../src/domain/quota/quota.ts";
+import { usageLevel, newUsageLevels, type UsageStanding } from "../../../../src/domain/quota/usage-news.ts";
 
 const standing = (accepted: number, more: Partial<UsageStanding> = {}): UsageStanding => ({
+  ...NO_VERDICTS,
   accepted,
-  held: 0,
   signalLimit: 100,
   overages: false,
   extraRoomRemoved: false,
@@ -17,17 +17,17 @@ const larger = (accepted: number, held = 0) => standing(accepted, { held, signal
 const capped = standing(100, { extraRoomRemoved: true });
 
 /** The notices of each step; a step with `true` has refused a signal. */
-function newsOf(steps: [now: UsageStanding, hasRefused?: boolean][]): string[] {
+function levelsOf(steps: [now: UsageStanding, hasRefused?: boolean][]): string[] {
   let before = 0;
   return steps.map(([now, hasRefused = false]) => {
-    const { notified, news } = usageNews({ notified: before, now, hasRefused });
+    const { notified, levels } = newUsageLevels({ notified: before, now, hasRefused });
     before = notified;
-    return news.join();
+    return levels.join();
   });
 }
 
 describe("a usage level is announced", () => {
-  test.each<[string, steps: Parameters<typeof newsOf>[0], news: string[]]>([
+  test.each<[string, steps: Parameters<typeof levelsOf>[0], levels: string[]]>([
     ["once, with held signals counted", [[standing(79)], [standing(79, { held: 1 })], [standing(81)]], ["", "80", ""]],
     ["with all levels reached at once", [[standing(200)], [standing(200)]], ["80,100,200", ""]],
     ["again after a higher limit", [[standing(120)], [larger(119)], [larger(120)]], ["80,100", "", "80"]],
@@ -51,7 +51,7 @@ describe("a usage level is announced", () => {
       ],
       ["80,100,first_refusal", ""],
     ],
-  ])("%s", (_, steps, news) => expect(newsOf(steps)).toEqual(news));
+  ])("%s", (_, steps, levels) => expect(levelsOf(steps)).toEqual(levels));
 
   test("once while it stays reached, through any changes", () => {
     const change = fc.record({
@@ -65,15 +65,16 @@ describe("a usage level is announced", () => {
       fc.property(fc.array(fc.tuple(change, fc.boolean()), { maxLength: 20 }), (changes) => {
         let before = 0;
         let announced: string[] = [];
-        for (const [now, hasRefused] of changes) {
-          const { notified: after, news } = usageNews({ notified: before, now, hasRefused });
-          const reached = usageNews({ notified: 0, now, hasRefused }).news as string[];
-          expect(news.filter((level) => announced.includes(level))).toEqual([]);
-          expect([...announced, ...news]).toEqual(expect.arrayContaining(reached));
-          expect(usageNews({ notified: after, now, hasRefused: false }).news).toEqual([]);
+        for (const [changed, hasRefused] of changes) {
+          const now = { ...NO_VERDICTS, ...changed };
+          const { notified: after, levels } = newUsageLevels({ notified: before, now, hasRefused });
+          const reached = newUsageLevels({ notified: 0, now, hasRefused }).levels as string[];
+          expect(levels.filter((level) => announced.includes(level))).toEqual([]);
+          expect([...announced, ...levels]).toEqual(expect.arrayContaining(reached));
+          expect(newUsageLevels({ notified: after, now, hasRefused: false }).levels).toEqual([]);
           const ceiling = (now.extraRoomRemoved ? 1 : 2) * now.signalLimit;
           const isFull = !now.overages && now.accepted + now.held >= ceiling;
-          announced = [...announced, ...news].filter(
+          announced = [...announced, ...levels].filter(
             (level) => reached.includes(level) || (level === "first_refusal" && isFull),
           );
           before = after;
@@ -81,20 +82,6 @@ describe("a usage level is announced", () => {
       }),
     );
   });
-});
-
-test("the thresholds that a score crosses are those that it rises to or past, and those that it falls below", () => {
-  const thresholds = [-10, 0, 50, 100];
-  const moves = [
-    [0, 100],
-    [49, 50],
-    [50, 99],
-    [-11, -10],
-    [100, 99],
-    [60, -5],
-  ] as const;
-  expect(moves.map(([from, to]) => risenTo(from, to, thresholds))).toEqual([[50, 100], [50], [], [-10], [], []]);
-  expect(moves.map(([from, to]) => fallenBelow(from, to, thresholds))).toEqual([[], [], [], [], [100], [0, 50]]);
 });
 
 test("§8.2–§8.4: the usage level is exact to the signal", () => {

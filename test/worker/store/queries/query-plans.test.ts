@@ -43,11 +43,12 @@ const EXCEPTIONS = {
     "a row for each migration",
   "SELECT period_start, sum(count) AS count FROM (SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows) GROUP BY period_start":
     "once after a start, which sends all of these rows again",
-  "SELECT row, period_start, count, resent FROM outbox WHERE bytes > 0 ORDER BY row": "when a workspace is restored",
+  "SELECT row, period_start AS periodStartMs, count AS signals, resent FROM outbox WHERE bytes > 0 ORDER BY row":
+    "when a workspace is restored",
   "SELECT key, state, at FROM cold_objects": "the same",
   unreadable_rows: "rows that cannot be read because of a bug",
   corrections: "a row for each billing period, of a workspace that was restored",
-  "SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1": "the first row with signals",
+  "SELECT row, at AS atMs FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1": "the first row with signals",
   rule_outcomes: "a row for each version of a mapping rule that has scored, when an operator recovers a workspace",
   signals_segments: "a narrow row for hundreds of signals",
   held_segments: "the same of held signals",
