@@ -6,7 +6,7 @@ import type { RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { MappingOperator } from "../domain/rules/mapping-condition.ts";
 import type { RuleContent } from "../domain/rules/rule-content.ts";
 import type { ExportedRecords, ExportFormat } from "../store/protocol/store-operations.ts";
-import type { NamedBy } from "../store/protocol/stored-signals.ts";
+import type { NamedBy, SignalSummary } from "../store/protocol/stored-signals.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
 
@@ -165,3 +165,15 @@ export const DONE = {
 } as const satisfies Record<string, string>;
 
 export type Done = keyof typeof DONE;
+
+const KIND_LABEL = {
+  signal: "Signal",
+  identify: "Identify call",
+  account: "Account update",
+  unknown: "Unreadable signal",
+} as const satisfies Record<SignalSummary["kind"], string>;
+
+/** The event of a signal, else its kind. */
+export function signalTitle({ kind, event }: Pick<SignalSummary, "kind" | "event">): string {
+  return kind === "signal" && event !== null ? event : KIND_LABEL[kind];
+}

@@ -8,7 +8,7 @@ import type { SignalStatus } from "../domain/signal/signal.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
-import { CAUSE_COPY, optionsOf, STATUS_COPY } from "./copy.ts";
+import { CAUSE_COPY, optionsOf, STATUS_COPY, signalTitle } from "./copy.ts";
 import { keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { counted, signed, withQuery } from "./kit/format.ts";
@@ -17,7 +17,6 @@ import { Clamped, Empty, Panel, StatusBadge, Table, Time } from "./kit/parts.tsx
 import { fragment, page } from "./page.tsx";
 import { counterOf, type Ctx, pages, storeOf, workspacePath } from "./pages-env.ts";
 import { signalPath } from "./paths.ts";
-import { titleOf } from "./signals/signals.tsx";
 
 /** Rows of the page at first, and of each answer to its script. */
 const LIVE_ROWS = 50;
@@ -137,7 +136,7 @@ function signalItems(c: Ctx, signals: readonly LiveSignal[]): LiveItem[] {
     key: `${signal.id} ${signal.status}`,
     atMs: signal.receivedAtMs,
     status: signal.status,
-    title: titleOf(signal),
+    title: signalTitle(signal),
     email: signal.email ?? "",
     from: signal.source ?? "",
     reason: REASON[signal.status](signal),

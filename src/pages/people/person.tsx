@@ -15,7 +15,7 @@ import type {
   TimelineEntry,
   TimelineSignal,
 } from "../../store/protocol/people-and-accounts.ts";
-import { NAMED_BY_LABEL } from "../copy.ts";
+import { NAMED_BY_LABEL, signalTitle } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { TimeChart } from "../kit/charts.tsx";
 import { counted, day, exactTime, grouped, signed } from "../kit/format.ts";
@@ -24,7 +24,6 @@ import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Table, Tabs, Time } from
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { accountPath, personPath, rulePath, signalPath } from "../paths.ts";
-import { titleOf } from "../signals/signals.tsx";
 
 /** The email of the path, as the store has it. */
 export function emailOf(c: Ctx): string {
@@ -214,7 +213,7 @@ function Entry({ entry: { signal, scores }, base, rules }: { entry: TimelineEntr
           <span class="quiet">Signal deleted after the retention time</span>
         ) : (
           <div class="row">
-            <a href={signalPath(base, signal.id)}>{titleOf(signal)}</a>
+            <a href={signalPath(base, signal.id)}>{signalTitle(signal)}</a>
             {signal.source !== null && <span class="tag">{signal.source}</span>}
             {signal.status !== "processed" && <StatusBadge status={signal.status} />}
             <span class="quiet small">{reasonOf(signal)}</span>

@@ -6,7 +6,7 @@ import type { SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS, PAGE_ROWS } from "../../limits.ts";
 import type { FoundSignals, SignalSummary, StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { replayDeadLetters } from "../../workspace/signal-operations.ts";
-import { optionsOf, STATUS_COPY } from "../copy.ts";
+import { optionsOf, STATUS_COPY, signalTitle } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
 import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
 import { counted, grouped } from "../kit/format.ts";
@@ -141,18 +141,6 @@ export function SignalTabs({ base, shown, totals: { held, deadLettered } }: Tabs
   );
 }
 
-const KIND_LABEL = {
-  signal: "Signal",
-  identify: "Identify call",
-  account: "Account update",
-  unknown: "Unreadable signal",
-} as const satisfies Record<SignalSummary["kind"], string>;
-
-/** The event of a signal, else its kind. */
-export function titleOf({ kind, event }: Pick<SignalSummary, "kind" | "event">): string {
-  return kind === "signal" && event !== null ? event : KIND_LABEL[kind];
-}
-
 const NO_HELD = "Signals beyond the signal limit wait here until they are released or their billing period ends.";
 
 interface SignalListProps {
@@ -168,7 +156,7 @@ interface SignalListProps {
 
 export function SignalList({ base, signals, withEvent, ...panel }: SignalListProps) {
   const names: Column<SignalSummary>[] = [
-    { head: "Event", cell: titleOf },
+    { head: "Event", cell: signalTitle },
     { head: "Person", cell: ({ email }) => email !== null && <a href={personPath(base, email)}>{email}</a> },
     { head: "Source", cell: ({ source }) => source, drop: "narrow" },
   ];

@@ -7,7 +7,7 @@ import { timeProblemOf } from "../../domain/signal/occurred-at.ts";
 import type { MatchedRule, SignalTrace } from "../../store/protocol/stored-signals.ts";
 import type { Admission } from "../../wire/admission.ts";
 import { followSignal } from "../../workspace/signal-operations.ts";
-import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
+import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL, signalTitle } from "../copy.ts";
 import { KeyTitle } from "../keys/key-parts.tsx";
 import { LinkButton } from "../kit/forms.tsx";
 import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
@@ -16,7 +16,7 @@ import { mayManage, notFoundPage, page } from "../page.tsx";
 import { pages, workspacePath } from "../pages-env.ts";
 import { groupPath, keyPath, personPath, rulePath, signalPath } from "../paths.ts";
 import { lapseText, type RuleNames } from "../people/person.tsx";
-import { ReplayButton, titleOf } from "./signals.tsx";
+import { ReplayButton } from "./signals.tsx";
 
 /** Milliseconds between two refreshes of the page while the signal is in flight. */
 const REFRESH_MS = 2_000;
@@ -40,7 +40,7 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
     {
       section: "signals",
       title: signal.id,
-      heading: trace === null ? "Signal" : titleOf(trace),
+      heading: trace === null ? "Signal" : signalTitle(trace),
       crumbs: event !== null && source !== null ? [[event, groupPath(base, event, source)]] : [],
       actions: canMakeRule && create,
     },
