@@ -8,8 +8,8 @@ export default defineConfig({
   root,
   test: {
     include: ["test/unit/**/*.test.ts"],
-    // These tests look at the bundle and at the bench.
-    exclude: ["test/unit/**/{startup,cost}.test.ts"],
+    // These tests read the bundle, the bench and the sources.
+    exclude: ["test/unit/**/{startup,cost,documents,import-circles}.test.ts"],
     setupFiles: ["test/mutation/setup.ts"],
     environment: "node",
     testTimeout: 120_000,
