@@ -1,8 +1,8 @@
 /**
  * Records signals (design §8): each signal ends up in exactly one place. Runs inside one transaction of the Signal Store.
  *
- * In received order: resent signals leave their place → statuses → identities → owners, scores and lines. Identities come
- * before owners, so that what a signal says about a visitor holds for its whole batch.
+ * In received order: resent signals leave their place → statuses → identities → persons, scores and lines. Identities come
+ * first, so that an identify call holds for the whole batch.
  */
 import type { Evaluation } from "../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
@@ -12,7 +12,7 @@ import type { LineStatus, NormalisedSignal } from "../domain/signal/signal.ts";
 import { isLater, type ReceivedOrder } from "../wire/admission.ts";
 import type { Accounts } from "./accounts/accounts.ts";
 import { isOfDeleted, namesDeletedUntilMs } from "./deletion/person-deletions.ts";
-import { afterPurge, isOriginal, keepsPayload, type Facts, type ListingId, type Owner } from "./log/line.ts";
+import { afterPurge, isOriginal, keepsPayload, type Facts, type ListingId, type LinePerson } from "./log/line.ts";
 import { hashBytes, type Original } from "./log/originals.ts";
 import { linkAtOnce } from "./people/linking.ts";
 import { People } from "./people/people.ts";
@@ -34,13 +34,13 @@ interface PendingSignal {
   order: ReceivedOrder;
   occurred: Occurred;
   status: Exclude<LineStatus, "released"> | "dead";
-  /** Why the signal is a dead letter; null: it is none. */
+  /** Why the signal is a dead letter; null: the signal is not a dead letter. */
   deadReason: string | null;
   isDeleted: boolean;
   hash: Uint8Array | null;
   /** The original of a duplicate: of the same batch, or recorded before. */
   original: PendingSignal | Original | null;
-  owner: Owner | null;
+  person: LinePerson | null;
   matches: readonly RuleMatch[];
   seq: number;
 }
@@ -66,7 +66,7 @@ export function recordSignals(
   const lists = new Map<string, Entry[]>();
   const waiting: VisitorId[] = [];
   for (const pending of signals) {
-    assignOwner(pending, people);
+    assignPerson(pending, people);
     updateAccount(pending, people.accounts);
     const facts = appendToLog(state, pending, nowMs);
     if (facts !== null) addToLists(pending, facts, people, lists, waiting);
@@ -99,7 +99,7 @@ function toPending(signal: SignalToRecord): PendingSignal {
     isDeleted: false,
     hash: null,
     original: null,
-    owner: null,
+    person: null,
     matches: [],
     seq: 0,
   };
@@ -173,13 +173,13 @@ function addIdentities({ status, signal, visitor, order, occurred }: PendingSign
 }
 
 /** Finds the person of a signal. A signal of an unknown visitor waits as anonymous. */
-function assignOwner(pending: PendingSignal, people: People): void {
+function assignPerson(pending: PendingSignal, people: People): void {
   const { visitor, evaluation, order, occurred } = pending;
   if (pending.status !== "processed" || visitor === null) return;
   if (visitor.email === undefined && visitor.userId === undefined && visitor.anonymousId === undefined) return;
-  // Without an evaluation, a rule needs the owner's email: the rules run when the signal is linked.
-  pending.owner = evaluation === null ? null : people.ownerOf(visitor, order, occurred.ms);
-  if (pending.owner !== null) pending.matches = evaluation?.matches ?? [];
+  // Without an evaluation, a rule needs the person's email: the rules run when the signal is linked.
+  pending.person = evaluation === null ? null : people.personOf(visitor, order, occurred.ms);
+  if (pending.person !== null) pending.matches = evaluation?.matches ?? [];
   else if (pending.signal.work.kind === "signal") pending.status = "anonymous";
 }
 
@@ -220,7 +220,7 @@ function appendToLog(state: StoreState, pending: PendingSignal, nowMs: number): 
 
 function recordedFacts(state: StoreState, pending: PendingSignal, status: LineStatus, nowMs: number): Facts {
   const { resent: _resent, pathSource, idempotencyKey, ...admission } = pending.signal.admission;
-  const { visitor, evaluation, original, owner, occurred } = pending;
+  const { visitor, evaluation, original, person, occurred } = pending;
   const { kind } = pending.signal.work;
   // A purged signal leaves no names, and no source, which may be a name. The names of a duplicate are in its original: a deletion
   // finds the original, and would not find the duplicate.
@@ -242,7 +242,7 @@ function recordedFacts(state: StoreState, pending: PendingSignal, status: LineSt
     userId: names?.userId ?? null,
     anonymousId: names?.anonymousId ?? null,
     traits: names?.traits ?? {},
-    owner,
+    person,
     listedBy: status === "processed" || status === "anonymous" ? listedBy(pending) : [],
     linkedAtMs: null,
     duplicateOf: original?.id ?? null,
@@ -253,26 +253,26 @@ function recordedFacts(state: StoreState, pending: PendingSignal, status: LineSt
 }
 
 /**
- * The ids whose timelines list a line. If an anonymous id named the owner, the user id lists the line too: a user id is stronger,
+ * The ids whose timelines list a line. If an anonymous id named the person, the user id lists the line too: a user id is stronger,
  * so the line moves when the user id is identified.
  */
-function listedBy({ owner, visitor }: PendingSignal): ListingId[] {
+function listedBy({ person, visitor }: PendingSignal): ListingId[] {
   const ids: ListingId[] = [];
-  if (visitor?.userId !== undefined && (owner === null || owner.by === "anonymous_id")) ids.push("user_id");
-  if (visitor?.anonymousId !== undefined && owner === null) ids.push("anonymous_id");
+  if (visitor?.userId !== undefined && (person === null || person.by === "anonymous_id")) ids.push("user_id");
+  if (visitor?.anonymousId !== undefined && person === null) ids.push("anonymous_id");
   return ids;
 }
 
 /** Lists the line in the timeline of its person, or of its visitor's ids. */
 function addToLists(
-  { status, visitor, owner, seq }: PendingSignal,
+  { status, visitor, person, seq }: PendingSignal,
   facts: Facts,
   people: People,
   lists: Map<string, Entry[]>,
   waiting: VisitorId[],
 ): void {
   if ((status !== "processed" && status !== "anonymous") || visitor === null) return;
-  if (owner !== null) people.addLine(owner.personId, seq, facts);
+  if (person !== null) people.addLine(person.personId, seq, facts);
   for (const id of idsOf(facts).filter(({ kind }) => facts.listedBy.includes(kind))) {
     const key = visitorList(id);
     const entries = lists.get(key) ?? [];
@@ -302,7 +302,7 @@ function count({ id, signal, status, visitor, original, order, seq }: PendingSig
   changeStatus(books, { admission: signal.admission, group }, "unrecorded", status);
 }
 
-/** Raises the events of the whole batch in one row. */
+/** Raises the notifications of the whole batch in one row. */
 function raiseEvents(state: StoreState, batch: readonly PendingSignal[], { news }: People, nowMs: number): void {
   if (state.books.wanted === null) return;
   const deadReasons = batch.filter(({ status }) => status === "dead").map(({ deadReason }) => deadReason ?? "");

@@ -328,7 +328,7 @@ export const deletedNames = sqliteTable(
     hash: text().notNull(),
     /** Signals received after this time are not the deleted person's. */
     at: integer().notNull(),
-    /** Start of the person's ownership of an id with several owners. Some owners may be deleted already. */
+    /** When the person claimed an id that several people claimed. Some of them may be deleted already. */
     since: integer().notNull(),
   },
   (table) => [primaryKey({ columns: [table.hash, table.since] }), index("deleted_names_at").on(table.at)],

@@ -141,7 +141,7 @@ function expectPeopleToAddUp(state: StoreState, lines: readonly StoredLine[]): v
     const today = Math.max(dayOf(Date.now()), state.books.lapsedUntil);
     expect({ email, ...scoreAt(row, today) }).toEqual({ email, ...unlapsedOf(state, id, scoring, today) });
     for (const { ruleId } of scoring) ruleCounts.set(ruleId, (ruleCounts.get(ruleId) ?? 0) + 1);
-    const scoredLines = lines.filter(({ facts }) => facts.owner?.personId === id);
+    const scoredLines = lines.filter(({ facts }) => facts.person?.personId === id);
     const outcomesBySeq = new Map(scoredLines.map(({ seq, facts }) => [seq, facts.outcomes] as const));
     const oldest = state.signals.firstSeq;
     expect(
@@ -158,7 +158,7 @@ function expectPeopleToAddUp(state: StoreState, lines: readonly StoredLine[]): v
   expect(persons.filter(({ id }) => !known.has(id))).toEqual([]);
 
   for (const { seq, facts } of lines) {
-    if (facts.owner !== null) expect(facts.status).toBe("processed");
+    if (facts.person !== null) expect(facts.status).toBe("processed");
     else if (facts.status !== "anonymous") expect(facts.outcomes).toEqual([]);
     if (facts.status === "anonymous") expect(facts.listedBy, `line ${seq} is on no list`).not.toEqual([]);
     for (const kind of facts.listedBy) {

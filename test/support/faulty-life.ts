@@ -391,7 +391,7 @@ async function readPlaces(workspaceId: string): Promise<Place[]> {
       id: facts.admission.id,
       event: facts.event,
       status: facts.status,
-      isOwned: facts.owner !== null,
+      isOwned: facts.person !== null,
     }));
     return [...lines, ...dead].filter(({ status }) => IS_A_PLACE.has(status));
   });

@@ -284,7 +284,7 @@ class DeletionStep {
     // The plus prevents the index on the person, which would read all ids of the person each time.
     sql.exec("DELETE FROM identities WHERE key = ? AND +person_id = ?", key, this.#job.person_id);
     deletePairs(sql, key);
-    // If another owner of the id is left, who is not being deleted, their lines can be linked now.
+    // If another person of the id is left and is not being deleted, their lines can be linked now.
     const left = claimsInStore(sql, id).length;
     if (left === 0) endLinkJob(sql, id);
     else if (left === this.#people.identities.claimsOf(id).length) putOffLinkJob(sql, id, this.#nowMs);
@@ -305,8 +305,8 @@ class DeletionStep {
       return claimInForce(claims, admission)?.personId === personId;
     };
     for (const { seq, facts } of this.#deleteLines(entries, isTheirs)) {
-      if (facts.owner !== null && facts.owner.personId !== personId) {
-        this.#people.removeLine(facts.owner.personId, seq, facts);
+      if (facts.person !== null && facts.person.personId !== personId) {
+        this.#people.removeLine(facts.person.personId, seq, facts);
       }
     }
   }
@@ -447,7 +447,7 @@ function nextJob(sql: SqlStorage): DeletionRow | undefined {
 /**
  * Remembers a name of a deleted person. Times are milliseconds since 1970.
  *
- * @param sinceMs when the person got an id that has had other owners too; 0: the name is an email. @param atMs signals received later
+ * @param sinceMs when the person got an id that other people had too; 0: the name is an email. @param atMs signals received later
  *   are not the deleted person's.
  */
 export function rememberName(sql: SqlStorage, hash: string, sinceMs: number, atMs: number): void {
@@ -474,7 +474,7 @@ export function namesDeletedUntilMs(sql: SqlStorage): number {
 
 /**
  * Whether a signal belongs to a person who was deleted after the signal was received. An email has priority over ids (design §8.3),
- * and a user id with an owner over an anonymous id.
+ * and a user id with a person over an anonymous id.
  */
 export function isOfDeleted(
   sql: SqlStorage,
@@ -483,23 +483,23 @@ export function isOfDeleted(
   order: ReceivedOrder,
 ): boolean {
   if (typeof visitor.email === "string") {
-    return deletedOwnersSince(sql, { kind: "email", value: visitor.email }, order).length > 0;
+    return deletedPeopleSince(sql, { kind: "email", value: visitor.email }, order).length > 0;
   }
   for (const id of idsOf(visitor)) {
     const claims = identities.claimsOf(id);
     const claim = claims.findLast((earlier) => !isLater(earlier, order));
-    // The last owner before the signal has it: the deleted person, or the owner who is left.
-    const hasDeletedOwner = deletedOwnersSince(sql, id, order).some(
+    // The last person before the signal has it: the deleted person, or the person who is left.
+    const hasDeletedPerson = deletedPeopleSince(sql, id, order).some(
       (sinceMs) => claim === undefined || (claim.receivedAtMs <= sinceMs && sinceMs <= order.receivedAtMs),
     );
-    if (hasDeletedOwner) return true;
+    if (hasDeletedPerson) return true;
     if (claims.length > 0) return false;
   }
   return false;
 }
 
-/** For each owner of the name who was deleted after the signal's receipt: the start of the ownership. */
-function deletedOwnersSince(
+/** For each person of the name who was deleted after the signal's receipt: the start of the claim. */
+function deletedPeopleSince(
   sql: SqlStorage,
   name: Parameters<typeof hashOfName>[0],
   { receivedAtMs }: ReceivedOrder,

@@ -26,7 +26,7 @@ const COLD_OBJECT_MAX_BYTES = 2_000_000;
 const COLD_OBJECT_MAX_SEGMENTS = 128;
 /** Payloads due within this time move too, so that a busy workspace writes one object an hour or a full one. */
 const COLD_TOGETHER_MS = 3_600_000;
-/** The platform opens six connections at a time. */
+/** Concurrent reads of R2: the platform opens at most six connections at a time. */
 const COLD_READS_AT_ONCE = 6;
 /** Maximum bytes of one call of R2. Neighbouring segments of an object are read together. */
 const COLD_READ_MAX_BYTES = 4_000_000;
@@ -228,7 +228,7 @@ function withoutDeleted(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Arra
   );
 }
 
-/** Writes an object. @param use starts to use the object, in one transaction; false: the object is not wanted any more. */
+/** Writes an object. @param use stores the references to the object; returns false if the object is not wanted any more. */
 async function writeObject(
   { storage, objects }: ColdWork,
   packed: readonly PackedSegment[],
@@ -300,7 +300,7 @@ function removeLater(sql: SqlStorage, key: string): void {
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
 }
 
-/** Marks for removal those objects that have only dropped segments. Must run in the transaction that drops the segments. */
+/** Marks objects for removal if all of their segments are dropped. Must run in the transaction that drops the segments. */
 export function releaseObjects(sql: SqlStorage, keys: Iterable<string>): void {
   for (const key of new Set(keys)) {
     sql.exec(

@@ -18,7 +18,7 @@ import type { Cell } from "./packing.ts";
 
 export type ListingId = Exclude<NamedBy, "email">;
 
-export interface Owner {
+export interface LinePerson {
   personId: number;
   by: NamedBy;
 }
@@ -38,8 +38,8 @@ export interface Facts {
   userId: string | null;
   anonymousId: string | null;
   traits: Traits;
-  owner: Owner | null;
-  /** The ids whose timelines (people/timelines.ts) list the line. The owner's timeline always lists it. */
+  person: LinePerson | null;
+  /** The ids whose timelines (people/timelines.ts) list the line. The timeline of its person always lists it. */
   listedBy: readonly ListingId[];
   linkedAtMs: number | null;
   duplicateOf: string | null;
@@ -71,7 +71,7 @@ export function afterDeletion(facts: Facts, nowMs: number): Facts {
   return { ...withoutPerson(facts), status, deletedAtMs: nowMs };
 }
 
-/** A purge keeps the same of a held signal after its billing period. */
+/** The facts of a held signal that a purge leaves after its billing period. */
 export function afterPurge(facts: Facts): Facts {
   return { ...withoutPerson(facts), status: "purged" };
 }
@@ -110,7 +110,7 @@ function withoutPerson({ admission, recordedAtMs, kind, status, event, deletedAt
     userId: null,
     anonymousId: null,
     traits: {},
-    owner: null,
+    person: null,
     listedBy: [],
     linkedAtMs: null,
     duplicateOf: null,
@@ -151,8 +151,8 @@ export const COLUMNS = [
   { name: "email", is: "text", write: ({ email }) => email ?? 0 },
   { name: "userId", is: "text", write: ({ userId }) => userId ?? 0 },
   { name: "anonymousId", is: "text", write: ({ anonymousId }) => anonymousId ?? 0 },
-  { name: "personId", is: "number", write: ({ owner }) => owner?.personId ?? 0 },
-  { name: "namedBy", is: "number", write: ({ owner }) => (owner === null ? 0 : NAMED_BY.indexOf(owner.by)) },
+  { name: "personId", is: "number", write: ({ person }) => person?.personId ?? 0 },
+  { name: "namedBy", is: "number", write: ({ person }) => (person === null ? 0 : NAMED_BY.indexOf(person.by)) },
   { name: "rulesTried", is: "number", write: ({ rulesTried }) => rulesTried },
   { name: "outcomes", is: "text", write: ({ outcomes }) => (outcomes.length === 0 ? 0 : outcomes.join()) },
   { name: "linkedAfter", is: "number", write: (facts) => writeTime(facts.linkedAtMs, facts.admission.receivedAtMs) },
@@ -206,7 +206,7 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
     userId: text("userId"),
     anonymousId: text("anonymousId"),
     traits: readTraits(cell("traits")),
-    owner: personId === 0 ? null : { personId, by: NAMED_BY[number("namedBy")] ?? "email" },
+    person: personId === 0 ? null : { personId, by: NAMED_BY[number("namedBy")] ?? "email" },
     listedBy: LISTED_BY[number("listedBy")] ?? [],
     linkedAtMs: readTime(number("linkedAfter"), receivedAtMs),
     duplicateOf: text("duplicateOf"),

@@ -38,14 +38,14 @@ export const HEAD_META_MAX_BYTES = 80 * 1024;
 const CACHED_SEGMENTS = 32;
 /** Rows of segments that a walk reads at a time: few at first, since most walks end soon. */
 const WALK_ROWS = { first: 4, most: 64 } as const;
-/** The latest sealed segments among which the time in an id can place a line. Older lines are listed as late. */
+/** Number of the latest sealed segments that a signal id is searched in by its time. Lines with earlier ids are listed as late. */
 const SPAN_SEGMENTS = 16;
 
 const LOG_NUMBERS = { signals: 1, held: 2 } as const;
 
 type LogName = keyof typeof LOG_NUMBERS;
 
-/** Data of every head besides lines. The owner of a log adds to it. */
+/** Data of every head besides lines. The two logs add fields of their own. */
 export interface LogMeta {
   /** The longest time range of a segment, in milliseconds: how far around its time a signal id is searched. */
   maxSpanMs: number;
@@ -267,7 +267,7 @@ export class Log {
     return segment;
   }
 
-  /** When the oldest line was received, and the last line of the segment that expires first as a whole. */
+  /** When the oldest line was received, and when the first segment to expire completely received its last line. */
   oldestReceived(): { firstMs: number; wholeMs: number } | null {
     const { first, whole } = this.#sql
       .exec<{ first: number | null; whole: number | null }>(
@@ -335,7 +335,7 @@ export class Log {
     );
     if (rowsWritten === 0) throw new Error(`the segment of ${firstSeq} has been rewritten meanwhile`);
     this.#segments.set(firstSeq, new Segment(firstSeq, lines, version, row));
-    // Other columns of the row stay as they are: they only have to include the lines.
+    // The other columns are bounds of the lines, so they still hold.
     const statuses = statusLetters(lines);
     if (statuses !== row.statuses) this.#updateRow(firstSeq, { statuses });
   }

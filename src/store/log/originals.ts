@@ -111,7 +111,7 @@ export class Originals {
     return isSame(hash, candidate.hash) ? originalIn(segment, seq, candidate) : null;
   }
 
-  /** Originals of late or resent candidates, whose twins may have left memory. */
+  /** Finds the originals of late or resent candidates. These originals may have left memory. */
   #findOnDisk(candidates: readonly Candidate[], nowMs: number): Map<Candidate, Original> {
     const found = new Map<Candidate, Original>();
     const late = candidates.filter(({ isResent, receivedAtMs }) => isResent || nowMs - receivedAtMs > LATE_AFTER_MS);

@@ -152,7 +152,7 @@ function readTexts(packed: PackedColumn): Cell[] {
   return cells;
 }
 
-/** Columns of segments that do not say how many they have. Later segments begin with the negative number of their columns. */
+/** Number of columns in segments of the first format. Segments of later formats begin with their number of columns, negated. */
 const FIRST_COLUMNS = 28;
 
 /** Packs all columns of `length` lines. */

@@ -42,10 +42,10 @@ export function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
   return ids;
 }
 
-/** Latest claims kept per id. An id with this number of owners belongs to no person. */
+/** Latest claims kept per id. An id that this number of people claimed belongs to nobody. */
 export const IDENTITY_MAX_CLAIMS = 20;
 const PAIRS_MAX = 20;
-/** Maximum number of ids that follow a paired id to its owner, directly or through others. */
+/** Maximum number of ids that follow a paired id to its person, directly or through others. */
 export const CLAIM_SPREADS_TO = 1_000;
 /** Values per statement: one statement for many takes a third of the time of one each. */
 const VALUES_PER_STATEMENT = 500;
@@ -63,7 +63,7 @@ const INSERT_CLAIM = "INSERT OR REPLACE INTO identities (key, at, ordinal, perso
 const SELECT_OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
   WHERE person_id = ? AND substr(key, 1, 1) = ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
   ORDER BY "at", ordinal LIMIT ?`;
-// Earlier claims go too: an earlier owner must not get the id back. A deletion removes the claims of the deleted person.
+// Earlier claims go too: an earlier person must not get the id back. A deletion removes the claims of the deleted person.
 const DELETE_CLAIMS = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?) AND ${PERSON_EXISTS} RETURNING person_id`;
 
 type IdCounts = Record<VisitorId["kind"], number>;
@@ -73,14 +73,14 @@ export class Identities {
   readonly #claims = new Map<ListKey, readonly IdClaim[]>();
   /** Number of claims gained or lost, by person. */
   #changes = new Map<number, IdCounts>();
-  /** Ids that received an owner in this batch. */
+  /** Ids that received a person in this batch. */
   readonly claimed: VisitorId[] = [];
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
   }
 
-  /** Reads the claims of ids with few statements. Returns their owners. */
+  /** Reads the claims of ids with few statements. Returns the people of the ids. */
   preload(ids: readonly VisitorId[]): Set<number> {
     const claims = readClaims(this.#sql, ids, `WHERE ${PERSON_EXISTS}`);
     for (const [list, ofId] of claims) this.#claims.set(list, ofId);
@@ -116,7 +116,7 @@ export class Identities {
     }
   }
 
-  /** Pairs two ids of one visitor (design §8.1). If one of them has an owner, the other follows at once. */
+  /** Pairs two ids of one visitor (design §8.1). If one of them has a person, the other follows at once. */
   pair(a: VisitorId, b: VisitorId, order: ReceivedOrder): void {
     if (visitorList(a) === visitorList(b)) return;
     const [claimsOfA, claimsOfB] = [this.claimsOf(a), this.claimsOf(b)];
@@ -147,9 +147,9 @@ export class Identities {
     let dropped = 0;
     for (const { key, at, ordinal } of oldest.toArray()) {
       deletePairs(this.#sql, key);
-      for (const { person_id: owner } of this.#sql.exec<{ person_id: number }>(DELETE_CLAIMS, key, at, ordinal)) {
-        this.#count(owner, kind, -1);
-        if (owner === personId) dropped++;
+      for (const { person_id: person } of this.#sql.exec<{ person_id: number }>(DELETE_CLAIMS, key, at, ordinal)) {
+        this.#count(person, kind, -1);
+        if (person === personId) dropped++;
       }
     }
     this.#claims.clear();
@@ -229,7 +229,7 @@ export function* portionsOf<Value>(values: Iterable<Value>): Generator<Value[]> 
     yield all.slice(from, from + VALUES_PER_STATEMENT);
 }
 
-/** Adds a claim in received order. A repeated claim of the current owner changes nothing. */
+/** Adds a claim in received order. A repeated claim of the current person changes nothing. */
 function addClaim(claims: readonly IdClaim[], claim: IdClaim): IdClaim[] {
   const sorted = [...claims, claim].sort(inOrder);
   return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-IDENTITY_MAX_CLAIMS);

@@ -1,6 +1,6 @@
 /**
  * Linking (spec §6.1) gives a visitor's earlier signals to the person who the visitor turns out to be. It also moves signals that an
- * anonymous id gave to a person before their user id, which is stronger, had an owner.
+ * anonymous id gave to a person before their user id, which is stronger, had a person.
  *
  * The batch that identifies a visitor links at once what needs no payload and fits a batch. For the rest it writes a job for the
  * visitor, which stays until the visitor's timeline is empty. A step of linking takes many jobs: it fetches payloads, evaluates the
@@ -12,7 +12,7 @@ import { isAboutEvent, type CompiledRules } from "../../domain/rules/mapping-rul
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";
 import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
-import type { Facts, Owner } from "../log/line.ts";
+import type { Facts, LinePerson } from "../log/line.ts";
 import type { LinesOfSegment } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { wants } from "../state/raise-events.ts";
@@ -94,7 +94,7 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
     const people = new People(state, nowMs);
     // The jobs may have changed meanwhile: the deletion of a person ends or delays them.
     const due = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
-    // Lines of an id without an owner wait for the id's next owner.
+    // Lines of an id without a person wait for the id's next person.
     const isKnown = (visitor: VisitorId): boolean => people.identities.claimsOf(visitor).length > 0;
     const lines = linesOf(state, due.filter(isKnown));
     const listed = new Set(lines.flatMap(({ seqs }) => seqs));
@@ -219,20 +219,20 @@ class Linking {
   /** Links a line. Returns its new facts; null: the line waits for rules or its payload. */
   #linked(seq: number, facts: Facts): Facts | null {
     const { state, people, rules, nowMs } = this.#context;
-    const { admission, owner: before } = facts;
+    const { admission, person: before } = facts;
     const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
     // A signal with an email has its person at once, so no line to link has an email.
-    const owner = isOpen ? people.ownerByIds(facts, admission) : null;
-    const email = owner && people.emailOf(owner.personId);
-    if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
+    const person = isOpen ? people.personByIds(facts, admission) : null;
+    const email = person && people.emailOf(person.personId);
+    if (person === null || email === null || (before !== null && !this.#canBeTaken(before))) {
       this.done.set(seq, null);
       return { ...facts, listedBy: [] };
     }
-    // A line stays on the timeline of its user id while only its anonymous id names the owner.
-    const listedBy = owner.by === "anonymous_id" ? facts.listedBy.filter((kind) => kind === "user_id") : [];
-    if (before?.personId === owner.personId) {
+    // A line stays on the timeline of its user id while only its anonymous id names the person.
+    const listedBy = person.by === "anonymous_id" ? facts.listedBy.filter((kind) => kind === "user_id") : [];
+    if (before?.personId === person.personId) {
       this.done.set(seq, null);
-      return { ...facts, owner, listedBy };
+      return { ...facts, person, listedBy };
     }
     // A batch takes no line from a person, because the person may need a recount.
     if (before !== null && rules.rules === null) return null;
@@ -243,14 +243,14 @@ class Linking {
     }
     const lost = before === null ? [] : people.removeLine(before.personId, seq, facts);
     changeStatus(state.books, countedSignal(facts), facts.status, "processed");
-    const linked: Facts = { ...facts, ...evaluated, status: "processed", owner, listedBy, linkedAtMs: nowMs };
-    const won = people.addLine(owner.personId, seq, linked);
-    this.done.set(seq, countsOf(owner.personId, lost, won));
+    const linked: Facts = { ...facts, ...evaluated, status: "processed", person, listedBy, linkedAtMs: nowMs };
+    const won = people.addLine(person.personId, seq, linked);
+    this.done.set(seq, countsOf(person.personId, lost, won));
     return linked;
   }
 
   /** Whether a line may change its person. A line of a person being deleted stays with them. */
-  #canBeTaken({ by, personId }: Owner): boolean {
+  #canBeTaken({ by, personId }: LinePerson): boolean {
     return by === "anonymous_id" && this.#context.people.emailOf(personId) !== null;
   }
 

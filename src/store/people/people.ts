@@ -12,7 +12,7 @@ import { Accounts } from "../accounts/accounts.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
-import { type Facts, type Owner, isDropped } from "../log/line.ts";
+import { type Facts, type LinePerson, isDropped } from "../log/line.ts";
 import type { PersonRow } from "../schema.ts";
 import { ScoreNews } from "../state/raise-events.ts";
 import { type StoreState, deletedUntilMs } from "../state/store-state.ts";
@@ -106,13 +106,13 @@ export class People {
   }
 
   /** Returns the person of a signal (design §8.3): by email, else user id, else anonymous id. An unknown email makes a new person. */
-  ownerOf(visitor: VisitorNames, order: ReceivedOrder, occurredMs: number): Owner | null {
+  personOf(visitor: VisitorNames, order: ReceivedOrder, occurredMs: number): LinePerson | null {
     if (typeof visitor.email === "string") return { personId: this.personFor(visitor.email, occurredMs), by: "email" };
-    return this.ownerByIds(visitor, order);
+    return this.personByIds(visitor, order);
   }
 
   /** Returns the person who owns the strongest owned id of a visitor. */
-  ownerByIds(visitor: VisitorNames, order: ReceivedOrder): Owner | null {
+  personByIds(visitor: VisitorNames, order: ReceivedOrder): LinePerson | null {
     for (const id of idsOf(visitor)) {
       const claim = claimInForce(this.identities.claimsOf(id), order);
       if (claim !== undefined) return { personId: claim.personId, by: id.kind };

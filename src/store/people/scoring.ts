@@ -219,14 +219,14 @@ export function lapseOf(
 /** The matches of a line that count, without points that have lapsed. */
 export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
   const { once, outcomes } = state;
-  const { owner } = facts;
-  if (owner === null) return [];
+  const { person } = facts;
+  if (person === null) return [];
   const occasion = occasionOf(facts);
   return outcomes
     .of(facts)
     .filter(
       (match) =>
-        once.counts(owner.personId, occasion, match) && !lapseOf(state, owner.personId, occasion, match).lapsed,
+        once.counts(person.personId, occasion, match) && !lapseOf(state, person.personId, occasion, match).lapsed,
     );
 }
 

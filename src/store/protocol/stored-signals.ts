@@ -43,7 +43,7 @@ export interface SignalToRecord {
         group?: AccountRecord;
         /** Absent from consumers of version 0.1.0, which may call this store during a deployment. */
         occurred?: Occurred;
-        /** Null: a rule needs the owner's email, which the signal lacks. The signal is scored when it is linked. */
+        /** Null: a rule needs the person's email, which the signal lacks. The signal is scored when it is linked. */
         evaluation: Evaluation | null;
       })
     /** An account update, mapped by the payload template of its key. Only an Idempotency-Key makes it a duplicate. */

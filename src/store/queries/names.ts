@@ -24,7 +24,7 @@ export class Names {
 
   /** Reads the people of lines with one statement. */
   load(lines: readonly Facts[]): void {
-    const ids = new Set(lines.flatMap(({ owner }) => owner?.personId ?? []));
+    const ids = new Set(lines.flatMap(({ person }) => person?.personId ?? []));
     const unknown = [...ids].filter((id) => !this.#emails.has(id));
     if (unknown.length === 0) return;
     for (const id of unknown) this.#emails.set(id, null);
@@ -37,16 +37,16 @@ export class Names {
 
   /** The email of a signal's person; null: none, or deleted. */
   emailOf(facts: Facts): string | null {
-    if (facts.owner === null) return this.visible(facts).email;
+    if (facts.person === null) return this.visible(facts).email;
     this.load([facts]);
-    return this.#emails.get(facts.owner.personId) ?? null;
+    return this.#emails.get(facts.person.personId) ?? null;
   }
 
   /** The facts of a line as the deletion of its person will leave them. */
   visible(facts: Facts): Facts {
     if (!this.#isDeleting || facts.deletedAtMs !== null) return facts;
     const isDeleted =
-      facts.owner === null
+      facts.person === null
         ? isOfDeleted(this.#sql, this.#identities, facts, facts.admission)
         : this.emailOf(facts) === null;
     return isDeleted ? afterDeletion(facts, Date.now()) : facts;

@@ -315,9 +315,9 @@ function findLine(state: StoreState, id: string): Line | null {
 }
 
 function traceLine(state: StoreState, { facts, segment }: Line, payload: string | null): SignalTrace {
-  const { admission, owner, recordedAtMs, duplicateOf, anonymousId, userId, rulesTried, deletedAtMs } = facts;
+  const { admission, person, recordedAtMs, duplicateOf, anonymousId, userId, rulesTried, deletedAtMs } = facts;
   const names = new Names(state.sql);
-  const email = owner === null ? null : names.emailOf(facts);
+  const email = person === null ? null : names.emailOf(facts);
   const rulesMatched = matchedRules(state, facts);
   const isKept = keepsPayload(facts);
   return {
@@ -329,7 +329,7 @@ function traceLine(state: StoreState, { facts, segment }: Line, payload: string 
     deadReason: null,
     anonymousId,
     userId,
-    person: owner === null || email === null ? null : { email, by: owner.by, linkedAtMs: facts.linkedAtMs },
+    person: person === null || email === null ? null : { email, by: person.by, linkedAtMs: facts.linkedAtMs },
     rulesTried,
     rulesMatched,
     points: pointsOf(rulesMatched.filter(({ scored, lapsed }) => scored && !lapsed)),
@@ -342,14 +342,14 @@ function traceLine(state: StoreState, { facts, segment }: Line, payload: string 
 
 function matchedRules(state: StoreState, facts: Facts): MatchedRule[] {
   const { once, outcomes } = state;
-  const { owner } = facts;
-  if (owner === null) return [];
+  const { person } = facts;
+  if (person === null) return [];
   const occasion = occasionOf(facts);
   return outcomes.of(facts).map((match) => ({
     ...match,
-    scored: once.counts(owner.personId, occasion, match),
-    scoredBy: once.instead(owner.personId, occasion, match),
-    ...lapseOf(state, owner.personId, occasion, match),
+    scored: once.counts(person.personId, occasion, match),
+    scoredBy: once.instead(person.personId, occasion, match),
+    ...lapseOf(state, person.personId, occasion, match),
   }));
 }
 

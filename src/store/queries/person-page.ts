@@ -110,15 +110,15 @@ function toTimeline(state: StoreState, personId: number, entries: readonly Entry
 }
 
 function toTimelineSignal(facts: Facts): TimelineSignal {
-  const { admission, occurred, kind, status, event, source, owner, linkedAtMs } = facts;
+  const { admission, occurred, kind, status, event, source, person, linkedAtMs } = facts;
   return {
     id: admission.id,
     kind,
     status: shownStatus(status),
     event,
     source,
-    namedBy: owner?.by ?? null,
-    namedByValue: owner === null ? null : facts[NAMING_FIELD[owner.by]],
+    namedBy: person?.by ?? null,
+    namedByValue: person === null ? null : facts[NAMING_FIELD[person.by]],
     linkedAtMs,
     receivedAtMs: admission.receivedAtMs,
     occurredAtMs: occurred.ms,
@@ -212,7 +212,7 @@ export function toPersonSummary(row: PersonSummaryRow): PersonSummary {
   };
 }
 
-/** The latest ids of a person, the latest first. Ids whose last owner is somebody else are left out. */
+/** The latest ids of a person, the latest first. Ids whose last person is somebody else are left out. */
 export function latestIdentities(sql: SqlStorage, personId: number, limit: number): Identity[] {
   const rows = sql.exec<{ key: ArrayBuffer; at: number }>(
     `SELECT key, "at" FROM identities AS mine WHERE person_id = ? AND NOT EXISTS (SELECT 1 FROM identities AS later

@@ -20,7 +20,7 @@ import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS, PREVIEW_SAMPLES }
 import { newEvent } from "../../notifications/raised-events.ts";
 import { updateRow } from "../../platform/sql-row.ts";
 import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
-import type { Facts, Owner } from "../log/line.ts";
+import type { Facts, LinePerson } from "../log/line.ts";
 import type { LinesOfSegment } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { personList, entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
@@ -95,7 +95,7 @@ export async function stepRuleJob(
 }
 
 /** A line of a person that can score. */
-type ScorableFacts = Facts & { owner: Owner };
+type ScorableFacts = Facts & { person: LinePerson };
 
 /** A line whose outcome may change. */
 interface Candidate {
@@ -235,7 +235,7 @@ class RuleStep {
     }
     const changes = new Map<number, Facts>();
     for (const { seq, facts, isAbout } of candidates) {
-      const { personId } = facts.owner;
+      const { personId } = facts.person;
       const before = facts.outcomes.find((id) => this.#versions.has(id));
       const after = isAbout ? this.#evaluate(facts, payloads.get(seq) ?? null, before, people) : undefined;
       if (after === before || people.emailOf(personId) === null) continue;
@@ -323,15 +323,15 @@ class RuleStep {
 
 /** The rules' matches of a stored signal; none if the evaluation takes too many steps. */
 function matchesOf(rules: CompiledRules, facts: ScorableFacts, payload: string, people: People): readonly RuleMatch[] {
-  const { owner, email: named } = facts;
+  const { person, email: named } = facts;
   let email: string | null | undefined;
-  if (rules.asksForEmail) email = owner.by === "email" && named !== null ? named : people.emailOf(owner.personId);
+  if (rules.asksForEmail) email = person.by === "email" && named !== null ? named : people.emailOf(person.personId);
   return email === null ? [] : (evaluateStored(rules, facts, payload, email)?.matches ?? []);
 }
 
 /** Whether a line can score: a processed signal of a person. */
 function canScore(facts: Facts): facts is ScorableFacts {
-  return facts.kind === "signal" && facts.status === "processed" && facts.owner !== null;
+  return facts.kind === "signal" && facts.status === "processed" && facts.person !== null;
 }
 
 /** Whether the signal queue counts a line. */
@@ -468,7 +468,7 @@ export async function previewPage(
     page.scanned++;
     const payload = payloads.get(seq) ?? null;
     if (!canScore(facts) || payload === null || matchesOf(compiled, facts, payload, people).length === 0) continue;
-    const { personId } = facts.owner;
+    const { personId } = facts.person;
     const email = people.emailOf(personId);
     if (email === null) continue;
     const { id, receivedAtMs } = facts.admission;

@@ -87,7 +87,7 @@ export class RuleOutcomes {
 
   /** The outcomes of a line, whether they count (see `Once`) or not. An anonymous line scores only when it is linked. */
   of(facts: Facts): RuleMatch[] {
-    return facts.owner === null ? [] : facts.outcomes.map((id) => this.get(id));
+    return facts.person === null ? [] : facts.outcomes.map((id) => this.get(id));
   }
 
   /** Clears the caches, after a transaction was rolled back. */

@@ -157,7 +157,7 @@ test("a restore that the first object refuses changes nothing, and the workspace
   expect(await alarms(workspace)).toEqual([]);
 });
 
-test("a restore that one object refuses is visible, records nothing, and is completed by repeating the call", async () => {
+test("a restore that one object refuses can be completed by repeating the call; until then nothing is recorded", async () => {
   const workspace = await newWorkspace({ signalLimit: 1_000 });
   await sent(workspace, "a");
   const at = await moment(workspace);

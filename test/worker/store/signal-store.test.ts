@@ -363,7 +363,7 @@ describe("invariant 1: totals and traces", () => {
   });
 });
 
-describe("pages of a list", () => {
+describe("slices of a list", () => {
   async function walk<T>(read: (page: { cursor: string | null; limit: number }) => Promise<PageOf<T>>): Promise<T[]> {
     const items: T[] = [];
     for (let cursor: string | null = null, pages = 0; pages < 20; pages++) {
@@ -400,7 +400,7 @@ describe("pages of a list", () => {
   });
 });
 
-test("a page with several filters stops after LIST_SCAN_SIGNALS and continues at its cursor", async () => {
+test("a slice with several filters stops after LIST_SCAN_SIGNALS and continues at its cursor", async () => {
   await send({ id: "sig_1", payload: form() }, { id: "sig_2", payload: "{" });
   // Each segment has the event and processed signals, so that none is skipped.
   await send(
@@ -418,7 +418,7 @@ test("a page with several filters stops after LIST_SCAN_SIGNALS and continues at
   expect(second).toMatchObject({ items: [{ id: "sig_1" }], complete: true, next: null });
 });
 
-test("a cursor of another list gives an empty page", async () => {
+test("a cursor of another list gives an empty slice", async () => {
   await send({ id: "sig_1", payload: form() }, { id: "sig_2", payload: "{" });
   for (const cursor of ["", "x", "{", "null", "0", "[1]"]) {
     const page = { cursor, limit: 3 };

@@ -92,7 +92,7 @@ test("group marks of a segment distinguish event names with any characters", () 
     }
   }));
 
-test("a page of a release reads the rows of a few segments", () =>
+test("a step of a release reads the rows of a few segments", () =>
   inStore((store) => {
     const [segments, periodEndMs] = [300, NOW + 10 * DAY];
     for (let n = 0; n < segments; n++) {
@@ -135,7 +135,7 @@ test("a step of linking reads a bounded number of segments", () =>
     expectStateToAddUp(store.state);
   }));
 
-test("a person who loses a line without first or last signal or trait needs no recount", () =>
+test("does not recount a person if the removed line set neither first seen, last seen nor a trait", () =>
   inStore((store) => {
     const segments = 200;
     store.record(NOW, identify({ anonymousId: "a-1" }));
@@ -175,7 +175,7 @@ test("the removal of a once-a-day rule does not search timelines for replacement
   }));
 
 describe("paired ids", () => {
-  test("in a long chain make no dead letter, and are linked up to a bound", () =>
+  test("in a long chain create no dead letter, and are linked up to a limit", () =>
     inStore((store) => {
       const length = CLAIM_SPREADS_TO + 9_000;
       store.record(NOW, ...Array.from({ length }, (_, n) => alias(`u-${n}`, `u-${n + 1}`)));
@@ -235,7 +235,7 @@ describe("a batch", () => {
         const rows = (query: string) => store.sql.exec(query).toArray();
         return {
           people: rows("SELECT email, score, first_seen, last_seen FROM people ORDER BY email"),
-          owners: linesOf(store.state.signals).map(({ facts }) => [facts.anonymousId, facts.owner?.by]),
+          owners: linesOf(store.state.signals).map(({ facts }) => [facts.anonymousId, facts.person?.by]),
           identities: rows("SELECT lower(hex(key)) AS key, person_id FROM identities ORDER BY key"),
         };
       });

@@ -126,7 +126,7 @@ async function stopped(): Promise<Road> {
 }
 
 describe("a full store", () => {
-  test("gets the oldest rows once a minute, and everything when there is room", async () => {
+  test("gets only the oldest rows, once a minute, until it has room", async () => {
     const road = await stopped();
     const { counter } = road;
     expect(await counter.stub.backlog()).toEqual({
@@ -227,7 +227,7 @@ describe("a full store", () => {
     expect(await counter.stub.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 2 });
   });
 
-  test("gets the next rows if the oldest get no answer, and then the oldest again", async () => {
+  test("gets the next rows if the oldest rows get no answer, then the oldest rows again", async () => {
     const road = await stopped();
     // The watch alarm notices that calls have stopped.
     await road.ring(WATCH_MS);

@@ -38,7 +38,7 @@ const FULL: Facts = {
   userId: "jane-user",
   anonymousId: "jane-visitor",
   traits: eachTrait((trait) => `jane-${trait}`),
-  owner: { personId: 17, by: "user_id" },
+  person: { personId: 17, by: "user_id" },
   listedBy: ["user_id", "anonymous_id"],
   linkedAtMs: NOW + 2,
   duplicateOf: "jane-original",
@@ -57,7 +57,7 @@ describe.each([
     const left = after(FULL);
     expect(JSON.stringify(left)).not.toContain("jane");
     expect(left).toMatchObject({
-      owner: null,
+      person: null,
       listedBy: [],
       linkedAtMs: null,
       rulesTried: 0,

@@ -43,7 +43,7 @@ describe("a visitor's id as a key", () => {
   });
 });
 
-test("receipts of traits are read back for any traits, and are small if all come from one signal", () => {
+test("received orders of traits are read back, and are small if all traits come from one signal", () => {
   const receipt = fc.record({
     receivedAtMs: fc.integer({ min: 0, max: 2e12 }),
     ordinal: fc.integer({ min: 0, max: 1e12 }),

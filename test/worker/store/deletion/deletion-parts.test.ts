@@ -89,7 +89,7 @@ describe.each(["open", "sealed", "cold"])("a deletion of a person with %s signal
       expect(bobs()).toEqual(before);
       expect(store.scores).toEqual({ bob: 5 });
       store.restart();
-      expect(lines(store).every(({ owner }) => owner?.personId !== 1)).toBe(true);
+      expect(lines(store).every(({ person }) => person?.personId !== 1)).toBe(true);
     }),
   );
 
@@ -142,7 +142,7 @@ describe("held signals and dead letters", () => {
       expect(statusesOf(store, gone)).toEqual(gone.map(() => "purged"));
     }));
 
-  test("with a shared anonymous id belong to the owner of their user id, or to the owner of the id at that time", () =>
+  test("with a shared anonymous id belong to the person of their user id, or to the person of the id at that time", () =>
     inStore((store) => {
       store.record(NOW - 300, known(BOB, "shared", "u-bob"));
       store.record(NOW - 200, known(JANE, "shared", "u-jane"));
@@ -271,7 +271,7 @@ describe("an unlinked signal", () => {
       }),
   );
 
-  test("goes with its person if another owner of the id is deleted at the same time", () =>
+  test("goes with its person if another person of the id is deleted at the same time", () =>
     inStore(async (store) => {
       waiting(store, ...many(DELETION_STEP_LINES, () => visit("v-jane")));
       store.record(NOW + 10, known(BOB, "v-jane"));
@@ -295,7 +295,7 @@ describe("an unlinked signal", () => {
       const [id = ""] = store.record(NOW + 1, track(fields));
       store.record(NOW + 2, known(JANE, "v-jane", "u-jane"));
       store.deletePerson(JANE, LATER);
-      expect(store.state.signals.find(id)?.facts).toMatchObject({ owner: null, userId: null, deletedAtMs: LATER });
+      expect(store.state.signals.find(id)?.facts).toMatchObject({ person: null, userId: null, deletedAtMs: LATER });
       const people = store.sql.exec("SELECT email, score, name FROM people").toArray();
       expect(people).toEqual([{ email: BOB, score: 0, name: BOB }]);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
@@ -396,7 +396,7 @@ describe("a large person", () => {
       store.record(LATER + 1, identify(BOB, { userId: "u-bob" }));
       await store.link();
       store.finishDeletions(LATER + 2);
-      expect(store.state.signals.find(shared)?.facts).toMatchObject({ deletedAtMs: LATER + 2, owner: null });
+      expect(store.state.signals.find(shared)?.facts).toMatchObject({ deletedAtMs: LATER + 2, person: null });
       expect(allLinkJobs(store)).toEqual([]);
       expectStateToAddUp(store.state);
     }));
@@ -454,7 +454,7 @@ describe("a signal that arrives while the ids of its person are being deleted", 
       expectStateToAddUp(store.state);
     }));
 
-  test("belongs to the owner of the id at that time, even if later owners were deleted later", () =>
+  test("belongs to the person of the id at that time, even if later owners were deleted later", () =>
     inStore((store) => {
       const has = (email: string, receivedAtMs: number): Sent => at(receivedAtMs, known(email, "shared"));
       store.record(NOW, has("cyd@example.com", NOW - 400), has(JANE, NOW - 300), has(BOB, NOW - 200));

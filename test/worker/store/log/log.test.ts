@@ -44,7 +44,7 @@ function factsOf(id: string, over: Partial<Facts> = {}): Facts {
     userId: null,
     anonymousId: null,
     traits: {},
-    owner: null,
+    person: null,
     listedBy: [],
     linkedAtMs: null,
     duplicateOf: null,
@@ -70,7 +70,7 @@ const facts: fc.Arbitrary<Omit<Facts, "admission">> = fc.record({
   userId: maybe,
   anonymousId: maybe,
   traits: fc.oneof(fc.constant({}), fc.record({ name: fc.constant("Ann"), title: text }), fc.record({ company: text })),
-  owner: fc.option(
+  person: fc.option(
     fc.record({ personId: fc.integer({ min: 1, max: 9 }), by: fc.constantFrom("email", "user_id", "anonymous_id") }),
   ),
   listedBy: fc.subarray<ListingId>(["user_id", "anonymous_id"]),

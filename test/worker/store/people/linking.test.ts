@@ -104,7 +104,7 @@ describe("the batch that identifies visitors", () => {
     }));
 });
 
-test("a visitor's next owner gets no signals that the deletion of the owner before has still to delete", () =>
+test("the next person of a visitor gets no signals that the deletion of the previous person still has to delete", () =>
   withRules(async (store) => {
     const many = DELETION_STEP_LINES + 2 * LINK_PAGE_SIGNALS;
     store.record(NOW, ...Array.from({ length: many }, () => visit("a")));

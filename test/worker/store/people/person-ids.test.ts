@@ -54,12 +54,12 @@ const countsOf = (store: TestStore, email: string) => {
   return { ids, dropped };
 };
 
-/** The current owner of an id. */
+/** The person that an id belongs to now. */
 function holderOf({ sql }: TestStore, id: VisitorId): number | null {
   return new Identities(sql).claimsOf(id).at(-1)?.personId ?? null;
 }
 
-const ownerOf = ({ state }: TestStore, id = "") => state.signals.find(id)?.facts.owner?.personId ?? null;
+const linePersonOf = ({ state }: TestStore, id = "") => state.signals.find(id)?.facts.person?.personId ?? null;
 
 test("a person keeps the newest ids, and page, API and export show them with the number of dropped ids", () =>
   inStore(async (store) => {
@@ -89,7 +89,7 @@ test("a person keeps the newest ids, and page, API and export show them with the
   }));
 
 describe("a dropped id", () => {
-  test("does not shorten the deletion of an earlier owner", () =>
+  test("does not shorten the deletion of the person who had it before", () =>
     inStore((store) => {
       leave(store, ANN, 1);
       leave(store, BOB, 1, { atMs: NOW - 1 });
@@ -103,7 +103,7 @@ describe("a dropped id", () => {
       expect(findDeletion(store.sql, BOB)?.identities).toBe(PERSON_MAX_IDS);
     }));
 
-  test("loses its pairs, so that the next owner does not get the signals of the paired id", () =>
+  test("loses its pairs, so that the next person does not get the signals of the paired id", () =>
     inStore((store) => {
       store.rulesVersion = 1;
       leave(store, ANN, 1);
@@ -161,7 +161,7 @@ describe("dropping ids", () => {
       expect(holders()).toEqual([ann, null, ann]);
       expect(countsOf(store, ANN)).toEqual({ ids: PERSON_MAX_IDS, dropped: 1 });
       await store.link();
-      expect(ids.map((id) => ownerOf(store, id))).toEqual([ann, ann, ann]);
+      expect(ids.map((id) => linePersonOf(store, id))).toEqual([ann, ann, ann]);
       name("newest");
       expect(holders()).toEqual([null, null, ann]);
       expectStateToAddUp(store.state);
@@ -207,7 +207,7 @@ test("no signal is lost or goes to a person who was not named for it, for any cl
           }
         }
         for (const email of PEOPLE) expect(countsOf(store, email).ids).toBeLessThanOrEqual(PERSON_MAX_IDS);
-        for (const [signalId, person] of owners) expect(ownerOf(store, signalId)).toBe(person);
+        for (const [signalId, person] of owners) expect(linePersonOf(store, signalId)).toBe(person);
         for (const signalId of [...waiting.values()].flat()) {
           expect(store.state.signals.find(signalId)?.facts.status).toBe("anonymous");
         }

@@ -52,7 +52,7 @@ describe("a recount", () => {
     visit({ userId: "u-1", ...named("Bob") }, NOW + 9_000),
   ];
 
-  /** Records Ann's lines. Some are hers only by her anonymous id, so the owner of their user id takes them. */
+  /** Records Ann's lines. Some are hers only by her anonymous id, so the person of their user id takes them. */
   function history(store: TestStore, ...lines: Sent[]): void {
     store.rulesVersion = 1;
     store.record(NOW, identify(ANN, { anonymousId: "v-ann" }));
@@ -75,7 +75,7 @@ describe("a recount", () => {
     people(store).map(({ id }) => {
       const lines = linesOf(store.state.signals)
         .map(({ facts }) => facts)
-        .filter(({ owner }) => owner?.personId === id)
+        .filter(({ person }) => person?.personId === id)
         .sort((a, b) => a.admission.receivedAtMs - b.admission.receivedAtMs);
       const times = lines.map(({ admission }) => admission.receivedAtMs);
       const name = lines.findLast(({ traits }) => traits.name !== undefined)?.traits.name ?? null;

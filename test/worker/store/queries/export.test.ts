@@ -383,7 +383,7 @@ describe("an export as CSV", () => {
     ]);
   });
 
-  test("makes no formula of a text, and quotes the cell separators of other locales", async () => {
+  test("prevents formulas in CSV cells, and quotes the cell separators of other locales", async () => {
     const formulas = ["=1+1", "+1", "-1", "@SUM(A1)", "＝1"];
     const separated = ["Jane;=1+1", ";+1", "a;b", "Jane\t=1+1"];
     await deliver(

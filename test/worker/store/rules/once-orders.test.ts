@@ -165,8 +165,8 @@ class World {
           occasions.set(occasion, Math.min(dayOf(ms), occasions.get(occasion) ?? Infinity));
         };
         for (const { facts } of linesOf(state.signals)) {
-          const { owner, kind, admission, occurred } = facts;
-          const isTheirs = owner?.personId === id && kind === "signal";
+          const { person, kind, admission, occurred } = facts;
+          const isTheirs = person?.personId === id && kind === "signal";
           if (isTheirs && this.matches(admission.id, email)) note(occasionOf(admission.id, occurred.ms), occurred.ms);
         }
         const taken = new Set<string>();
@@ -278,7 +278,7 @@ describe("a rule applied to the past", () => {
           expect(store.sql.exec("SELECT * FROM once").toArray()).toEqual([]);
           expect([...ruleDaysOf(store.state)]).toEqual([]);
           const scored = linesOf(store.state.signals).filter(
-            ({ facts }) => facts.owner !== null && facts.outcomes.length > 0,
+            ({ facts }) => facts.person !== null && facts.outcomes.length > 0,
           );
           expect(scored).toEqual([]);
         }),
