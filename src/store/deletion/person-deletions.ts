@@ -321,7 +321,7 @@ class DeletionStep {
     this.#deleteLines(entries, () => true);
     for (const scored of entries.flatMap((entry) => entry.scored ?? [])) {
       for (const match of scored.outcomes.map((id) => outcomes.get(id))) {
-        if (!once.release(personId, scored, match)) continue;
+        if (!once.removeMatch(personId, scored, match)) continue;
         countScore(this.#state.books, match.ruleId, scored.atMs, -1);
         this.#job.scoring_signals++;
       }
