@@ -21,7 +21,7 @@ import {
   beginDeletion,
   findDeletion,
   findDeletionById,
-  handedOver,
+  noteHandedOver,
   nextDeletionMs,
   repeatDeletions,
   stepDeletions,
@@ -121,7 +121,7 @@ export class SignalStore extends RestorableObject {
   readonly #chores = new ChoreRunner(this.#workspaceId, this.ctx.storage.kv, [
     {
       name: "purge",
-      due: () => this.state.held.nextToEnd()?.endMs ?? null,
+      due: () => this.state.held.nextPeriodEnd()?.endMs ?? null,
       step: (nowMs) => this.#transact(() => purgeHeld(this.state, nowMs)),
     },
     {
@@ -354,7 +354,7 @@ export class SignalStore extends RestorableObject {
     return (this.#handingOn ??= new HandOn(this.state.raised, {
       workspaceId: this.#workspaceId,
       destinations: this.env.DESTINATIONS,
-      handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
+      handedOver: ({ receiptId }) => noteHandedOver(this.state, receiptId, Date.now()),
       alarmBy: (atMs) => this.#alarm.by(atMs),
     }));
   }

@@ -13,7 +13,7 @@ import {
   repeatDeletions,
   stepDeletions,
 } from "../../../../src/store/deletion/person-deletions.ts";
-import { PURGE_ROWS, purgeHeld } from "../../../../src/store/deletion/retention.ts";
+import { PURGE_STEP_LINES, purgeHeld } from "../../../../src/store/deletion/retention.ts";
 import { COLD_AFTER_MS, isScrubbing } from "../../../../src/store/log/cold.ts";
 import { dueLinkJobs } from "../../../../src/store/people/linking.ts";
 import { entriesAfter, listOfKey, visitorList } from "../../../../src/store/people/timelines.ts";
@@ -403,7 +403,7 @@ describe("a large person", () => {
 
   test("is searched in all held signals and dead letters, however many there are", () =>
     inStore((store) => {
-      const unrelated = many(PURGE_ROWS + 900, (n) => held(form(BOB, n)));
+      const unrelated = many(PURGE_STEP_LINES + 900, (n) => held(form(BOB, n)));
       const letters = many(120, (n) => dead(form(BOB, n)));
       const ids = store.record(NOW, ...unrelated, held(form(JANE)), ...letters, dead(form(JANE)));
       expect(store.deletePerson(JANE, LATER)).toMatchObject({

@@ -7,9 +7,9 @@ import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import {
   deleteExpired,
   nextRetentionMs,
-  PURGE_ROWS,
+  PURGE_STEP_LINES,
   purgeHeld,
-  RETENTION_ROWS,
+  RETENTION_STEP_LINES,
   RETENTION_SWEEP_MS,
   setRetention,
 } from "../../../../src/store/deletion/retention.ts";
@@ -190,13 +190,13 @@ describe("retention", () => {
   test(
     "works in bounded steps, and survives a crash after each",
     inBalanceAfterDrop((store) => {
-      const count = RETENTION_ROWS + 2 * SEGMENT_MAX_LINES;
+      const count = RETENTION_STEP_LINES + 2 * SEGMENT_MAX_LINES;
       store.record(NOON, ...Array.from({ length: count }, (_, n) => visit(`v-${n}`)));
       store.seal();
       keep(store, OVER);
       deleteExpired(store.state, OVER);
       const left = stored(store).length;
-      expect([left > 0, left <= count - RETENTION_ROWS]).toEqual([true, true]);
+      expect([left > 0, left <= count - RETENTION_STEP_LINES]).toEqual([true, true]);
       expect(nextRetentionMs(store.state)).toBe(OVER);
       store.restart();
       ring(store, OVER);
@@ -244,7 +244,7 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
     ...more,
   });
   const statuses = ({ state }: TestStore) => linesOf(state.held).map(({ facts }) => facts.status);
-  const nextEndMs = ({ state }: TestStore) => state.held.nextToEnd()?.endMs ?? null;
+  const nextEndMs = ({ state }: TestStore) => state.held.nextPeriodEnd()?.endMs ?? null;
   const leftOf = (store: TestStore) => statuses(store).filter((status) => status === "held").length;
 
   test.each(["open", "sealed"])("ends each %s signal exactly with its period", (where) =>
@@ -305,7 +305,7 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
     }));
 
   test.each([
-    ["lines", PURGE_ROWS + SEGMENT_MAX_LINES + 10, 1],
+    ["lines", PURGE_STEP_LINES + SEGMENT_MAX_LINES + 10, 1],
     ["segments", RULE_STEP_SEGMENTS + 10, RULE_STEP_SEGMENTS + 10],
   ])("works in steps of a bounded number of %s", (_, count, batches) =>
     inBalance((store) => {
