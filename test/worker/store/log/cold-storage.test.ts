@@ -279,6 +279,19 @@ describe("an outage", () => {
   });
 });
 
+test("a failed removal of objects delays no other work", () =>
+  inStore(async ({ workspaceId, storage }) => {
+    const down = bucketWith({
+      before: (name) => (name === "delete" ? Promise.reject(new Error("R2 is down")) : undefined),
+    });
+    const store = new TestStore(workspaceId, storage, down);
+    store.sql.exec("INSERT INTO cold_objects VALUES ('cold_1', 'removing', ?, 1, 1)", START);
+    store.record(START, signalOf("ann@example.com"));
+    store.seal();
+    await expect(store.workOnCold(START + COLD_AFTER_MS)).rejects.toThrow("R2 is down");
+    expect(store.state.signals.segmentOf(1)?.coldObject).toBeTypeOf("string");
+  }));
+
 test("each call of R2 ends at a time limit", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   onTestFinished(() => void vi.useRealTimers());
