@@ -71,21 +71,6 @@ describe("duplicates in the store", () => {
     }));
 });
 
-test("group marks of a segment distinguish event names with any characters", () =>
-  inStore((store) => {
-    const event = (name: string, source: string): Sent => ({
-      payload: { event: name, source, email: "a@example.com" },
-    });
-    store.record(NOW, event("a\nb", "c"), event("a", "b\nc"));
-    store.seal();
-    for (const wanted of [
-      { event: "a\nb", source: "c" },
-      { event: "a", source: "b\nc" },
-    ]) {
-      expect([...store.state.signals.walk(0, wanted)].length).toBe(1);
-    }
-  }));
-
 test("a step of a release reads the rows of a few segments", () =>
   inStore((store) => {
     const [segments, periodEndMs] = [300, NOW + 10 * DAY];

@@ -2,7 +2,6 @@
 import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { CHORE_REST_MS } from "../../../../src/store/chores.ts";
 import { beginDeletion } from "../../../../src/store/deletion/person-deletions.ts";
 import {
   COLD_AFTER_MS,
@@ -253,29 +252,6 @@ describe("an outage", () => {
     await ring(workspace.id);
     expect(await scoreOf(0)).toBe(22);
     expect((await cold()).jobs).toBe(0);
-  });
-
-  test("of D1 delays linking until a later alarm", async () => {
-    await send(...visits(4, 2));
-    await changeRules();
-    const silent = new Proxy(env.DB, {
-      get: () => () => {
-        throw new Error("D1 does not answer");
-      },
-    });
-    await withBindings(workspace.id, { DB: silent });
-    await send(identify(0));
-    await runInDurableObject(workspace.store, async (instance, { storage }) => {
-      // The job is due, as the alarm would find it.
-      storage.sql.exec("UPDATE link_jobs SET due_at = 1");
-      await storage.deleteAlarm();
-      await instance.alarm();
-      expect(await storage.getAlarm()).toBeGreaterThan(Date.now() + CHORE_REST_MS / 2);
-    });
-    expect(await cold()).toMatchObject({ jobs: 1 });
-    await evictDurableObject(workspace.store);
-    await ring(workspace.id);
-    expect(await scoreOf(0)).toBe(4);
   });
 });
 
