@@ -161,7 +161,6 @@ export const ruleOutcomes = sqliteTable(
     scoring_signal: text().notNull(),
     points: integer().notNull(),
     frequency: text().$type<NonNullable<RuleMatch["frequency"]>>(),
-    /** Days for which the points count; null: always. */
     last_days: integer().$type<NonNullable<RuleMatch["lastDays"]>>(),
   },
   (table) => [uniqueIndex("rule_outcomes_rule").on(table.rule_id, table.rule_version)],
@@ -229,7 +228,6 @@ export const people = sqliteTable(
     account: text(),
     first_seen: integer().notNull(),
     last_seen: integer().notNull(),
-    /** Day of `last_seen`. An index on the time would be written with every signal. */
     last_day: integer().notNull(),
     /** The latest entries of the person's timeline, see people/timelines.ts. */
     recent: text().notNull().default(""),
@@ -403,12 +401,9 @@ export const deletions = sqliteTable(
   ],
 );
 
-/** A single row. */
 export const retention = sqliteTable("retention", {
   id: integer().primaryKey(),
-  /** Days for which signals are kept; null: for ever. */
   days: integer(),
-  /** When retention next looks for expired signals. */
   next_at: integer().notNull(),
   /** When the latest deleted signal was received: names of people may come from signals up to then. */
   deleted_until: integer().notNull(),
@@ -431,7 +426,6 @@ export const accounts = sqliteTable(
     claims: text().notNull(),
     first_seen: integer().notNull(),
     last_seen: integer().notNull(),
-    /** Sum of the members' scores, and number of members. */
     score: integer().notNull().default(0),
     people: integer().notNull().default(0),
   },

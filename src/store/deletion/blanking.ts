@@ -13,7 +13,7 @@ import {
   countedSignal,
   groupKey,
   groupOf,
-  standingOf,
+  countedStatusOf,
   updateGroups,
   type GroupName,
 } from "../state/status-change.ts";
@@ -25,15 +25,9 @@ const SAMPLE_MAX_SEGMENTS = 64;
 /** Groups per step that get a new sample. Other groups keep a sample without a payload. */
 const SAMPLE_MAX_GROUPS = 40;
 
-export interface BlankedLine {
+export interface NumberedLine {
   seq: number;
   facts: Facts;
-}
-
-interface FoundSample {
-  facts: Facts;
-  /** As `sample_seq` in the table `event_groups`: negative for a line of the held log. */
-  seq: number;
 }
 
 export class Blanking {
@@ -48,8 +42,8 @@ export class Blanking {
     this.#state = state;
   }
 
-  /** Returns the lines that had content. @param reduce returns the facts that are left. */
-  blank(log: Log, segment: Segment, seqs: readonly number[], reduce: (facts: Facts) => Facts): BlankedLine[] {
+  /** Returns the lines that had content, as they were. @param reduce returns the facts that are left. */
+  blank(log: Log, segment: Segment, seqs: readonly number[], reduce: (facts: Facts) => Facts): NumberedLine[] {
     const lines = seqs.map((seq) => ({ seq, facts: segment.facts(seq) })).filter(({ facts }) => keepsPayload(facts));
     if (lines.length === 0) return [];
     const changes = new Map<number, Facts>();
@@ -57,7 +51,7 @@ export class Blanking {
       const after = reduce(facts);
       const group = groupOf(facts);
       changes.set(seq, after);
-      changeStatus(this.#state.books, countedSignal(facts), standingOf(facts), standingOf(after));
+      changeStatus(this.#state.books, countedSignal(facts), countedStatusOf(facts), countedStatusOf(after));
       if (log.name === "signals") this.#lists.drop(seq, facts);
       if (group === null) continue;
       const key = groupKey(group);
@@ -105,8 +99,8 @@ export class Blanking {
   }
 }
 
-/** Null: none of the latest lines has a payload. */
-function findSample(log: Log, { event, source }: GroupName): FoundSample | null {
+/** Null: none of the latest lines has a payload. `seq` is as `sample_seq` in the table `event_groups`: negative for a held line. */
+function findSample(log: Log, { event, source }: GroupName): NumberedLine | null {
   let [segments, lines] = [0, 0];
   // The signals of a group without a source have sources that name persons, so the walk cannot filter by source.
   for (const segment of log.walkBack(Number.MAX_SAFE_INTEGER, { event, source: source || undefined })) {

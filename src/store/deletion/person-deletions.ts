@@ -41,7 +41,7 @@ import { admissionOf } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Blanking, type BlankedLine } from "./blanking.ts";
+import { Blanking, type NumberedLine } from "./blanking.ts";
 
 /** Budget of a step in lines: a person with few signals is completely deleted when the call returns. */
 export const DELETION_STEP_LINES = 2_000;
@@ -60,7 +60,7 @@ const PORTION_SEGMENTS = 20;
 /** Condition for deletions that only cold storage may delay. */
 const ONLY_COLD_LEFT = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
 
-/** Takes the first step too. A running deletion searches for later data too, unless a new person has the email by now. */
+/** Takes the first step. A running deletion searches for later data too, unless a new person has the email by now. */
 export function beginDeletion(state: StoreState, id: string, email: string, nowMs: number): void {
   const { sql, raised } = state;
   const askedAtMs = unusedMomentMs(sql, nowMs);
@@ -328,9 +328,9 @@ class DeletionStep {
     return entries;
   }
 
-  #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): BlankedLine[] {
+  #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): NumberedLine[] {
     const { signals } = this.#state;
-    const deleted: BlankedLine[] = [];
+    const deleted: NumberedLine[] = [];
     for (const { segment, seqs } of signals.segmentsOf(entries.map(({ seq }) => seq))) {
       this.#budget -= SEGMENT_LINES;
       const theirs = seqs.filter((seq) => isTheirs(segment.facts(seq)));
@@ -458,7 +458,7 @@ export function namesDeletedUntilMs(sql: SqlStorage): number {
   return sql.exec<{ at: number | null }>("SELECT max(at) AS at FROM deleted_names").one().at ?? 0;
 }
 
-/** An email has priority over ids (design §8.3), and a user id with a person over an anonymous id. */
+/** Whether the person of a signal was deleted after its receipt. An email counts before ids, a user id before anonymous ids (design §8.3). */
 export function isOfDeleted(
   sql: SqlStorage,
   identities: Identities,

@@ -21,10 +21,10 @@ import { admissionOf } from "../state/dead-letters.ts";
 import {
   changeStatus,
   countedSignal,
-  standingOf,
+  countedStatusOf,
   updateGroups,
   type CountedSignal,
-  type Standing,
+  type CountedStatus,
 } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
@@ -95,7 +95,7 @@ class RetentionStep {
   readonly #objects = new Set<string>();
   #dropped = 0;
   #segments = 0;
-  /** When the signal was received, in milliseconds since 1970. */
+  /** Receipt of the latest dropped signal, in milliseconds since 1970; 0: none was dropped. */
   latestDroppedMs = 0;
 
   constructor(state: StoreState, beforeMs: number, beforeDayMs: number) {
@@ -149,7 +149,7 @@ class RetentionStep {
     const old = lines.filter(({ facts }) => isOld(facts, beforeMs));
     for (const { seq, facts } of old) {
       if (log.name === "signals") this.#lists.drop(seq, facts);
-      this.#count(countedSignal(facts), standingOf(facts));
+      this.#count(countedSignal(facts), countedStatusOf(facts));
     }
     if (old.length === 0 && lines.length > 0) return;
     this.#segments++;
@@ -165,8 +165,8 @@ class RetentionStep {
     }
   }
 
-  #count(signal: CountedSignal, standing: Standing): void {
-    changeStatus(this.#state.books, signal, standing, "dropped");
+  #count(signal: CountedSignal, status: CountedStatus): void {
+    changeStatus(this.#state.books, signal, status, "dropped");
     this.#dropped++;
     this.latestDroppedMs = Math.max(this.latestDroppedMs, signal.admission.receivedAtMs);
   }

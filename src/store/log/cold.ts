@@ -8,7 +8,7 @@ import { newId } from "../../platform/ids.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { within } from "../../platform/time-limit.ts";
 import { keepsPayload } from "./line.ts";
-import type { Log } from "./log.ts";
+import type { LinesOfSegment, Log } from "./log.ts";
 import { packPayloads, unpackPayloads } from "./packing.ts";
 import type { SegmentRow } from "../schema.ts";
 import type { Segment } from "./segment.ts";
@@ -125,8 +125,6 @@ export async function workOnCold(work: ColdWork, nowMs: number, afterMs = COLD_A
   await moveToCold(work, nowMs, afterMs).catch(failed);
   if (failures.length > 0) throw failures[0];
 }
-
-// Writing objects
 
 interface PackedSegment {
   firstSeq: number;
@@ -269,8 +267,6 @@ function rowsOfObject({ storage, log }: ColdWork, key: string): SegmentRow[] {
   return log.rows("first_seq BETWEEN ? AND ? AND cold = ? ORDER BY first_seq", object.first_seq, object.last_seq, key);
 }
 
-// Removing objects
-
 async function removeObjects({ storage, objects }: ColdWork, nowMs: number): Promise<void> {
   const { sql } = storage;
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'writing' AND at <= ?", nowMs - COLD_ABANDONED_MS);
@@ -379,17 +375,16 @@ export type Payloads = ReadonlyMap<number, string | null>;
 
 type Payload = readonly [seq: number, payload: string | null];
 
-interface WantedLines {
-  segment: Segment;
-  seqs: readonly number[];
-}
-
-interface ColdLines extends WantedLines {
+interface ColdLines extends LinesOfSegment {
   row: SegmentRow;
 }
 
 /** Never throws. */
-export async function readPayloads(log: Log, objects: ColdObjects, wanted: Iterable<WantedLines>): Promise<Payloads> {
+export async function readPayloads(
+  log: Log,
+  objects: ColdObjects,
+  wanted: Iterable<LinesOfSegment>,
+): Promise<Payloads> {
   const payloads: Payload[] = [];
   const cold: ColdLines[] = [];
   for (const lines of wanted) {
@@ -408,7 +403,7 @@ export async function readPayloads(log: Log, objects: ColdObjects, wanted: Itera
   return new Map(payloads);
 }
 
-function pick({ segment, seqs }: WantedLines, payloads: readonly (string | null)[]): Payload[] {
+function pick({ segment, seqs }: LinesOfSegment, payloads: readonly (string | null)[]): Payload[] {
   return seqs.map((seq) => [seq, payloads[seq - segment.firstSeq] ?? null] as const);
 }
 

@@ -111,8 +111,6 @@ export class Log {
     return this.rows("TRUE ORDER BY first_seq LIMIT 1")[0]?.first_seq ?? this.#head.firstSeq;
   }
 
-  // Writing lines
-
   /** Returns the number of the line. @param hash HASH_BYTES to find duplicates of the line; null: it can have none. */
   append({ facts, payload }: Line, hash: Uint8Array | null): number {
     const cells = encodeFacts(facts);
@@ -154,8 +152,6 @@ export class Log {
     }
     this.#head.write(meta);
   }
-
-  // Reading lines
 
   /** Null: the line is gone. */
   read(seq: number): Facts | null {
@@ -294,8 +290,6 @@ export class Log {
     yield { firstSeq, receivedToMs: Number.MAX_SAFE_INTEGER, hashes: this.#head.hashBytes() };
   }
 
-  // Changing lines
-
   /** A line that is no longer an original loses its hash. @throws when the segment has been rewritten since it was read. */
   rewrite(segment: Segment, changes: ReadonlyMap<number, Facts>): void {
     if (changes.size === 0) return;
@@ -373,8 +367,6 @@ export class Log {
     if (cached === undefined || row === undefined) return;
     this.#segments.set(firstSeq, new Segment(firstSeq, cached.lines, cached.version, row));
   }
-
-  // Payloads
 
   /** Null: the payloads are in R2. */
   payloadsOf({ firstSeq, lines, row }: Segment): Payloads | null {
@@ -538,7 +530,7 @@ function toSqlBlob(bytes: Uint8Array): SqlStorageValue {
   return bytes as SqlStorageValue & Uint8Array;
 }
 
-// The head is one row with the open lines and other data that changes with every batch, so a batch of any size writes one row here.
+// The head is one row with the open lines and other data that changes with every batch, so a batch of any size writes one row.
 // Growing values are padded: SQLite writes only the pages that differ if the length stays the same.
 
 const HEAD_STEP_BYTES = 16_384;

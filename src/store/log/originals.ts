@@ -64,7 +64,7 @@ export class Originals {
     return [...(this.#long ?? []), ...this.#short].reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** Of the window for signals with an id. Shorter than the window if memory is short. */
+  /** The covered part of the window for signals with an id. Shorter if memory is short. */
   coveredMs(nowMs: number): number {
     return Math.min(DUPLICATE_WINDOW_WITH_ID_MS, nowMs - this.#coveredSinceMs);
   }

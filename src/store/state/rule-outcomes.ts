@@ -161,7 +161,7 @@ export class Once {
     return true;
   }
 
-  /** A counting match counts from its own day; of a once-ever rule, from the earliest day among matches of the same outcome. */
+  /** The points of a match count from its own day; of a once-ever rule, from the earliest day among matches of the same outcome. */
   fromDay(personId: number, { occurredMs }: Occasion, match: RuleMatch): number {
     const day = dayOf(occurredMs);
     return hasFirstDay(match) ? (this.firstDay(personId, match.ruleId)?.fromDay ?? day) : day;

@@ -55,7 +55,7 @@ interface GroupChange extends GroupCounts, GroupName {
 }
 
 /** `deleted`: a processed signal whose person was deleted. */
-export type Standing = LineStatus | "dead" | "deleted" | "unrecorded";
+export type CountedStatus = LineStatus | "dead" | "deleted" | "unrecorded";
 
 export interface CountedSignal {
   admission: Pick<Admission, "periodStartMs" | "receivedAtMs">;
@@ -64,7 +64,7 @@ export interface CountedSignal {
 
 const NO_GROUP: GroupCounts = { count: 0, held: 0, anonymous: 0 };
 
-const COUNTED: Record<Standing, { column: BookColumn | null; inGroup: GroupCounts }> = {
+const COUNTED: Record<CountedStatus, { column: BookColumn | null; inGroup: GroupCounts }> = {
   unrecorded: { column: null, inGroup: NO_GROUP },
   processed: { column: "processed", inGroup: { count: 1, held: 0, anonymous: 0 } },
   anonymous: { column: "processed", inGroup: { count: 1, held: 0, anonymous: 1 } },
@@ -81,8 +81,8 @@ const COUNTED: Record<Standing, { column: BookColumn | null; inGroup: GroupCount
 export function changeStatus(
   books: Books,
   { admission: { periodStartMs, receivedAtMs }, group }: CountedSignal,
-  from: Standing,
-  to: Standing | "dropped",
+  from: CountedStatus,
+  to: CountedStatus | "dropped",
 ): void {
   const before = COUNTED[from];
   if (to === "dropped") {
@@ -194,7 +194,7 @@ function addDays(days: DayCounts, changes: GroupChange["days"]): DayCounts {
   return addToDays(days, new Map(Object.entries(changes).map(([day, by]) => [Number(day), by] as const)));
 }
 
-export function standingOf({ status, deletedAtMs }: Facts): Standing {
+export function countedStatusOf({ status, deletedAtMs }: Facts): CountedStatus {
   return status === "processed" && deletedAtMs !== null ? "deleted" : status;
 }
 

@@ -60,7 +60,6 @@ export class StoreState {
   readonly originals: Originals;
   readonly outcomes: RuleOutcomes;
   readonly once: Once;
-  /** Events that wait to be handed to Destinations. */
   readonly raised: RaisedEvents;
 
   constructor(sql: SqlStorage) {
@@ -127,7 +126,6 @@ export function hasRow({ low, rows }: RecordedRows, row: number): boolean {
 
 function addRows({ rows }: RecordedRows, first: number, last: number): void {
   if (last < first) return;
-  // Merge the new range with all ranges that overlap or touch it.
   const from = firstFrom(rows, first - 1);
   let until = from;
   let [low, high] = [first, last];
