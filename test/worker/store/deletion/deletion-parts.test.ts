@@ -17,11 +17,13 @@ import { PURGE_STEP_LINES, purgeHeld } from "../../../../src/store/deletion/rete
 import { COLD_AFTER_MS, isScrubbing } from "../../../../src/store/log/cold.ts";
 import { dueLinkJobs } from "../../../../src/store/people/linking.ts";
 import { entriesAfter, listOfKey, visitorList } from "../../../../src/store/people/timelines.ts";
+import { exportPage } from "../../../../src/store/queries/exports.ts";
 import { Names } from "../../../../src/store/queries/names.ts";
 import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
+import { allSlices } from "../../../support/slices.ts";
 import { identify, inBalance, inStore, TestStore, track, type Sent } from "../../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
@@ -199,6 +201,7 @@ describe("held signals and dead letters", () => {
         { ...at(NOW, form(JANE, 2)), id: purged, periodEndMs: NOW + 5, resent: { from: "held", place: 2 } },
         { ...at(NOW, form(JANE, 1)), id: replayed, resent: { from: "dead", place } },
       );
+      expect(lines(store).map(({ admission }) => admission.id)).toEqual([purged]);
       expect(statusesOf(store, ids)).toEqual(["purged", "purged", "purged"]);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
     }),
@@ -539,15 +542,26 @@ test.each(["a stored", "no"])("a deletion that a restore repeats is remembered f
   }),
 );
 
-test("the trace of a person's signals hides the same data during the deletion as after it", () =>
+test("traces and exports hide the same data during the deletion as after it", () =>
   inStore(async (store) => {
+    store.record(NOW, visit("v-jane"), visit("v-bob"), known(JANE, "v-jane", "u-jane"), form(BOB));
     const signals = many(DELETION_STEP_LINES + 700, (n) => form(JANE, n));
     const ids = store.record(NOW, ...signals, held(form(JANE, -1)), dead(form(JANE, -2))).slice(-4);
-    const traces = () => Promise.all(ids.map((id) => traceSignal(store.state, store.objects, id)));
+    const records = ["signals", "people", "scoring_signals"] as const;
+    const exported = async () => {
+      const slicesOf = (kind: (typeof records)[number]) =>
+        allSlices((cursor) => exportPage(store.state, store.objects, { records: kind, format: "ndjson", cursor }));
+      return (await Promise.all(records.map(slicesOf))).flatMap((slices) => slices.map(({ text }) => text)).join("");
+    };
+    expect(await exported()).toContain(JANE);
     store.beginDeletion(JANE, LATER);
     expect(receiptOf(store)?.finishedAtMs).toBeNull();
-    expect((await traces()).every((trace) => trace !== null && trace.deletedAtMs !== null)).toBe(true);
-    expect(namesIn(JSON.stringify(await traces()))).toBeNull();
-    store.finishDeletions(LATER);
-    expect(namesIn(JSON.stringify(await traces()))).toBeNull();
+    for (const atMs of [null, LATER]) {
+      if (atMs !== null) store.finishDeletions(atMs);
+      const traces = await Promise.all(ids.map((id) => traceSignal(store.state, store.objects, id)));
+      expect(traces.every((trace) => trace !== null && trace.deletedAtMs !== null)).toBe(true);
+      const text = await exported();
+      expect(namesIn(`${JSON.stringify(traces)}${text}`)).toBeNull();
+      for (const kept of [...ids, BOB, "v-bob"]) expect(text).toContain(kept);
+    }
   }));
