@@ -15,12 +15,14 @@ import {
 } from "../../../../src/store/deletion/retention.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/log.ts";
+import { Identities } from "../../../../src/store/people/identities.ts";
+import { listOfKey } from "../../../../src/store/people/timelines.ts";
 import { heldSignals } from "../../../../src/store/resend-jobs.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
-import { inBalance, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
+import { identify, inBalance, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
 
 const DAY = 24 * 3_600_000;
 const DAYS = 31;
@@ -184,6 +186,27 @@ describe("retention", () => {
       purgeHeld(store.state, NOON + 40 * DAY);
       ring(store, NOON + 40 * DAY + RETENTION_SWEEP_MS);
       expect(stored(store)).toEqual([]);
+    }),
+  );
+
+  test(
+    "drops the pairs of a signal's ids, unless both ids have other signals",
+    inBalanceAfterDrop((store) => {
+      const ids = (n: number, m = n) => ({ anonymousId: `v-${n}`, userId: `u-${m}` });
+      const pair = (fields: object): Sent => ({ payload: { type: "identify", messageId: "pair", ...fields } });
+      const traits = { email: "jane@example.com" };
+      const alias = { type: "alias", userId: "u-4", previousId: "v-4", context: { traits } };
+      const paired = () =>
+        [...store.sql.exec("SELECT key FROM pairs ORDER BY key").raw<[ArrayBuffer]>()].map(([key]) => listOfKey(key));
+      store.record(NOON, pair(ids(1)), pair(ids(2)), pair(ids(3, 2)), pair(alias));
+      store.seal();
+      store.record(NOON + DAY, track(ids(1)), track(ids(2)));
+      expect(paired()).toHaveLength(10);
+      keep(store, OVER);
+      ring(store, OVER);
+      expect(paired()).toEqual(["av-1", "av-2", "uu-1", "uu-2"]);
+      store.record(OVER, identify(traits.email, { anonymousId: "v-1" }));
+      expect(new Identities(store.sql).claimsOf({ kind: "user_id", value: "u-1" })).toHaveLength(1);
     }),
   );
 
