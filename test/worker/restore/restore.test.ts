@@ -284,7 +284,7 @@ describe("payloads in R2", () => {
     expect(await objectsOf(workspace)).not.toEqual(expect.arrayContaining(objects));
   });
 
-  test("with missing objects reports lost payloads and still exports and deletes", async () => {
+  test("with missing objects are reported as lost, and exports and deletions still work", async () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     await sent(workspace, "a", "b");
     await moveToCold(workspace);

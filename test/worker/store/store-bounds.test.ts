@@ -1,13 +1,11 @@
 /** The Signal Store with very many rows of one kind, and after rollbacks. */
 import { describe, expect, test } from "vitest";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
-import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../src/limits.ts";
 import { People, writeAndRecount } from "../../../src/store/people/people.ts";
 import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { scoredBy } from "../../../src/store/people/timelines.ts";
-import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { heldSignals } from "../../../src/store/resend-jobs.ts";
 import { wantEvents } from "../../../src/store/state/raise-events.ts";
 import { transact } from "../../../src/store/state/store-state.ts";
@@ -99,17 +97,11 @@ test("a step of linking reads a bounded number of segments", () =>
       store.seal();
     }
     store.record(NOW, identify({ anonymousId: "a-1" }));
-    const work = {
-      state: store.state,
-      storage: store.storage,
-      objects: store.objects,
-      rules: async () => ({ version: 1, rules: compileRules([]) }),
-    };
     const waiting = () => statuses(store).filter((status) => status === "anonymous").length;
     expect(waiting()).toBe(count);
-    await stepLinkJobs(work);
+    await store.link();
     expect(waiting()).toBe(40);
-    await stepLinkJobs(work);
+    await store.link();
     expect(waiting()).toBe(0);
     expectStateToAddUp(store.state);
   }));

@@ -256,7 +256,7 @@ describe("an unlinked signal", () => {
     }));
 
   test.each(["nobody", "somebody"])(
-    "goes with its person while %s else has the id, whenever link jobs run",
+    "is deleted with its person while %s else has the id, whenever link jobs run",
     (elseHas) =>
       inStore(async (store) => {
         waiting(store, ...many(MORE, () => visit("v-jane")));
@@ -274,7 +274,7 @@ describe("an unlinked signal", () => {
       }),
   );
 
-  test("goes with its person if another person of the id is deleted at the same time", () =>
+  test("is deleted with its person if another person of the id is deleted at the same time", () =>
     inStore(async (store) => {
       waiting(store, ...many(DELETION_STEP_LINES, () => visit("v-jane")));
       store.record(NOW + 10, known(BOB, "v-jane"));
@@ -291,7 +291,7 @@ describe("an unlinked signal", () => {
     }));
 
   test(
-    "is taken, with its traits, from a person who got it by an anonymous id before its user id was known",
+    "is removed, with its traits, from another person who got it by an anonymous id before its user id was known",
     inBalance((store) => {
       store.record(NOW, known(BOB, "v-bob"));
       const fields = { anonymousId: "v-bob", userId: "u-jane", traits: { name: "Jane Doe" } };
@@ -457,7 +457,7 @@ describe("a signal that arrives while the ids of its person are being deleted", 
       expectStateToAddUp(store.state);
     }));
 
-  test("belongs to the person of the id at that time, even if later owners were deleted later", () =>
+  test("belongs to the person of the id at that time, even if later persons of the id were deleted later", () =>
     inStore((store) => {
       const has = (email: string, receivedAtMs: number): Sent => at(receivedAtMs, known(email, "shared"));
       store.record(NOW, has("cyd@example.com", NOW - 400), has(JANE, NOW - 300), has(BOB, NOW - 200));
