@@ -348,7 +348,7 @@ describe("cold storage", () => {
 });
 
 describe("a large person", () => {
-  test("with signals in many segments, and in one row of a timeline, is deleted in bounded steps", () =>
+  test("with signals in many segments, and in one row of a timeline, is deleted in bounded steps across crashes", () =>
     inStore((store) => {
       const segments = 3 * RULE_STEP_SEGMENTS;
       for (let n = 0; n < segments; n++) {
@@ -362,33 +362,18 @@ describe("a large person", () => {
       const [bobs, janes] = [left("bob"), left("jane")];
       let [before, steps] = [janes, 0];
       store.beginDeletion(JANE, LATER);
-      for (; receiptOf(store)?.finishedAtMs === null; steps++) {
+      for (; receiptOf(store)?.finishedAtMs === null && steps < 100; steps++) {
         expect(before - left("jane")).toBeLessThan(2 * RULE_STEP_SEGMENTS);
         before = left("jane");
-        stepDeletions(store.state, LATER);
-      }
-      expect(steps).toBeGreaterThan(4);
-      expect(receiptOf(store)).toMatchObject({ anonymous: segments, signals: segments + 1, finishedAtMs: LATER });
-      expect(left("bob")).toBe(bobs);
-      expectStateToAddUp(store.state);
-    }));
-
-  test(
-    "with many signals is deleted in steps, each followed by a possible crash",
-    inBalance((store) => {
-      const count = 2 * DELETION_STEP_LINES + 1;
-      store.record(NOW, ...many(count, (n) => form(JANE, n)), form(BOB));
-      store.beginDeletion(JANE, LATER);
-      const left = lines(store).filter(({ email }) => email === JANE).length;
-      expect([left > 0, left < count]).toEqual([true, true]);
-      for (let steps = 0; receiptOf(store)?.finishedAtMs === null; steps++) {
-        if (steps > 20) throw new Error("it does not end");
         store.restart();
         stepDeletions(store.state, LATER);
       }
-      expect(receiptOf(store)).toMatchObject({ signals: count, scoringSignals: count });
-    }),
-  );
+      expect(steps).toBeGreaterThan(4);
+      const counts = { anonymous: segments, signals: segments + 1, scoringSignals: segments };
+      expect(receiptOf(store)).toMatchObject({ ...counts, finishedAtMs: LATER });
+      expect(left("bob")).toBe(bobs);
+      expectStateToAddUp(store.state);
+    }));
 
   test("is deleted with lines that would otherwise go to another person meanwhile", () =>
     inStore(async (store) => {
