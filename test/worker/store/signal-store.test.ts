@@ -173,7 +173,7 @@ describe("§8.3, invariant 7: held signals", () => {
 
   test("are purged at once and leave no content if they arrive after the end of their period", async () => {
     const late = form({ note: "late" });
-    await send(held("sig_1", late, START - 1), { id: "sig_2", payload: late, at: START });
+    await send({ id: "sig_2", payload: late, at: START }, held("sig_1", late, START - 1));
     expect(await statusOf("sig_1", "sig_2")).toBe("purged processed");
     expect(await store().signal("sig_1")).toMatchObject({ payload: null, email: null, verdict: "held" });
     expect((await store().events(PAGE)).items).toMatchObject([{ count: 1, held: 0, sample: { id: "sig_2" } }]);

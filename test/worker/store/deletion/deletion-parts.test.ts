@@ -389,17 +389,23 @@ describe("a large person", () => {
       expectStateToAddUp(store.state);
     }));
 
+  test("has a bounded number of samples of groups replaced in a step", () =>
+    inStore((store) => {
+      const inEach = (email: string) => many(45, (n): Sent => ({ payload: { event: `E ${n}`, email } }));
+      const bobs = store.record(NOW, ...inEach(BOB));
+      store.record(NOW + 1, ...inEach(JANE));
+      store.deletePerson(JANE, LATER);
+      const samples = store.sql.exec<{ sample_id: string }>("SELECT sample_id FROM event_groups").toArray();
+      expect(samples.filter(({ sample_id: id }) => bobs.includes(id))).toHaveLength(40);
+    }));
+
   test("is searched in all held signals and dead letters, however many there are", () =>
     inStore((store) => {
       const unrelated = many(PURGE_STEP_LINES + 900, (n) => held(form(BOB, n)));
       const letters = many(120, (n) => dead(form(BOB, n)));
       const ids = store.record(NOW, ...unrelated, held(form(JANE)), ...letters, dead(form(JANE)));
-      expect(store.deletePerson(JANE, LATER)).toMatchObject({
-        people: 0,
-        held: 1,
-        deadLetters: 1,
-        finishedAtMs: LATER,
-      });
+      const counts = { people: 0, held: 1, deadLetters: 1 };
+      expect(store.deletePerson(JANE, LATER)).toMatchObject({ ...counts, finishedAtMs: LATER });
       expect(statusesOf(store, ids).filter((status) => status === "purged")).toHaveLength(2);
     }));
 });
