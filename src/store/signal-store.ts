@@ -306,7 +306,7 @@ export class SignalStore extends RestorableObject {
     });
   }
 
-  /** The last step of a restore of the workspace. Idempotent. @throws when R2 does not answer. */
+  /** Finishes a restore of the workspace in its store. Idempotent. @throws when R2 does not answer. */
   async afterRestore({ highestRow, unsettled, deletions }: BeforeStoreRestore): Promise<RestoredStore> {
     const { state } = this;
     // Rows that were unsettled at the moment of the restore have lower numbers than the lost rows.

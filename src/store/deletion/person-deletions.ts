@@ -340,7 +340,6 @@ class DeletionStep {
     return deleted;
   }
 
-  /** Takes the next segment of held signals. */
   #deleteHeld(): void {
     const { held } = this.#state;
     const [segment] = held.walk(this.#job.position, { status: "held" });

@@ -35,7 +35,6 @@ export const RETENTION_STEP_LINES = 2_000;
 export const RETENTION_SWEEP_MS = 3_600_000;
 /** A store with signals asks D1 for its retention at least this often. */
 const RETENTION_ASK_MS = DAY_MS;
-/** One segment can exceed this. */
 export const PURGE_STEP_LINES = 2_000;
 
 /** An unchanged value writes nothing. */
@@ -185,7 +184,6 @@ function logsOf({ signals, held }: StoreState): Log[] {
   return [signals, held];
 }
 
-/** Infinity: there are no open lines. */
 function sealMs(log: Log): number {
   const open = log.open();
   return open.length === 0 ? Number.POSITIVE_INFINITY : (dayOf(open.facts(open.firstSeq).recordedAtMs) + 1) * DAY_MS;

@@ -170,7 +170,6 @@ export class Log {
     return new Segment(this.#head.firstSeq, this.#head.lines, 0, null);
   }
 
-  /** Null: the line is gone. */
   segmentOf(seq: number): Segment | null {
     if (seq >= this.#head.firstSeq) return seq < this.#head.nextSeq ? this.open() : null;
     const row = this.#rowOf(seq);
@@ -376,7 +375,6 @@ export class Log {
     return packed === null ? Array.from({ length: lines.length }, () => null) : unpackPayloads(packed, lines);
   }
 
-  /** Null: the store has none. */
   packedPayloads(firstSeq: number): ArrayBuffer | null {
     const [row] = this.#sql.exec<{ payloads: ArrayBuffer }>(
       `SELECT payloads FROM ${this.name}_payloads WHERE first_seq = ?`,
@@ -385,7 +383,6 @@ export class Log {
     return row?.payloads ?? null;
   }
 
-  /** @throws if the payloads are in R2. */
   blank(segment: Segment, seqs: Iterable<number>): void {
     const stored = this.payloadsOf(segment);
     if (stored === null) throw new Error("payloads that are in R2 are deleted there");
@@ -491,7 +488,6 @@ function conditionOf({ event, source, status, sinceMs, untilMs }: WalkFilter): C
 
 const HELD_ROWS = 16;
 
-/** Also knows when held signals expire, and in which order they are released. */
 export class HeldLog extends Log {
   constructor(sql: SqlStorage) {
     super(sql, "held", { maxSpanMs: 0 });

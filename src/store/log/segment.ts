@@ -142,7 +142,6 @@ export class Segment {
     return this.firstSeq + this.length - 1;
   }
 
-  /** Infinity while the segment is open. */
   get receivedToMs(): number {
     return this.row?.received_to ?? Number.POSITIVE_INFINITY;
   }
@@ -155,7 +154,6 @@ export class Segment {
     return this.row?.cold_bytes === PAYLOADS_LOST;
   }
 
-  /** @throws when the segment does not have the line. */
   facts(seq: number): Facts {
     const index = seq - this.firstSeq;
     if (index < 0 || index >= this.length) throw new Error(`line ${seq} is not in the segment of ${this.firstSeq}`);

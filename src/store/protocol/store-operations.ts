@@ -24,7 +24,6 @@ export interface ExportPage {
 
 /** The proof of a deletion, with numbers of what is deleted so far. */
 export interface DeletionReceipt {
-  /** `del_` + UUIDv7. */
   id: string;
   requestedAtMs: number;
   /** When nothing of the person was left, not even in cold storage; null: the deletion is running. */
@@ -50,7 +49,6 @@ export interface ForgottenDeletion {
 }
 
 export interface BeforeStoreRestore {
-  /** The highest outbox row before the restore. */
   highestRow: number;
   unsettled: number[];
   deletions: ForgottenDeletion[];

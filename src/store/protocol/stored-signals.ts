@@ -18,7 +18,6 @@ export interface Deduplication {
 }
 
 export interface RecordOptions {
-  /** Version of the mapping rules that evaluated the signals. */
   rulesVersion?: number;
   /** Lower outbox rows are settled. */
   low?: number;

@@ -236,7 +236,7 @@ describe("an outage", () => {
     expect(alarmMs).toBeGreaterThan(Date.now() + 30_000);
   });
 
-  test("of R2 delays linking of cold signals, but no batch, and is not noticed by every batch", async () => {
+  test("of R2 delays linking of cold signals, while batches are recorded and do not ask R2 again", async () => {
     await send(...visits(20, 2));
     await ring(workspace.id);
     await changeRules();
