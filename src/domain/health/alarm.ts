@@ -15,7 +15,6 @@ export interface FailingJob {
   error: string;
 }
 
-/** A destination without a successful delivery since `sinceMs`. */
 export interface FailingDestination {
   id: string;
   name: string;
@@ -176,7 +175,6 @@ export interface HealthAlarm {
   says: string;
 }
 
-/** The alarms of a workspace, the most severe first; empty if all is well. */
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
   return ALARMS.flatMap((name) => {
     const says = CATALOGUE[name].says(figures, nowMs);
@@ -190,12 +188,10 @@ export function unreachable(silent: string): HealthAlarm {
   return alarm("unreachable", says);
 }
 
-/** The alarm of a workspace whose objects are in another jurisdiction than the deployment's. */
 export function wrongJurisdiction(says: string): HealthAlarm {
   return alarm("wrong_jurisdiction", says);
 }
 
-/** The alarm of a workspace that there was no time to ask. */
 export function notAsked(): HealthAlarm {
   return alarm("not_asked", "Other workspaces took too long to answer, so this one was not asked. Ask again.");
 }
@@ -204,7 +200,6 @@ function alarm(name: AlarmName, says: string): HealthAlarm {
   return { alarm: name, word: CATALOGUE[name].word, says };
 }
 
-/** The most severe word of the alarms, of one workspace or of many. */
 export function wordOf(alarms: readonly { word: HealthWord }[]): HealthWord {
   if (alarms.some(({ word }) => word === "stuck")) return "stuck";
   return alarms.some(({ word }) => word === "late") ? "late" : "ok";
