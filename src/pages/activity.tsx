@@ -208,7 +208,7 @@ const FIELD_NAMES: Partial<Record<string, string>> = {
   overlap: "Old secret ends",
   overlap_ms: "Old key ends",
   revoked: "Keys deactivated again",
-  rulesPassedOver: "Rule versions passed over",
+  ruleVersionsRaised: "Rule versions raised",
   scoring_signals: "Its scoring signals",
   silent_after_days: "Inactivity alert",
   successor: "New key",

@@ -19,7 +19,7 @@ export function argumentsOf(
 }
 
 /** Arguments that select this environment, or the top level, regardless of CLOUDFLARE_ENV. */
-export function ofEnvironment(environment: string | undefined): string[] {
+export function environmentArguments(environment: string | undefined): string[] {
   return ["--env", environment ?? ""];
 }
 
@@ -314,7 +314,7 @@ function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
   });
   const exists = async (...args: string[]) => (await ask(wrangler, args)) !== null;
   const secrets = () =>
-    list<{ name: string }>(wrangler, ["secret", "list", "--format", "json", ...ofEnvironment(environment)]);
+    list<{ name: string }>(wrangler, ["secret", "list", "--format", "json", ...environmentArguments(environment)]);
   const flag = environment === undefined ? "" : ` --env ${environment}`;
   return [
     ...config.d1_databases.filter(isCreated).map((database) => ({
@@ -357,7 +357,7 @@ async function checkDataJurisdiction(
   const [database] = config.d1_databases;
   if (database === undefined || !isCreated(database)) return [];
   const query = ["--remote", "--json", "--command", "SELECT * FROM workspaces LIMIT 1"];
-  const args = ["d1", "execute", database.binding, ...query, ...ofEnvironment(environment)];
+  const args = ["d1", "execute", database.binding, ...query, ...environmentArguments(environment)];
   const [answer] = await list<{ results: { jurisdiction?: string }[] }>(wrangler, args);
   const [workspace] = answer?.results ?? [];
   if (workspace === undefined) return [];

@@ -50,10 +50,10 @@ export interface HealthFigures {
 type Word = Exclude<HealthWord, "ok">;
 
 /** The sentence of an alarm: the problem, and what to do. False: the workspace does not have the problem. */
-type Says = (figures: HealthFigures, nowMs: number) => string | false;
+type AlarmText = (figures: HealthFigures, nowMs: number) => string | false;
 
-const stuck = (says: Says): { word: Word; says: Says } => ({ word: "stuck", says });
-const late = (says: Says): { word: Word; says: Says } => ({ word: "late", says });
+const stuck = (says: AlarmText): { word: Word; says: AlarmText } => ({ word: "stuck", says });
+const late = (says: AlarmText): { word: Word; says: AlarmText } => ({ word: "late", says });
 
 const MINUTE_MS = 60_000;
 /** Wait after which a signal is late. A healthy backlog is a hundred times younger. */

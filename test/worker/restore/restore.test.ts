@@ -68,7 +68,7 @@ test("a restored workspace has its earlier data and current keys, and reports it
     lost: 1,
     deletions_repeated: 0,
     revoked: 1,
-    rules_passed_over: false,
+    rule_versions_raised: false,
   });
   expect(await people(workspace)).toEqual(["a", "b"]);
   expect((await workspace.send({ event: "E", email: "x@example.com" }, { key: ended.key })).status).toBe(401);
