@@ -39,7 +39,6 @@ export interface ScoreChange {
   after: Scored | null;
 }
 
-/** The columns of a person that a batch reads and writes. */
 type PersonColumns = Omit<PersonRow, "names">;
 
 const NOBODY: Readonly<PersonColumns> = {
@@ -68,7 +67,6 @@ interface KnownPerson {
   before: PersonColumns | null;
   now: PersonColumns;
   traitOrders: TraitOrders;
-  /** New entries of the timeline. */
   entries: Entry[];
 }
 
@@ -202,7 +200,7 @@ export class People {
     return latestEntries(this.#state.sql, personList(personId), recent, range);
   }
 
-  /** Writes the changes. Returns the number of lines that score in place of other lines. */
+  /** Returns the number of lines that score in place of other lines. */
   write(): number {
     this.#countIds();
     const people = [...this.#known.id.values()].filter((person) => person !== null);
@@ -420,7 +418,6 @@ export function stepRecounts(state: StoreState, nowMs: number): void {
 class RecountStep {
   readonly #state: StoreState;
   readonly #people: People;
-  /** Remaining line budget of this step. */
   #budget = RECOUNT_STEP_LINES;
 
   constructor(state: StoreState, people: People) {
