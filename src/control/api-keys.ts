@@ -95,7 +95,6 @@ export async function findKey(db: ControlDatabase, workspaceId: string, keyId: s
 /** Identifies a key for people. The masked key is needed because keys keep their name after a rotation. */
 export type KeyName = Pick<ApiKey, "name" | "maskedKey">;
 
-/** Names of these keys, by id. */
 export async function keyNames(
   db: ControlDatabase,
   workspaceId: string,

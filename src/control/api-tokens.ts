@@ -40,7 +40,6 @@ export type NewToken = Pick<ApiToken, "name" | "scopes" | "expiresAt">;
 
 export interface CreatedToken {
   record: ApiToken;
-  /** The full token, shown once. */
   value: string;
 }
 
@@ -118,7 +117,6 @@ function isActive(nowMs: number): SQL | undefined {
   return and(isNull(apiTokens.revokedAt), or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, iso(nowMs))));
 }
 
-/** The token that the same form has already created. */
 async function madeBy(db: ControlDatabase, { workspaceId, formToken }: TokenRow): Promise<ApiToken | undefined> {
   if (formToken === null) return undefined;
   const isSameForm = and(eq(apiTokens.workspaceId, workspaceId), eq(apiTokens.formToken, formToken));
@@ -196,7 +194,6 @@ export function revokeTokensOf({ db, workspaceId, by }: ControlContext, email: s
   ] as const;
 }
 
-/** Whether the person is an owner or admin of the workspace. */
 function isManager(workspaceId: string, email: string): SQL {
   const isMember = and(eq(members.workspaceId, workspaceId), eq(members.email, email));
   return hasRow(members, and(isMember, inArray(members.role, MANAGER_ROLES)));

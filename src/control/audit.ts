@@ -60,7 +60,6 @@ interface AuditEntry {
   /** Null for a change of a plan, which belongs to no workspace. */
   workspaceId: string | null;
   action: AuditAction;
-  /** Id of the changed resource. */
   target: string;
   detail?: JsonObject;
 }
@@ -147,7 +146,6 @@ export async function completeAuditEntries(
   await db.batch([setDetail(detail, eq(auditLog.id, id)), setDetail({ joined: id }, isOneOf(auditLog.id, joined))]);
 }
 
-/** Entries that one page scans if no index covers the whole filter. */
 export const AUDIT_WINDOW_ENTRIES = 1_000;
 
 export interface AuditFilter {
@@ -155,12 +153,10 @@ export interface AuditFilter {
   /** Part of the actor, in lower case. No index covers it. */
   actorPart?: string | undefined;
   action?: string | undefined;
-  /** Id of the changed resource. */
   target?: string | undefined;
   /** Half-open interval in milliseconds since 1970; undefined means unbounded. */
   sinceMs?: number | undefined;
   untilMs?: number | undefined;
-  /** Whether to include entries about keys and notifications (spec §1). */
   forManagers: boolean;
 }
 

@@ -68,7 +68,6 @@ export const workspaces = sqliteTable(
   (table) => [index("workspaces_plan").on(table.planId)],
 );
 
-/** The column of a table that belongs to a workspace. */
 function workspaceId() {
   return text("workspace_id")
     .notNull()
@@ -84,7 +83,6 @@ export function nextConfigVersion(nowMs: number): SQL {
 export const restores = sqliteTable(
   "restores",
   {
-    /** `rst_` + UUIDv7. */
     id: text("id").primaryKey(),
     workspaceId: workspaceId(),
     requestedAt: text("requested_at").notNull(),
@@ -108,7 +106,6 @@ export const restores = sqliteTable(
 export const deletions = sqliteTable(
   "deletions",
   {
-    /** Id of the receipt. */
     id: text("id").primaryKey(),
     workspaceId: workspaceId(),
     requestedAt: text("requested_at").notNull(),
@@ -218,7 +215,6 @@ export const apiKeys = sqliteTable(
 export const apiTokens = sqliteTable(
   "api_tokens",
   {
-    /** `tok_` + UUIDv7. */
     id: text("id").primaryKey(),
     workspaceId: workspaceId(),
     name: text("name").notNull(),
@@ -281,9 +277,7 @@ export const ruleVersions = sqliteTable(
     workspaceId: workspaceId(),
     ruleId: text("rule_id").notNull(),
     version: integer("version").notNull(),
-    /** Approximate size of the row in characters. */
     size: integer("size").notNull(),
-    /** Time and author of this version. */
     at: text("at").notNull(),
     by: text("by").notNull(),
     name: text("name").notNull(),
@@ -310,7 +304,6 @@ export const auditLog = sqliteTable(
     actor: text("actor").notNull(),
     /** Such as `key.created`, `key.deactivated`, `rule.updated`. */
     action: text("action").notNull(),
-    /** Id of the changed resource. */
     target: text("target").notNull(),
     detail: text("detail", { mode: "json" }).$type<JsonObject>().notNull(),
   },
@@ -331,7 +324,6 @@ export function controlDatabase(d1: D1Database | D1DatabaseSession): ControlData
   return drizzle(d1 as D1Database);
 }
 
-/** The actor of the deployer's own systems. */
 export const OPERATOR = "operator";
 
 /** The actor and time of a change, for the audit log. */
@@ -341,7 +333,6 @@ export interface Change {
   nowMs: number;
 }
 
-/** The changed workspace, and the actor and time of the change. */
 export interface ControlContext {
   db: ControlDatabase;
   workspaceId: string;

@@ -6,7 +6,6 @@ import { DAY_MS } from "../domain/duration.ts";
 import { hashOfName } from "../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 
-/** Deletions of persons that were requested since `sinceMs` (milliseconds since 1970). */
 export async function deletionsSince(
   db: ControlDatabase,
   workspaceId: string,
@@ -45,7 +44,6 @@ function hashOfEmail(email: string): string {
   return hashOfName({ kind: "email", value: email });
 }
 
-/** Sets the receipt in an audit entry to that of a deletion that was already running. */
 export async function setAuditReceipt(db: ControlDatabase, auditId: string, receiptId: string): Promise<void> {
   await db.update(auditLog).set({ target: receiptId }).where(eq(auditLog.id, auditId));
 }

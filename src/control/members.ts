@@ -14,7 +14,6 @@ import { alias } from "drizzle-orm/sqlite-core";
 
 const { workspaceId: _, ...COLUMNS } = getTableColumns(members);
 
-/** The email is in lower case. */
 export type Member = Omit<typeof members.$inferSelect, "workspaceId">;
 
 export async function addMember(

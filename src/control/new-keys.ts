@@ -40,9 +40,7 @@ export interface NewKey extends Pick<ApiKey, "name" | "endpointType" | "expiresA
 
 export interface CreatedKey {
   record: ApiKey;
-  /** The full key, shown once. */
   value: string;
-  /** The shared secret, shown once. */
   secret: string | null;
 }
 
@@ -77,7 +75,6 @@ export interface Rotation {
   overlapMs: number;
   /** The successor's expiration; undefined keeps the old key's. */
   expiresAt?: string | null | undefined;
-  /** See `createKey`. */
   formToken: string | null;
 }
 
@@ -152,7 +149,6 @@ function wasInserted({ row }: Draft): SQL {
   return hasRow(apiKeys, eq(apiKeys.id, row.id));
 }
 
-/** The key that the same form has already created. */
 async function madeBy(db: ControlDatabase, { row }: Draft): Promise<ApiKey | undefined> {
   if (row.formToken === null) return undefined;
   const isSameForm = and(eq(apiKeys.workspaceId, row.workspaceId), eq(apiKeys.formToken, row.formToken));

@@ -5,7 +5,6 @@ import { auditEntry } from "./audit.ts";
 import { hasRow, type Change, type ControlDatabase, nextConfigVersion, plans, workspaces } from "./database.ts";
 import { and, asc, eq, gt, isNull, ne, or, sql } from "drizzle-orm";
 
-/** A plan as it is stored (database.ts says what its terms mean). */
 export type Plan = typeof plans.$inferSelect;
 
 /** A plan's terms with the field names of the audit log. */

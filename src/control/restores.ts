@@ -71,7 +71,6 @@ export async function openRestores(
   return open;
 }
 
-/** Ends a restore that has changed nothing. */
 export async function refuseRestore(db: ControlDatabase, restore: Restore, nowMs: number): Promise<void> {
   await db.batch(transition(db, restore, { state: "refused", acknowledgedAt: iso(nowMs) }, null));
 }
@@ -81,7 +80,6 @@ export async function beginRestoring(db: ControlDatabase, restore: Restore, befo
   await db.batch(transition(db, restore, { state: "restoring", before }, restore.id));
 }
 
-/** The statements that change a restore, and the restore in progress of its workspace. */
 function transition(
   db: ControlDatabase,
   { id, workspaceId }: Restore,

@@ -202,7 +202,6 @@ function storeVersions(db: ControlDatabase, rules: SQL | undefined) {
 /** Characters of a row in addition to its texts. */
 const ROW_CHARACTERS = 250;
 
-/** The statement that deletes the oldest versions of a workspace, where there are too many. */
 function dropOldVersions(db: ControlDatabase, workspaceId: string) {
   return db.delete(ruleVersions).where(sql`rowid IN (
     SELECT row FROM (

@@ -106,7 +106,6 @@ export async function closeSession(db: ControlDatabase, tokenHash: string): Prom
   await db.delete(sessions).where(eq(sessions.tokenHash, tokenHash));
 }
 
-/** The values to check the OpenID provider's answer against. */
 export interface SignInAttempt {
   state: string;
   nonce: string;

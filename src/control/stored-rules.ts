@@ -77,7 +77,6 @@ export async function readAllRules(
   return { rules, rulesVersion: workspace?.rulesVersion ?? 0 };
 }
 
-/** The enabled rules of each of these workspaces, for the consumer to compile. */
 export async function loadRules(
   db: ControlDatabase,
   workspaceIds: readonly string[],
@@ -116,7 +115,6 @@ export async function ruleNames(
   return new Map(rows.map(({ id: ruleId, ...rule }) => [ruleId, rule] as const));
 }
 
-/** Content of a rule's version, with its start and author. */
 export type RuleVersion = Omit<typeof ruleVersions.$inferSelect, "workspaceId" | "ruleId" | "size">;
 
 const {
@@ -169,7 +167,6 @@ export function isOfRule(workspaceId: string, ruleId: string) {
 const RULES_CACHE_SIZE = 100_000;
 
 export interface WorkspaceRules {
-  /** The workspace's rules version. */
   version: number;
   rules: CompiledRules;
 }
@@ -182,7 +179,6 @@ export interface RecordingWorkspace extends WorkspaceRules {
   terms: RecordingTerms | null;
 }
 
-/** Compiles the rules of a workspace on first use. */
 type RulesOf = (workspaceId: string) => RecordingWorkspace;
 
 /** Terms and rules of one workspace. Asks the primary database for the current version. */

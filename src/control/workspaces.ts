@@ -23,7 +23,6 @@ const { planId: plan, rulesVersion: _rulesVersion, restoring: _restoring, ...col
 /** The columns of a `Workspace`, for a select with the plan joined. */
 export const WORKSPACE_COLUMNS = { ...columns, plan, retentionDays: plans.retentionDays };
 
-/** A workspace with the id of its plan and the plan's retention (database.ts explains the fields). */
 export interface Workspace extends Omit<typeof workspaces.$inferSelect, "planId" | "rulesVersion" | "restoring"> {
   plan: string;
   retentionDays: number | null;

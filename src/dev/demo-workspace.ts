@@ -102,7 +102,6 @@ async function readKept(stateDir: string): Promise<DemoWorkspace | undefined> {
   }
 }
 
-/** Rules of the demo. */
 const RULES: Rule[] = [
   ...DEMO_RULES,
   { name: "Used a feature", event: "Feature *", scoring_signal: "product_usage", points: 2, points_last_days: 30 },
@@ -115,7 +114,6 @@ const RULES: Rule[] = [
   },
 ];
 
-/** Fields of the account data that imports() sends. */
 const PAYLOAD_TEMPLATE = [
   { target: "external_id", path: "company.id", type: "string", required: true },
   { target: "name", path: "company.name", type: "string" },
@@ -124,7 +122,6 @@ const PAYLOAD_TEMPLATE = [
   { target: "recurring_revenue", path: "subscription.mrr", type: "number" },
 ];
 
-/** Creates the workspace of the demo, with its plan and the keys of its senders. */
 export async function provision(
   operator: OperatorClient,
 ): Promise<{ workspace: WorkspaceAnswer; keys: DemoKeys; rules: number }> {
@@ -135,7 +132,6 @@ export async function provision(
   return { workspace, rules: RULES.length, keys: await createKeys(operator, home) };
 }
 
-/** @param home the workspace's path below `/operator/`. */
 export async function createKeys(operator: OperatorClient, home: string): Promise<DemoKeys> {
   const create = (fields: object) => operator.post<CreatedKeyAnswer>(`${home}/keys`, fields);
   const campaigns = await create({ name: "Campaigns and website" });

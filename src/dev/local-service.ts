@@ -36,7 +36,6 @@ interface StartOptions {
   args: string[];
   /** Main module of the Worker, if it differs from that of wrangler.toml. */
   entry?: string;
-  /** Stops the service. */
   signal?: AbortSignal;
 }
 
@@ -114,7 +113,6 @@ interface Wrangler extends Omit<Service, "origin"> {
   origin: Promise<string>;
 }
 
-/** @param abort stops wrangler. */
 function startWrangler(args: string[], stateDir: string, abort?: AbortSignal): Wrangler {
   const child = fork(WRANGLER, args, {
     cwd: PROJECT_DIR,

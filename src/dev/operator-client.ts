@@ -33,7 +33,6 @@ export class OperatorClient {
     return this.call<T>("POST", path, body);
   }
 
-  /** All items of all result pages. */
   async list<T>(path: string): Promise<T[]> {
     const items: T[] = [];
     let cursor: string | null = "";

@@ -10,7 +10,6 @@ import { untilProcessed, OperatorClient, type WorkspaceAnswer } from "./operator
 interface Target {
   origin: string;
   operator: OperatorClient;
-  /** The workspace's path below `/operator/`. */
   home: string;
   keys: DemoKeys;
 }

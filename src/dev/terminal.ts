@@ -1,4 +1,3 @@
-/** Text for a terminal: tables and colours. Output that is not a terminal gets no colours. */
 import { styleText } from "node:util";
 
 export const bold = (text: string): string => styleText("bold", text);

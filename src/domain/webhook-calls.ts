@@ -4,12 +4,10 @@ import type { PayloadMapping } from "./accounts/payload-template.ts";
 import type { EndpointType } from "./signal/signal.ts";
 
 export interface Webhook {
-  /** Identifies the call in element ids. */
   id: string;
   label: string;
   note: string;
   url: string;
-  /** Example body, sent as JSON. */
   body: unknown;
 }
 
@@ -154,7 +152,6 @@ export function marketingTemplate(event: string): string {
 }`;
 }
 
-/** Example body of a workflow in a CRM suite. */
 export const CRM_BODY = {
   event: "Became Customer",
   email: "jane@example.com",

@@ -74,14 +74,12 @@ const SELECT = `SELECT destination_id AS destinationId, id, event_id AS eventId,
 const ENDED_MS = "coalesce(ended_ms, json_extract(attempts, '$[#-1].atMs'), created_ms)";
 const HOUR_MS = 3_600_000;
 
-/** Failed deliveries since a moment. */
 interface FailedDeliveries extends Redelivery {
   /** Deliveries that can be sent again, oldest first, and their bytes. */
   ids: string[];
   bytes: number;
 }
 
-/** In-memory totals of one destination's deliveries. */
 interface Counts {
   waiting: number;
   waitingBytes: number;
@@ -151,7 +149,6 @@ export class Deliveries {
     return id;
   }
 
-  /** Whether further scoring signals can join this delivery. */
   isOpen({ destinationId, id }: Due): boolean {
     return this.#countsOf(destinationId).open?.id === id;
   }

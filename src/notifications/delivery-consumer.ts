@@ -120,7 +120,6 @@ async function beginningOf(response: Response): Promise<string | null> {
   return length === 0 ? null : Buffer.concat(pieces).toString("utf8", 0, ANSWER_READ_BYTES);
 }
 
-/** Parses `Retry-After`: seconds or a date. */
 function retryAfterMs(header: string | null): number | null {
   if (header === null) return null;
   const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - Date.now();

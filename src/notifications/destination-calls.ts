@@ -8,9 +8,7 @@ export interface NewDestination {
   id: string;
   name: string;
   type: DestinationType;
-  /** A validated URL or email address. */
   target: string;
-  /** Validated names and values. */
   headers: WantedHeader[];
   events: EventType[];
   /** URL of the workspace's pages without a trailing slash. Slack messages and emails link to it. */
@@ -27,7 +25,6 @@ export type DestinationRefusal =
   | "destination_not_active"
   | "destination_without_secret";
 
-/** A destination with its new secret. No other answer contains the secret. */
 export interface CreatedDestination {
   destination: Destination;
   /** Signing secret of a webhook, with the prefix `whsec_`. Null: this type has no secret. */
@@ -55,9 +52,7 @@ export interface Delivery {
   attempts: AttemptResult[];
 }
 
-/** Failed deliveries since a moment. */
 export interface Redelivery {
-  /** Deliveries that are sent again. */
   requeued: number;
   notRequeued: {
     personDeleted: number;

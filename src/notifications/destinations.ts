@@ -115,7 +115,8 @@ export class Destinations extends RestorableObject {
   }
 
   /**
-   * Pauses a destination. It receives no notifications of the time in which it is paused; waiting deliveries are sent when it is resumed.
+   * The destination receives no notifications of the time in which it is paused; waiting deliveries are sent when it is
+   * resumed.
    */
   pause(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
     return this.#changeOne(id, (destination) =>
@@ -198,8 +199,8 @@ export class Destinations extends RestorableObject {
   }
 
   /**
-   * Repeats a delivery now, with the full retry schedule. The receiver recognises the notification by its id. An attempt in progress is
-   * not duplicated.
+   * Sends the delivery now, with the full retry schedule. The receiver recognises the notification by its id. An
+   * attempt in progress is not duplicated.
    */
   deliverAgain(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     const destination = this.#roster.find(destinationId);
@@ -449,7 +450,6 @@ export class Destinations extends RestorableObject {
 /** The Standard Webhooks specification allows 24 to 64 bytes. */
 const SECRET_BYTES = 32;
 
-/** A signing secret in the format of the specification. */
 function newSecret(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(SECRET_BYTES));
   return `whsec_${btoa(String.fromCharCode(...bytes))}`;
@@ -526,7 +526,6 @@ function createTables(sql: SqlStorage): void {
   `);
 }
 
-/** Adds columns that tables of an earlier version lack. */
 function addColumns(sql: SqlStorage): void {
   const hasEnded = "SELECT 1 FROM pragma_table_info('deliveries') WHERE name = 'ended_ms'";
   if (sql.exec(hasEnded).toArray().length === 0) sql.exec("ALTER TABLE deliveries ADD COLUMN ended_ms INTEGER");

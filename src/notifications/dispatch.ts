@@ -53,7 +53,6 @@ export class Dispatch {
   readonly #settings: Settings;
   readonly #leaseMs: number;
   readonly #underWay = new Map<string, UnderWay>();
-  /** Time when scoring signals last left, by destination. */
   readonly #scoredMs = new Map<string, number>();
   #bucket = FULL_BUCKET;
   /** Index of the destination that is served first. It rotates, so that no destination is always last when the rate limit is reached. */
@@ -130,13 +129,11 @@ export class Dispatch {
     else this.#recordFailure(destination, result, nowMs);
   }
 
-  /** Ends a delivery without an attempt. Runs in a transaction of the object. */
   cancel(delivery: StoredDelivery, reason: DeliveryEnd, nowMs: number): void {
     this.#underWay.delete(delivery.id);
     this.#deliveries.end(delivery, "failed", reason, nowMs);
   }
 
-  /** Lets a delivery that the queue refused leave again at `againMs`. */
   queueRefused(id: string, againMs: number): void {
     const attempt = this.#underWay.get(id);
     if (attempt !== undefined) this.#underWay.set(id, { ...attempt, untilMs: againMs });

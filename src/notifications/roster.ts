@@ -179,7 +179,6 @@ export class Settings {
     return this.#read("untold");
   }
 
-  /** Records that the types which the sources must raise may have changed. */
   markChanged(): void {
     this.#write("untold", crypto.randomUUID());
   }

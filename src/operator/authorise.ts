@@ -35,12 +35,11 @@ const TOKEN_CALLS_PERIOD_MS = 10_000;
 const KNOWN_TOKENS = 1_000;
 
 /**
- * Hashes of tokens that this isolate has found. Each call still reads its token: a token in this list only does not wait
- * while others send invented tokens.
+ * Hashes of tokens that this isolate has found. Each call still reads its token, but these tokens do not wait while
+ * others send invented tokens.
  */
 const knownTokens = new Lru<string, true>(KNOWN_TOKENS);
 
-/** Sets `db`, `token` and `by`. */
 export const authorise = createMiddleware<OperatorEnv>(async (c, next) => {
   const { OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT }: { OPERATOR_TOKEN?: string; OPERATOR_TOKEN_NEXT?: string } = c.env;
   const operatorTokens = [OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT].flatMap((token) => token || []);
@@ -184,5 +183,4 @@ export function requireScope({ method, scope }: Operation) {
   });
 }
 
-/** The oldest of a day's changes leaves the day sooner or later: ask again in an hour. */
 const CHANGES_WAIT_MS = 3_600_000;

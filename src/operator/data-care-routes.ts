@@ -60,7 +60,6 @@ export const deletionRoutes = [
   }),
 ];
 
-/** An email as the store has it. */
 function storedEmail(text: string): string {
   return text.trim().toLowerCase();
 }

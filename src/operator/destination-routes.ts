@@ -30,7 +30,6 @@ const target = z.string().trim().min(1).max(DESTINATION_URL_MAX_LENGTH).meta({
   example: "https://crm.example.com/hooks/signals",
 });
 
-/** Notification types without repetitions, in the order of `eventTypes`. */
 const wantedTypes = z
   .array(z.enum(eventTypes))
   .min(1, "at least one")
@@ -328,7 +327,6 @@ function destinationsContext(c: Context<OperatorEnv>): destinations.Destinations
   return { ...contextOf(c), slug: c.var.workspace.slug, origin: new URL(c.req.url).origin };
 }
 
-/** The destination of the path, and who changes it. */
 function destinationOf(c: Context<OperatorEnv>): [destinations.DestinationsContext, id: string] {
   return [destinationsContext(c), c.req.param("destination_id") ?? ""];
 }

@@ -192,11 +192,7 @@ function countDestinations({ failingDestinations }: Health, areOff: boolean): nu
   return failingDestinations.filter(({ off }) => (off !== null) === areOff).length;
 }
 
-/**
- * Figures of the workspaces in the OpenMetrics text format of Prometheus.
- *
- * `total` is the number of all workspaces, so that the reader sees whether `found` has all of them.
- */
+/** OpenMetrics text of Prometheus. `total`: all workspaces, so that the reader sees whether `found` has all of them. */
 function metricsText({ total, found, queues }: HealthPage, nowMs: number): Promise<string> {
   const registry: AnyRegistry<typeof METRICS_TYPE> = new Registry();
   registry.setContentType(METRICS_TYPE);
@@ -277,13 +273,11 @@ export const healthRoutes = [
 ];
 
 interface HealthPage {
-  /** Number of all workspaces, on every page. */
   total: number;
   found: WorkspaceHealth[];
   queues: QueueBacklog[];
 }
 
-/** @param page from 1. */
 async function healthOfPage(c: Context<OperatorEnv>, page: number): Promise<HealthPage> {
   const limit = HEALTH_PAGE_WORKSPACES;
   const { total, workspaces } = await workspacesByAge(c.var.db, { offset: (page - 1) * limit, limit });

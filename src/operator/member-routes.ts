@@ -10,7 +10,6 @@ const operation = operationsOf("Members", "member");
 const role = z.enum(ROLES);
 const member = z.object({ email: z.string(), role, created_at: isoInstant }).meta({ id: "Member" });
 
-/** The email that a person signs in with. */
 const memberAddress = z
   .string()
   .refine((text) => memberEmail(text) !== undefined, "not an email address, or one that is easily taken for another")

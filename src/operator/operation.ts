@@ -28,7 +28,6 @@ export interface OperatorEnv extends AppEnv {
     db: ControlDatabase;
     /** The API token of this call; null: the operator token. */
     token: ApiToken | null;
-    /** The actor and time of this call, for the audit log. */
     by: Change;
     /** Set on every path below /workspaces/{workspace_id}. */
     workspace: Workspace;
@@ -40,15 +39,12 @@ export function contextOf(c: Context<OperatorEnv>): WorkspaceContext {
   return { env: c.env, db, workspaceId: workspace.id, by };
 }
 
-/** The Signal Store of the workspace of the path. */
 export function storeOf(c: Context<OperatorEnv>) {
   return signalStore(c.env, c.var.workspace.id);
 }
 
-/** Maximum size of a request body, unless its operation allows more. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
-/** Groups of operations, in the order of the documents. */
 export const TAGS = [
   "Ingestion",
   "Workspaces",
@@ -77,7 +73,6 @@ interface Description<Body extends z.ZodType, Query extends z.ZodObject, Json ex
   /** Schema of the JSON body; a strict one, so that an unknown field is an error. */
   body?: Body;
   bodyExample?: unknown;
-  /** Without it OPERATOR_BODY_MAX_BYTES. */
   bodyMaxBytes?: number;
   query?: Query;
   /** Successful answers by status. The handler's values are sent with the lowest. */
@@ -86,7 +81,6 @@ interface Description<Body extends z.ZodType, Query extends z.ZodObject, Json ex
   schema?: Json;
   /** Schemas of other answers than JSON, by media type. */
   content?: { [mediaType: string]: z.ZodType };
-  /** The codes of the operation's 409 answers. */
   conflicts?: readonly Conflict[];
 }
 
@@ -124,7 +118,6 @@ export interface Operation extends Description<z.ZodType, z.ZodObject, z.ZodType
   handler: Handler<OperatorEnv>;
 }
 
-/** Returns the function that defines an operation of this tag. */
 export function operationsOf(tag: Tag, tagNoun: string) {
   return <
     Path extends string,
@@ -251,7 +244,6 @@ function refused(
 const NAMED_FIELDS = 100;
 /** Maximum characters of all paths and messages. Each takes up to six bytes and is sent twice: less than 100 KB. */
 const NAMED_CHARACTERS = 8_000;
-/** Maximum characters of a path, and of a message. */
 const TEXT_CHARACTERS = 400;
 /** Maximum characters of a sent name in a path: a name may be anything, even an API key. */
 const NAME_CHARACTERS = 60;
@@ -359,12 +351,10 @@ export function filteredPageQuery<Filter extends z.ZodRawShape>(filter: Filter) 
   return z.strictObject({ ...filter, ...PAGE });
 }
 
-/** The page of a list that a query asks for. */
 export function askedPage(query: z.output<typeof pageQuery>): Page {
   return { cursor: query.cursor ?? null, limit: query.limit };
 }
 
-/** The schema of a list. */
 export function listOf<Item extends z.ZodType>(item: Item) {
   return z.object({
     items: z.array(item),

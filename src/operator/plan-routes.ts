@@ -9,7 +9,6 @@ import { askedPage, camelKeys, listOf, pageQuery, toJson, operationsOf } from ".
 
 const operation = operationsOf("Plans", "plan");
 
-/** Maximum number of workspaces that may have a plan offered by name. */
 const PLAN_MAX_WORKSPACES = 200;
 
 const PLAN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;

@@ -27,7 +27,7 @@ const recovered = z.object({
     .describe("Accepted signals that this and earlier restores have lost. Null: there was no restore to finish."),
   deletions_repeated: count.describe("Deletions of people since that time that were started again."),
   revoked: count.describe("Deactivated keys that were active in the restored Quota Counter."),
-  rules_passed_over: z.boolean().describe("Whether mapping rules got later versions."),
+  rule_versions_raised: z.boolean().describe("Whether mapping rules got later versions."),
 });
 const restored = z.object({ id: restoreId, ...recovered.shape });
 

@@ -159,7 +159,6 @@ export const person = z
   })
   .meta({ id: "Person" });
 
-/** Maximum dead letters named in one replay. */
 const REPLAY_MAX_IDS = 1_000;
 
 const underWay = z
@@ -277,7 +276,6 @@ export const signalRoutes = [
   }),
 ];
 
-/** A page of people, as their schema has them. */
 export async function readPeople(c: Context<OperatorEnv>, filter: ListedPeople, page: Page) {
   const { items, next } = await storeOf(c).people(filter, page);
   return { items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })), next };

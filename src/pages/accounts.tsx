@@ -159,7 +159,6 @@ function NoAccounts({ base, mayCreate }: { base: string; mayCreate: boolean }) {
   );
 }
 
-/** A call that creates an account, sets two of its values and makes a person its member. */
 function GroupCall({ externalId }: { externalId: string }) {
   const call = { type: "group", userId: "user-1", groupId: externalId, traits: { name: "Acme", plan: "Growth" } };
   return <CopyText id="group-call" label="group call" text={JSON.stringify(call, null, 2)} block />;
@@ -176,7 +175,6 @@ const FIELD_LABEL = {
 
 const FIELDS = Object.entries(FIELD_LABEL) as [AccountField, string][];
 
-/** The name of a value, its target in the payload template, and the value. */
 type ValueRow = readonly [name: string, target: string, value: Child];
 
 interface ValuesProps {
@@ -315,10 +313,9 @@ function Change({ base, change: { field, before, after, atMs, signalId } }: { ba
   );
 }
 
-/** Characters of a value on the page of an account. */
 const VALUE_CHARACTERS = 10_000;
 
-/** The beginning of a JSON text, which the store has cut (see AccountSummary). */
+/** A JSON text that the store may have cut (see AccountSummary). */
 function ShortValue({ json, characters }: { json: string | null; characters: number }) {
   if (json === null) return <span class="quiet">–</span>;
   if (json.length > characters) return <>{cut(json, characters)}</>;
@@ -339,7 +336,7 @@ const FLAGS = z.union([
   z.record(z.string(), SCALAR).transform(Object.entries<z.infer<typeof SCALAR>>),
 ]);
 
-/** Feature flags are usually a list of names, or names with values. Anything else is shown as JSON. */
+/** Usually a list of names, or names with values. Anything else is shown as JSON. */
 function FeatureFlags({ value }: { value: unknown }) {
   const flags = FLAGS.safeParse(value).data;
   if (flags === undefined) return <JsonValue value={value} />;

@@ -35,9 +35,8 @@ import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
 
-/** Members that the field "By" offers. */
 const ACTORS_OFFERED = 100;
-/** The actions, with the page below the workspace's path that a row leads to. `{}`: the id of the target. */
+/** Each action's label, and the page below the workspace's path that a row leads to. `{}`: the id of the target. */
 export const ACTIONS = {
   "plan.created": ["Plan created", "usage"],
   "plan.updated": ["Plan changed", "usage"],
@@ -80,7 +79,6 @@ export const ACTIONS = {
 
 interface Names {
   keys: KeyNames;
-  /** Names of plans by id. */
   plans: ReadonlyMap<string, string>;
 }
 
@@ -148,7 +146,7 @@ function actionOptions(forManagers: boolean): Record<string, string> {
   return { "": "All actions", ...Object.fromEntries(shown) };
 }
 
-/** The label of an entry's action, and the page that its row leads to. A newer version may write unknown actions. */
+/** A newer version may write unknown actions. */
 function labelAndPath({ action, target }: AuditRecord): readonly [label: string, path: string] {
   if (!Object.hasOwn(ACTIONS, action)) return [sentenceCase(action), "settings/activity"];
   const [label, path] = ACTIONS[action as AuditAction];
@@ -168,7 +166,6 @@ function actorText(actor: string) {
   return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet nowrap">{name}</span>;
 }
 
-/** The name of the target, and its changes. */
 function Details({ entry, names }: { entry: AuditRecord; names: Names }) {
   const { action, target, detail } = entry;
   const key = names.keys.get(target);
@@ -211,7 +208,7 @@ const FIELD_NAMES: Partial<Record<string, string>> = {
   overlap: "Old secret ends",
   overlap_ms: "Old key ends",
   revoked: "Keys deactivated again",
-  rulesPassedOver: "Rule versions passed over",
+  ruleVersionsRaised: "Rule versions raised",
   scoring_signals: "Its scoring signals",
   silent_after_days: "Inactivity alert",
   successor: "New key",
@@ -224,7 +221,6 @@ function fieldName(field: string): string {
   return (Object.hasOwn(FIELD_NAMES, field) ? FIELD_NAMES[field] : undefined) ?? sentenceCase(field);
 }
 
-/** Words for `snake_case`, `camelCase` and `dotted.names`. */
 function sentenceCase(name: string): string {
   const words = name.replaceAll(/[._]/g, " ").replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
   return words.slice(0, 1).toUpperCase() + words.slice(1);

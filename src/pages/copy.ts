@@ -10,13 +10,11 @@ import type { NamedBy, SignalSummary } from "../store/protocol/stored-signals.ts
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
 
-/** Names of the endpoint types (spec §2.1). */
 export const ENDPOINT_LABEL = {
   signal_staging: "Signal Staging",
   product_org: "Product Org Updates",
 } as const satisfies Record<EndpointType, string>;
 
-/** Operators of conditions (design §8.5). */
 export const OPERATOR_LABEL = {
   equals: "is",
   not_equals: "is not",
@@ -35,7 +33,6 @@ export const OPERATOR_LABEL = {
   is_false: "is false",
 } as const satisfies Record<MappingOperator, string>;
 
-/** Names of a mapping rule's fields. */
 export const RULE_FIELD_LABEL = {
   name: "Name",
   event: "Event",
@@ -53,14 +50,14 @@ export const MATCH_LABEL = {
   any: "any condition",
 } as const satisfies Record<RuleContent["match"], string>;
 
-/** Texts for the frequency of a mapping rule (design §8.5): in its form, and in a sentence. */
+/** Of a mapping rule (design §8.5): in its form, and in a sentence. */
 export const FREQUENCY_LABEL = {
   every_time: { option: "each time", said: "each time" },
   once_per_day: { option: "once a day (UTC)", said: "at most once a day (UTC)" },
   once_ever: { option: "once ever", said: "at most once" },
 } as const satisfies Record<RuleFrequency, { option: string; said: string }>;
 
-/** Says how long points count, such as `for 90 days`. */
+/** Such as `for 90 days`. */
 export function countText(lastDays: number | null): string {
   return lastDays === null ? "always" : `for ${lastDays} days`;
 }
@@ -71,7 +68,6 @@ export const ALREADY_SCORED = {
   once_ever: "already scored",
 } as const satisfies Record<Exclude<RuleFrequency, "every_time">, string>;
 
-/** The field of a signal that names its person (design §8.3). */
 export const NAMED_BY_LABEL = {
   email: "email",
   user_id: "user id",
@@ -80,7 +76,6 @@ export const NAMED_BY_LABEL = {
 
 export type Tone = "good" | "warn" | "bad" | "info" | "quiet";
 
-/** Statuses of signals and of refused calls, with their meaning. */
 export const STATUS_COPY = {
   processed: { label: "Processed", tone: "good", meaning: "Recorded and processed." },
   held: {
@@ -104,7 +99,6 @@ export const STATUS_COPY = {
   rejected: { label: "Rejected", tone: "bad", meaning: "The call was refused. Nothing of it was kept." },
 } as const satisfies Record<TraceStatus | "rejected", { label: string; tone: Tone; meaning: string }>;
 
-/** The options of a field, with the text of the empty option. */
 export function optionsOf<Key extends string>(
   any: string,
   of: Record<Key, { label: string }>,
@@ -113,7 +107,6 @@ export function optionsOf<Key extends string>(
   return Object.fromEntries([["", any], ...labels]) as Record<Key | "", string>;
 }
 
-/** Records and formats of the exports of people. */
 export const EXPORT_LABEL = {
   people: "People",
   signals: "Signals",
@@ -173,7 +166,6 @@ const KIND_LABEL = {
   unknown: "Unreadable signal",
 } as const satisfies Record<SignalSummary["kind"], string>;
 
-/** The event of a signal, else its kind. */
 export function signalTitle({ kind, event }: Pick<SignalSummary, "kind" | "event">): string {
   return kind === "signal" && event !== null ? event : KIND_LABEL[kind];
 }

@@ -18,23 +18,20 @@ import { fragment, page } from "./page.tsx";
 import { counterOf, type Ctx, pages, storeOf, workspacePath } from "./pages-env.ts";
 import { signalPath } from "./paths.ts";
 
-/** Rows of the page at first, and of each answer to its script. */
 const LIVE_ROWS = 50;
 
 const { in_flight: _, ...STATUSES } = STATUS_COPY;
 const OPTIONS = optionsOf("Everything", STATUSES);
 
 interface LiveItem {
-  /** Identifies the row: a newer row with the same key replaces it. */
+  /** A newer row with the same key replaces this row. */
   key: string;
   atMs: number;
   /** Null: the row counts further signals. */
   status: SignalStatus | "rejected" | null;
-  /** A signal's event, else its kind; a refused call's reason. */
   title: string;
   href: string;
   email?: string;
-  /** The signal's source, or the key of a refused call. */
   from?: string;
   /** Undefined: not a refused call, or the key is not visible to the member. */
   apiKey?: KeyName | undefined;
@@ -107,12 +104,10 @@ function latestRejections(c: Ctx): Promise<Rejection[]> {
   return counterOf(c).rejections(LIVE_ROWS);
 }
 
-/** Changes with each refused call. */
 function hashOf(rejections: readonly Rejection[]): string {
   return hashAtOnce(JSON.stringify(rejections)).digest("base64url");
 }
 
-/** Rows for the page's script, newest first. */
 function newRows(c: Ctx, items: readonly LiveItem[], cursor: string) {
   return fragment(
     c,
@@ -144,7 +139,6 @@ function signalItems(c: Ctx, signals: readonly LiveSignal[]): LiveItem[] {
   }));
 }
 
-/** A row for the signals that one answer has no room for. */
 function moreItems(c: Ctx, signals: readonly LiveSignal[], more: number): LiveItem[] {
   const last = signals.at(-1);
   if (more === 0 || last === undefined) return [];
@@ -152,7 +146,7 @@ function moreItems(c: Ctx, signals: readonly LiveSignal[], more: number): LiveIt
   return [{ key: `more ${last.id}`, atMs: last.receivedAtMs, status: null, title, href }];
 }
 
-/** Refused calls, with the names of their keys for members who may see keys (spec §1). */
+/** Names of keys only for members who may see keys (spec §1). */
 async function rejectionItems(c: Ctx, rejections: readonly Rejection[]): Promise<LiveItem[]> {
   const names = await readKeyNames(
     c,
@@ -173,7 +167,6 @@ async function rejectionItems(c: Ctx, rejections: readonly Rejection[]): Promise
   });
 }
 
-/** The text that the text filter searches. */
 function textOf({ title, email = "", from = "", reason = "" }: LiveItem): string {
   return `${title}\n${email}\n${from}\n${reason}`.toLowerCase();
 }

@@ -168,7 +168,7 @@ async function membersPage(c: Ctx, errors: Errors = {}, typed?: TypedMember): Pr
   );
 }
 
-/** The roles that `by` may give to a member with the role `current`; null: a new member. */
+/** @param current null: a new member. */
 function roleOptions(by: Role, current: Role | null) {
   return ROLES.filter((role) => canChangeMember(by, current, role)).map((role) => ({
     value: role,
@@ -178,7 +178,6 @@ function roleOptions(by: Role, current: Role | null) {
 }
 
 interface MenuProps {
-  /** Path of this page. */
   path: string;
   /** The last owner can neither leave nor get another role. */
   viewer: { role: Role; email: string; isLastOwner: boolean };
@@ -233,7 +232,6 @@ function MemberMenu({ path, viewer, member }: MenuProps) {
 
 interface InvitationProps {
   member: Member;
-  /** The workspace's name, and its address, which leads to sign-in. */
   name: string;
   signIn: string;
 }

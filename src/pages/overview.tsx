@@ -45,7 +45,7 @@ interface Inputs {
   store: StoreOverview;
   failing: readonly FailingDestination[];
   keys: readonly WatchedKey[];
-  /** Names of the keys in the refusals; empty for members, who may not see keys (spec §1). */
+  /** Empty for members, who may not see keys (spec §1). */
   keyNames: KeyNames;
   nowMs: number;
 }
@@ -214,7 +214,6 @@ function limitItems({ base, counter: { usage } }: Inputs): AttentionItem[] {
   return [{ tone, title: title.replace(/\.$/, ""), detail: text, href: `${base}/usage/plan`, action: "View plans" }];
 }
 
-/** Refused calls of the last 24 hours by key and code. */
 function refusalItems({ base, counter, keyNames: names, nowMs }: Inputs): AttentionItem[] {
   const recent = counter.rejections.filter(({ lastAtMs }) => lastAtMs > nowMs - DAY_MS);
   return groupRejections(recent.map((rejection) => ({ ...rejection, cause: null })))
@@ -289,7 +288,6 @@ const STEPS = [
 interface StepsProps {
   base: string;
   mayManage: boolean;
-  /** The steps that are done. */
   done: Record<(typeof STEPS)[number]["name"], boolean>;
 }
 

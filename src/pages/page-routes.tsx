@@ -1,4 +1,4 @@
-/** The workspace pages (design §10): /w/{workspace}/…, sign-in, and the style and script that they share. */
+/** The workspace pages (design §10): /w/{workspace}/…, sign-in, their style and script. */
 import { HTTPException } from "hono/http-exception";
 import { NONCE, secureHeaders } from "hono/secure-headers";
 import { JurisdictionError } from "../domain/jurisdiction.ts";

@@ -14,31 +14,27 @@ import { usageBar } from "./usage-notices.tsx";
 type Answer = Response | Promise<Response>;
 
 interface PageOptions {
-  /** The current entry of the sidebar; null: none. */
+  /** Null: none. */
   section: Section | null;
   title: string;
-  /** The heading, if it differs from the title. */
+  /** If it differs from the title. */
   heading?: Child;
   /** The pages between the section's first page and this one, `[]` directly below it. Undefined: this is the first page. */
   crumbs?: readonly (readonly [text: string, path: string])[];
-  /** A sentence below the heading. */
   intro?: Child;
-  /** Buttons beside the heading; the primary one last. */
+  /** The primary button last. */
   actions?: Child;
-  /** Why a form or an action was refused, shown below the heading. Undefined entries are no errors. */
+  /** Why a form or an action was refused. Undefined entries are no errors. */
   errors?: readonly (string | undefined)[];
-  /** Title of the errors. */
   errorTitle?: string;
-  /** The status if there are errors; usually 422. */
+  /** Default: 422. */
   errorStatus?: ContentfulStatusCode;
   status?: ContentfulStatusCode;
-  /** The next step, shown beside the message of a form that succeeded. */
+  /** Shown beside the message of a form that succeeded. */
   next?: Child;
   /** Replaces the text of `?done=`. */
   doneText?: string | undefined;
-  /** Whether the page shows a new API key. */
   showsKey?: boolean;
-  /** Text of the search field. */
   search?: string;
 }
 
@@ -90,7 +86,6 @@ interface PlainOptions {
   status?: ContentfulStatusCode;
 }
 
-/** A page without a workspace. */
 export function plainPage(c: Ctx, { title, status = 200 }: PlainOptions, ...content: Child[]): Answer {
   const document = (
     <PlainPage c={c} title={title}>
@@ -106,7 +101,6 @@ interface Message extends PlainOptions {
   link?: readonly [text: string, path: string];
 }
 
-/** A plain page of a title, a text and a link. */
 export function messagePage(c: Ctx, { title, status = 200, text, link }: Message, more?: Child): Answer {
   const button = link !== undefined && (
     <div class="row">

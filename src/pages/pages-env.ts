@@ -18,17 +18,16 @@ export interface PagesEnv {
       db: ControlDatabase;
       /** The signed-in person; `email` is in lower case. */
       user: { email: string };
-      /** The workspace of the path; set once it is known that the user is its member. */
+      /** Set once it is known that the user is its member. */
       workspace: Workspace;
       role: Role;
-      /** The form of the request; set by readForm (read-form.tsx). */
+      /** Set by readForm (read-form.tsx). */
       form: FormData;
-      /** The record of the path, set by requireKey (keys/key.tsx) and requireDestination (notifications/). */
+      /** Set by requireKey (keys/key.tsx) and requireDestination (notifications/). */
       apiKey: ApiKey;
       destination: Destination;
       /** The answer to come, on requests for a page; null where the usage cannot be read. Never rejects. */
       usage?: Promise<Usage | null>;
-      /** All workspaces that the user is a member of. */
       workspaces: readonly { slug: string; name: string; role: Role }[];
     };
 }
@@ -37,7 +36,6 @@ export type Ctx = Context<PagesEnv>;
 
 export const pages = createFactory<PagesEnv>();
 
-/** The author and time of a change, for the audit log. */
 export function byMember(c: Ctx): Change {
   return { actor: c.get("user").email, nowMs: Date.now() };
 }
@@ -54,7 +52,6 @@ export function counterOf(c: Ctx) {
   return quotaCounter(c.env, c.get("workspace").id);
 }
 
-/** The workspace's path, `/w/{slug}`. */
 export function workspacePath(c: Ctx): string {
   return `/w/${c.get("workspace").slug}`;
 }

@@ -15,7 +15,6 @@ export function signalPath(base: string, id: string): string {
   return `${base}/signals/${encodeURIComponent(id)}`;
 }
 
-/** The page of an event in the signal queue. */
 export function groupPath(base: string, event: string, source: string): string {
   return withQuery(`${base}/signals/group`, { event, source });
 }

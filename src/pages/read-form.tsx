@@ -21,7 +21,7 @@ import { messagePage } from "./page.tsx";
 import { pages, type Ctx } from "./pages-env.ts";
 
 interface FormLimits {
-  /** Of the body, after decompression. */
+  /** After decompression. */
   bytes: number;
   fields: number;
   /** Of all names and values together, files included, in UTF-16 units. */
@@ -34,7 +34,6 @@ const PAGE_FORM: FormLimits = {
   characters: PAGE_FORM_MAX_CHARACTERS,
 };
 
-/** The form that imports mapping rules: a file, or its text. */
 export const RULES_FILE_FORM: FormLimits = {
   bytes: RULES_FILE_MAX_BYTES,
   fields: PAGE_FORM_MAX_FIELDS,
@@ -50,7 +49,6 @@ const STRANGER_FORM: FormLimits = {
 export interface FormRefusal {
   status: 400 | 413 | 503;
   title: string;
-  /** One or two sentences: the problem, and the limit. */
   detail: string;
 }
 
@@ -115,14 +113,12 @@ function charactersOf(form: FormData): number {
   return characters;
 }
 
-/** The name to store, or an error sentence. */
 export function checkName(typed: string): Result<string, string> {
   if (typed.trim() === "") return refuse("Enter a name.");
   const name = nameSchema.safeParse(typed);
   return name.success ? ok(name.data) : refuse(issueText(name.error));
 }
 
-/** The first issue as a sentence. */
 export function issueText(error: z.ZodError): string {
   return sentence(error.issues[0]?.message ?? "");
 }
@@ -133,7 +129,6 @@ type FieldValues<Fields extends CheckedFields> = {
 };
 type FieldErrors<Fields extends CheckedFields> = Partial<Record<keyof Fields, string>>;
 
-/** The values of all fields, or the errors of those that are refused. */
 export function allFields<Fields extends CheckedFields>(
   fields: Fields,
 ): Result<FieldValues<Fields>, FieldErrors<Fields>> {

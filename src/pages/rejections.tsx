@@ -12,7 +12,6 @@ import { page } from "./page.tsx";
 import { counterOf, pages, workspacePath } from "./pages-env.ts";
 import { keyPath } from "./paths.ts";
 
-/** Refusals because of a limit: the Usage page offers remedies. */
 const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
 
 const CODES = optionsOf("Any", REFUSALS);
@@ -58,7 +57,6 @@ export interface RejectionGroup extends RejectionReason {
   latestMs: number;
 }
 
-/** Groups by key, code and cause, the most frequent first. */
 export function groupRejections(rejections: readonly Rejection[]): RejectionGroup[] {
   const groups = new Map<string, RejectionGroup>();
   for (const { keyId, code, cause, calls, signals, lastAtMs } of rejections) {
@@ -92,7 +90,6 @@ function introOf(kept: readonly Rejection[]): string {
   return `${counted(calls, "refused call")} in the last ${REJECTION_KEPT_DAYS} days.${older}`;
 }
 
-/** The key of a refused call. Owners and admins get its name with a link. */
 function keyColumn<Row extends { keyId: string }>(base: string, names: KeyNames): Column<Row> {
   return {
     head: "API key",

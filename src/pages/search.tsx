@@ -16,7 +16,6 @@ import { PeopleTable } from "./people/people.tsx";
 import { EnabledBadge } from "./rules/rule-text.tsx";
 import { isSignalId } from "./signals/signals.tsx";
 
-/** Results of each group. */
 const RESULTS_SHOWN = 5;
 
 export const searchPages = pages.createApp().get("/", async (c) => {
@@ -88,7 +87,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   );
 });
 
-/** A panel with the first results, if there are any. @param all address of the list with all of them. */
+/** @param all address of the whole list. */
 function results<Row>(
   title: string,
   found: readonly Row[],

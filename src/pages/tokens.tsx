@@ -179,13 +179,11 @@ function TokenMenu({ c, token }: { c: Ctx; token: ApiToken }) {
   );
 }
 
-/** The token in a sentence. */
 function titleOf({ id, name, maskedToken }: ApiToken): string {
   return keyText({ name, maskedKey: maskedToken }, id);
 }
 
 interface TypedToken extends TypedLifetime {
-  /** Idempotency token of the form. */
   formToken: string;
   name: string;
   scopes: TokenScope[];
@@ -204,7 +202,6 @@ function readTokenForm(form: FormData): TypedToken {
   };
 }
 
-/** The token to create. */
 function checkTokenForm(typed: TypedToken): Result<NewToken, Errors> {
   return allFields({
     name: checkName(typed.name),
@@ -327,12 +324,10 @@ const FIRST_CALLS: Record<TokenScope, { meaning: string; path: string; body?: st
 
 function curlLine(address: string, body: string | undefined, token: string): string {
   const lines = [`curl '${address}'`, `-H 'Authorization: Bearer ${token}'`];
-  // With a body, curl sends a POST.
   if (body !== undefined) lines.push(`-d '${body}'`);
   return lines.join(" \\\n  ");
 }
 
-/** @param token the token that the same form has created before. */
 function madeBeforePage(c: Ctx, token: ApiToken) {
   return alreadyCreatedPage(c, {
     section: "tokens",

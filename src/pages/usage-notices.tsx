@@ -62,7 +62,7 @@ function pageToReturnTo(c: Ctx, section: Section | null): string {
   return withQuery(pathname, searchParams);
 }
 
-/** Null if it cannot be read: the page is then shown without the bar. */
+/** A failed read hides the bar, not the page. */
 async function usageOrNull(c: Ctx): Promise<Usage | null> {
   try {
     return await usageOf(c.env, c.get("db"), c.get("workspace"));
@@ -84,11 +84,9 @@ export function isDismissed(c: Ctx, what: Dismissible, state: string): boolean {
 }
 
 interface DismissProps {
-  /** The workspace's path. */
   home: string;
   what: Dismissible;
   state: string;
-  /** Path of the page to return to. */
   back: string;
   label: string;
 }
@@ -97,7 +95,6 @@ export function Dismiss({ home, label, ...fields }: DismissProps) {
   return <PostButton action={`${home}/dismiss`} look="link" fields={fields} label={label} text="Dismiss" />;
 }
 
-/** Answers the form of Dismiss. */
 export function dismissNotice(c: Ctx): Response {
   const form = c.get("form");
   const [name, state] = [formText(form, "what"), formText(form, "state")];
@@ -124,7 +121,6 @@ export interface NoticeCopy {
 
 const TABS = { "": "Usage", "/plan": "Plan", "/ledger": "Ledger" } as const;
 
-/** The heading of the usage pages. */
 export function usageHead({ periodStartMs, periodEndMs }: Usage) {
   const intro = `Billing period ${day(periodStartMs)} to ${day(periodEndMs)}`;
   return { section: "usage", heading: "Usage", intro } as const;
@@ -135,11 +131,9 @@ interface UsageTabsProps {
   current: keyof typeof TABS;
   usage: Usage;
   room?: Room;
-  /** Why a form was refused. */
   error?: string | undefined;
 }
 
-/** The tabs of the usage pages, and a notice if the signal limit or the storage needs an action. */
 export function UsageTabs({ base, current, usage, room, error }: UsageTabsProps) {
   const tabs = Object.entries(TABS).map(([path, text]) => ({
     href: `${base}/usage${path}`,
@@ -202,7 +196,7 @@ export function usageNotice(usage: Usage): NoticeCopy | null {
   };
 }
 
-/** Names the notice for its dismissal. The next level, the first refusal and the next period have other names. */
+/** The next level, the first refusal and the next period have other names, so their notice is shown again. */
 export function usageNoticeName(usage: Usage): string | null {
   const level = usageLevel(ordinalsTaken(usage), usage.signalLimit);
   if (level === null) return null;

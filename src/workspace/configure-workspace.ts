@@ -34,7 +34,6 @@ export async function configureCounter(env: Env, db: ControlDatabase, workspaceI
   if (config !== null) await quotaCounter(env, workspaceId).configure(config.quota);
 }
 
-/** The workspace as read from D1. */
 type WorkspaceVersion = Pick<Workspace, "id" | "configVersion">;
 
 /** A workspace's usage, by the configuration of D1. @throws if the counter has none. */

@@ -9,8 +9,7 @@ import type { DeletionReceipt } from "../store/protocol/store-operations.ts";
 import { signalStore, type WorkspaceContext } from "./objects.ts";
 
 /**
- * Deletes a person with all linked data (store/deletion). When it returns, person and identities are gone.
- * Idempotent.
+ * When it returns, person and identities are gone. Idempotent.
  *
  * @param email trimmed and lower-cased.
  */

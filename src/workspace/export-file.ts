@@ -17,9 +17,7 @@ const PAGE_TIMEOUT_MS = 30_000;
 interface ExportFile {
   name: string;
   contentType: string;
-  /**
-   * Streams the file. It fails with an error if a slice cannot be read, so that a partial file never looks complete.
-   */
+  /** Fails if a slice cannot be read, so that a partial file never looks complete. */
   body: ReadableStream<Uint8Array>;
 }
 

@@ -17,7 +17,6 @@ import type { ImportedRule, ImportRefusal, ImportStep } from "../domain/rules/ru
 import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { newRule, ruleProblem } from "./rule-schema.ts";
 
-/** Why a rule prevents the import. */
 export const IMPORT_REFUSAL = {
   name_ambiguous: "several rules here have this name: rename all but one of them, or give an id",
   twice: "an earlier rule of this import changes the same rule",
@@ -79,7 +78,6 @@ export async function importRules(
   }
 }
 
-/** Attempts of an import while other people change rules of the workspace. */
 const IMPORT_ATTEMPTS = 5;
 
 async function write(context: ControlContext, { steps, rulesVersion }: RuleImport): Promise<string[] | null> {

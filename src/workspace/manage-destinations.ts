@@ -35,7 +35,6 @@ export type DestinationProblem = TargetProblem | "type_not_offered" | Destinatio
 /** The target is a URL or an email address. */
 export type WantedDestination = Omit<NewDestination, "id" | "pagesUrl">;
 
-/** Destination types that this deployment supports. */
 export function offeredTypes(env: Env): DestinationType[] {
   return configuredEmail(env) === null ? ["webhook", "slack"] : ["webhook", "slack", "email"];
 }
@@ -85,12 +84,10 @@ export async function updateDestination(
   return updated;
 }
 
-/** Pauses a destination: new notifications skip it, waiting deliveries leave when it is resumed. */
 export function pauseDestination(context: DestinationsContext, id: string): ReturnType<typeof audited> {
   return audited(context, "destination.paused", objectOf(context).pause(id));
 }
 
-/** Resumes a destination that was paused or that the service switched off. */
 export function resumeDestination(context: DestinationsContext, id: string): ReturnType<typeof audited> {
   return audited(context, "destination.resumed", objectOf(context).resume(id));
 }
@@ -116,7 +113,6 @@ export async function deleteDestination(context: DestinationsContext, id: string
   return (await objectOf(context).remove(id)) !== null;
 }
 
-/** Rotates the secret of a destination; the old one also signs until the overlap ends. */
 export async function rotateSecret(
   context: DestinationsContext,
   id: string,
@@ -152,7 +148,6 @@ export async function findDelivery(
   return { ...detail, body: event && requestBody({ type: destination.type, event, pagesUrl: pages }, workspaceId) };
 }
 
-/** Repeats a delivery now, with the full retry schedule. */
 export async function deliverAgain(
   context: DestinationsContext,
   destinationId: string,

@@ -1,6 +1,6 @@
 /**
- * API keys: the fields that forms and the operator API share, and the changes that concern both D1 and the Quota Counter
- * (spec §3.1, design §5).
+ * API keys: fields of the forms and the operator API; changes that concern D1 and the Quota Counter (spec §3.1, design
+ * §5).
  */
 import * as z from "zod";
 import { deactivateKey, findKey, type ApiKey } from "../control/api-keys.ts";

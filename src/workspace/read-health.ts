@@ -15,14 +15,12 @@ import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
 /** Time limit for the objects of one workspace, in milliseconds. After it they count as unreachable. */
 export const HEALTH_ANSWER_MS = 5_000;
 
-/** Health that the workspace's pages show. */
 export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting" | "waitingSinceMs"> {
   level: RoomLevel;
   /** Period in which repeated signal ids are detected; shorter than the window while memory is short. */
   duplicatesCoveredMs: number;
 }
 
-/** Figures of the counter and the store. */
 interface StorageHealth extends Omit<HealthFigures, "failingDestinations" | "openRestores">, Room {
   books: Balance;
   hasDestinations: boolean;
@@ -180,7 +178,6 @@ export async function healthOfAll(
 
 const QUEUES = { signals: "SIGNALS", deliveries: "DELIVERIES" } as const;
 
-/** Messages of all workspaces that wait in a queue of the platform. */
 export interface QueueBacklog {
   queue: keyof typeof QUEUES;
   messages: number;

@@ -178,7 +178,7 @@ interface Recovered {
   /** Deactivated keys that the restored counter had as active. */
   revoked: number;
   /** Whether D1's rules were older than rules that the store has seen, and received later versions. */
-  rulesPassedOver: boolean;
+  ruleVersionsRaised: boolean;
   /** Accepted signals lost by this and earlier restores; null if no restore was completed. */
   lost: number | null;
   /** Number of repeated deletions of people. */
@@ -195,12 +195,16 @@ export async function recoverWorkspace({ env, db, workspaceId, by }: WorkspaceCo
   if (restore === null) await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
   await configureCounter(env, db, workspaceId);
   const finished = restore === null ? null : await finish(env, db, restore);
-  const rulesPassedOver = await raiseVersionsAbove(db, workspaceId, await signalStore(env, workspaceId).ruleVersions());
+  const ruleVersionsRaised = await raiseVersionsAbove(
+    db,
+    workspaceId,
+    await signalStore(env, workspaceId).ruleVersions(),
+  );
   // The wanted notification types may have changed since the restored moment.
   await destinationsOf(env, workspaceId).informSources();
   const detail = {
     revoked,
-    rulesPassedOver,
+    ruleVersionsRaised,
     lost: finished?.lost ?? null,
     deletionsRepeated: finished?.deletions ?? 0,
   };

@@ -16,16 +16,13 @@ import { signalStore, type WorkspaceContext } from "./objects.ts";
 const PREVIEW_MAX_PAGES = 250;
 
 export interface RulePreview {
-  /** Number of matching signals, and how many of them have points that have lapsed by today. */
   matches: number;
   lapsed: number;
   people: number;
   scoringSignals: number;
   /** Total points that have not lapsed. */
   points: number;
-  /** Latest matching signals. */
   samples: PreviewSample[];
-  /** Number of signals read. */
   scanned: number;
   /** False if signals remain unread or cold storage did not answer. */
   complete: boolean;

@@ -21,8 +21,8 @@ export class WaitingClock {
   #hung = 0;
 
   /**
-   * @param quietTicks in which nothing has moved before it is believed that nothing will, where something hangs for sure. A
-   * time limit that is over too early, for an object took longer, is one fault more: where a test counts them, wait longer.
+   * @param quietTicks idle ticks before the clock jumps while a call is known to hang. With too few ticks a time limit can
+   * end while a slow object still works, which is one more fault. A test that counts faults needs more ticks.
    */
   constructor(quietTicks = 3) {
     this.#quietTicks = quietTicks;

@@ -134,7 +134,7 @@ export async function report(
   const { items: rejections } = await operator.get<{ items: Row[] }>(`${home}/rejections`);
   const books = await operator.get<BooksAnswer>(`${home}/books`);
   people.sort((a, b) => b.score - a.score || a.email.localeCompare(b.email));
-  const scored = people.map((person) => ({ ...person, made_of: madeOf(person) }));
+  const scored = people.map((person) => ({ ...person, made_of: compositionOf(person) }));
   show("People and their scores", scored, ["email", "name", "company", "score", "next_lapse_at", "made_of"]);
   const { items: accounts } = await operator.get<{ items: Account[] }>(`${home}/accounts?order=score`);
   show("Accounts and the scores of their people", accounts, ["external_id", "name", "plan", "score", "people"]);
@@ -203,7 +203,7 @@ function show(title: string, items: readonly object[], columns: string[]): void 
 }
 
 /** Composition of a score, such as `demo_requested, pricing_viewed ×3`, without lapsed points. */
-function madeOf({ scoring_signals: scoringSignals }: Person): string {
+function compositionOf({ scoring_signals: scoringSignals }: Person): string {
   const counting = scoringSignals.filter(({ lapsed }) => !lapsed);
   const byName = Map.groupBy(counting, (scored) => scored.scoring_signal);
   return [...byName].map(([name, { length }]) => (length === 1 ? name : `${name} ×${length}`)).join(", ");

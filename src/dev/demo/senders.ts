@@ -28,11 +28,9 @@ interface DemoDelivery {
   status: number;
   /** Expected problem code, or the code of the first refused signal in a partial answer. */
   code?: string;
-  /** Signals answered as accepted or held. */
   kept: number;
   duplicates?: number;
   held?: number;
-  /** Refused signals in an answer that keeps others. */
   refused?: number;
   points?: [Lead, number][];
 }
@@ -82,7 +80,6 @@ function newLead(id: number, firstName: string, lastName: string, company: strin
   return { id, email: `${firstName.toLowerCase()}@example.com`, firstName, lastName, company, title };
 }
 
-/** A visitor of the website, unknown until they identify themselves. */
 interface Visitor {
   anonymousId: string;
   userId: string;
@@ -257,7 +254,6 @@ export function history({ campaigns }: DemoKeys): Sender {
   };
 }
 
-/** Batches of server-side SDKs, which know their users only by id. */
 function sdkBatches(path: string): DemoDelivery[] {
   const userOf = (at: number) => IDENTIFIED[at % IDENTIFIED.length]?.userId;
   const reports = Array.from({ length: 50 }, (_, at) =>
@@ -372,7 +368,6 @@ export interface DemoSent {
   accepted: number;
   held: number;
   duplicates: number;
-  /** Expected points by email. */
   scores: Map<string, number>;
   asExpected: boolean;
 }

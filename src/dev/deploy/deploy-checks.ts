@@ -19,7 +19,7 @@ export function argumentsOf(
 }
 
 /** Arguments that select this environment, or the top level, regardless of CLOUDFLARE_ENV. */
-export function ofEnvironment(environment: string | undefined): string[] {
+export function environmentArguments(environment: string | undefined): string[] {
   return ["--env", environment ?? ""];
 }
 
@@ -54,13 +54,11 @@ export function readSections(file: string): Section[] {
   });
 }
 
-/** A missing part, and the command that creates it or the setting to write. */
 export interface Missing {
   what: string;
   how: string;
 }
 
-/** A problem of a section, and what to write in the section. */
 type Problem = readonly [what: string, setting: string];
 
 /** @param all every section of the file, the top level first. */
@@ -104,7 +102,6 @@ function* checkBindings(config: DeployConfig, top: DeployConfig): Iterable<Probl
   }
 }
 
-/** Bindings and variables, with the settings that must be the same in each environment. */
 function bindingsOf(config: DeployConfig): Map<string, Record<string, string | undefined>> {
   const { queues, ratelimits, send_email: emails, services = [] } = config;
   const names = [
@@ -274,7 +271,6 @@ function inJurisdiction(place?: string): string[] {
 
 // --- The account ---
 
-/** Runs wrangler and returns its exit code with all output. */
 export type Wrangler = (args: string[]) => Promise<{ code: number; out: string }>;
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -304,7 +300,6 @@ export async function missingInAccount(section: Section, wrangler: Wrangler, fet
   ];
 }
 
-/** A part of the account. */
 interface Part {
   name: string;
   /** @throws if wrangler cannot be asked. */
@@ -319,7 +314,7 @@ function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
   });
   const exists = async (...args: string[]) => (await ask(wrangler, args)) !== null;
   const secrets = () =>
-    list<{ name: string }>(wrangler, ["secret", "list", "--format", "json", ...ofEnvironment(environment)]);
+    list<{ name: string }>(wrangler, ["secret", "list", "--format", "json", ...environmentArguments(environment)]);
   const flag = environment === undefined ? "" : ` --env ${environment}`;
   return [
     ...config.d1_databases.filter(isCreated).map((database) => ({
@@ -362,7 +357,7 @@ async function checkDataJurisdiction(
   const [database] = config.d1_databases;
   if (database === undefined || !isCreated(database)) return [];
   const query = ["--remote", "--json", "--command", "SELECT * FROM workspaces LIMIT 1"];
-  const args = ["d1", "execute", database.binding, ...query, ...ofEnvironment(environment)];
+  const args = ["d1", "execute", database.binding, ...query, ...environmentArguments(environment)];
   const [answer] = await list<{ results: { jurisdiction?: string }[] }>(wrangler, args);
   const [workspace] = answer?.results ?? [];
   if (workspace === undefined) return [];
@@ -393,7 +388,6 @@ async function list<T>(wrangler: Wrangler, args: string[]): Promise<T[]> {
   }
 }
 
-/** The line with the error, without colours. */
 function lastError(out: string): string {
   const lines = stripVTControlCharacters(out)
     .split("\n")

@@ -12,7 +12,7 @@ import {
   missingInAccount,
   missingInConfig,
   missingText,
-  ofEnvironment,
+  environmentArguments,
   readSections,
   type Section,
 } from "./deploy-checks.ts";
@@ -30,7 +30,7 @@ async function run(): Promise<boolean> {
     return false;
   }
   const { environment, onlyCheck } = asked;
-  const here = ofEnvironment(environment);
+  const here = environmentArguments(environment);
   return (
     (await check(environment)) &&
     (onlyCheck ||
@@ -59,7 +59,7 @@ async function check(environment: string | undefined): Promise<boolean> {
 async function dryRun(environment: string | undefined): Promise<boolean> {
   const outDir = await mkdtemp(path.join(os.tmpdir(), "signal-ingestion-deploy-"));
   try {
-    const dry = ["deploy", "--dry-run", "--outdir", outDir, ...ofEnvironment(environment)];
+    const dry = ["deploy", "--dry-run", "--outdir", outDir, ...environmentArguments(environment)];
     const { code, out } = await quietWrangler(dry);
     if (code !== 0) console.log(`The Worker cannot be built:\n${out}`);
     return code === 0;

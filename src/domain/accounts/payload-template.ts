@@ -197,8 +197,6 @@ function kindSent(sent: unknown, code: TemplateError["code"]): string {
   return typeof sent === "string" && code === "missing" ? "blank" : kindInWords(sent);
 }
 
-// The traits of a `group` call as values of an account (design §8.7).
-
 /** Traits with the name of an account's field set the field, others an attribute. Traits beyond the limits are left out. */
 export function recordOfGroup(externalId: string, traits: JsonObject): AccountRecord {
   const record: AccountRecord = { externalId, fields: {}, attributes: {} };

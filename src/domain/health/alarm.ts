@@ -15,7 +15,6 @@ export interface FailingJob {
   error: string;
 }
 
-/** A destination without a successful delivery since `sinceMs`. */
 export interface FailingDestination {
   id: string;
   name: string;
@@ -51,10 +50,10 @@ export interface HealthFigures {
 type Word = Exclude<HealthWord, "ok">;
 
 /** The sentence of an alarm: the problem, and what to do. False: the workspace does not have the problem. */
-type Says = (figures: HealthFigures, nowMs: number) => string | false;
+type AlarmText = (figures: HealthFigures, nowMs: number) => string | false;
 
-const stuck = (says: Says): { word: Word; says: Says } => ({ word: "stuck", says });
-const late = (says: Says): { word: Word; says: Says } => ({ word: "late", says });
+const stuck = (says: AlarmText): { word: Word; says: AlarmText } => ({ word: "stuck", says });
+const late = (says: AlarmText): { word: Word; says: AlarmText } => ({ word: "late", says });
 
 const MINUTE_MS = 60_000;
 /** Wait after which a signal is late. A healthy backlog is a hundred times younger. */
@@ -176,7 +175,6 @@ export interface HealthAlarm {
   says: string;
 }
 
-/** The alarms of a workspace, the most severe first; empty if all is well. */
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
   return ALARMS.flatMap((name) => {
     const says = CATALOGUE[name].says(figures, nowMs);
@@ -190,12 +188,10 @@ export function unreachable(silent: string): HealthAlarm {
   return alarm("unreachable", says);
 }
 
-/** The alarm of a workspace whose objects are in another jurisdiction than the deployment's. */
 export function wrongJurisdiction(says: string): HealthAlarm {
   return alarm("wrong_jurisdiction", says);
 }
 
-/** The alarm of a workspace that there was no time to ask. */
 export function notAsked(): HealthAlarm {
   return alarm("not_asked", "Other workspaces took too long to answer, so this one was not asked. Ask again.");
 }
@@ -204,7 +200,6 @@ function alarm(name: AlarmName, says: string): HealthAlarm {
   return { alarm: name, word: CATALOGUE[name].word, says };
 }
 
-/** The most severe word of the alarms, of one workspace or of many. */
 export function wordOf(alarms: readonly { word: HealthWord }[]): HealthWord {
   if (alarms.some(({ word }) => word === "stuck")) return "stuck";
   return alarms.some(({ word }) => word === "late") ? "late" : "ok";

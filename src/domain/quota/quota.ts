@@ -65,7 +65,6 @@ export function eachVerdict<Value>(valueOf: (verdict: Verdict) => Value): Record
   return Object.fromEntries(VERDICTS.map((verdict) => [verdict, valueOf(verdict)])) as Record<Verdict, Value>;
 }
 
-/** Adds `more` to `counts`. */
 export function addVerdicts(counts: VerdictCounts, more: VerdictCounts): void {
   for (const verdict of VERDICTS) counts[verdict] += more[verdict];
 }

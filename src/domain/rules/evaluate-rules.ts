@@ -10,7 +10,6 @@ import { fitsWildcard } from "./mapping-rule.ts";
 import type { CompiledCondition, CompiledRule, CompiledRules, RuleMatch, RulePath } from "./mapping-rule.ts";
 
 export interface Evaluation {
-  /** Number of rules whose event pattern matches. */
   rulesTried: number;
   /** The rules whose conditions hold too, those with exact event names first. */
   matches: RuleMatch[];

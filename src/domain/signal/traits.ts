@@ -51,7 +51,6 @@ type TraitName = keyof typeof TRAITS;
  */
 export type PersonField = TraitName | "account";
 
-/** The fields of a signal. */
 export type Traits = Partial<Record<PersonField, string>>;
 
 /** The traits of a person; null if never sent. */

@@ -41,7 +41,6 @@ function refusalOf(payload: JsonObject, callType: string | undefined): SignalRef
   );
 }
 
-/** Whether a name has at most NAME_MAX_CODE_POINTS. */
 export function fitsName(text: string): boolean {
   if (text.length <= NAME_MAX_CODE_POINTS) return true;
   return text.length <= 2 * NAME_MAX_CODE_POINTS && codePoints(text) <= NAME_MAX_CODE_POINTS;

@@ -157,7 +157,6 @@ function Endpoint({ method, path, operation, document, origin }: Entry & { docum
   );
 }
 
-/** The tokens that an operation of the operator API takes. */
 function Authorization({ operation: { security = [] } }: { operation: ApiOperation }) {
   if (security.length === 0) return <></>;
   const scopes = security.flatMap(({ apiToken = [] }) => apiToken);
@@ -269,7 +268,6 @@ function curl({ method, path, operation }: Entry, origin: string): string {
   return lines.join(" \\\n  ");
 }
 
-/** The guide's sections, for the page's contents. */
 const GUIDE = [
   { id: "first-call", title: "The first call" },
   { id: "batches", title: "Many signals in one call" },
@@ -479,7 +477,6 @@ function marked(text: string, linked = false): Child {
   return <>{parts}</>;
 }
 
-/** The style of the /docs page: light and dark, wide and narrow. */
 const DOCS_STYLE = `
 :root { color-scheme: light dark; --text: #1b1f24; --quiet: #57606a; --page: #fff; --panel: #f4f6f8; --line: #d5dae0; --link: #0a58ca; }
 @media (prefers-color-scheme: dark) {

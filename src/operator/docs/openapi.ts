@@ -100,7 +100,6 @@ export function openApiDocument(operations: readonly Operation[]): ApiDocument {
   return fillInExamples(JSON.parse(JSON.stringify(document)) as ApiDocument);
 }
 
-/** Schema of the parameters in a path. */
 function pathParameters(path: string): z.ZodObject {
   const names = Array.from(path.matchAll(/\{(\w+)\}/g), ([, name = ""]) => name);
   return z.object(Object.fromEntries(names.map((name) => [name, PATH_PARAMETERS[name] ?? z.string()])));
@@ -250,7 +249,6 @@ const retryHeaders = limitHeaders.extend({
   "Retry-After": z.string().meta({ header: { description: "In seconds." } }),
 });
 
-/** The error answers of ingestion, by status. */
 function refusals(): ZodOpenApiResponsesObject {
   const codes = Object.keys(REFUSALS) as RefusalCode[];
   const responses: ZodOpenApiResponsesObject = {
@@ -292,7 +290,6 @@ interface Ingestion extends Pick<ZodOpenApiOperationObject, "operationId" | "sum
   schema: z.ZodType;
   example: unknown;
   answer: z.ZodType;
-  /** Whether the endpoint also accepts newline-delimited JSON. */
   lines?: boolean;
 }
 
@@ -423,7 +420,6 @@ export interface ApiDocument {
   info: { title: string; description: string; version: string };
   tags: { name: string }[];
   paths: { [path: string]: { [method: string]: ApiOperation } };
-  /** Requests to customers' webhooks, by notification type. */
   webhooks: { [type: string]: { post: ApiOperation } };
   components: { schemas: Record<string, JsonSchema> };
   "x-error-codes": { code: string; status: number; when: string }[];
@@ -453,7 +449,6 @@ export function resolve(schema: JsonSchema, document: ApiDocument): JsonSchema {
   return name === undefined ? schema : (document.components.schemas[name] ?? {});
 }
 
-/** The schema's example, or a value that matches the schema. */
 function exampleOf(reference: JsonSchema, document: ApiDocument): unknown {
   const schema = resolve(reference, document);
   if (schema.example !== undefined) return schema.example;

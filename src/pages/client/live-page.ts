@@ -18,7 +18,6 @@ export function startLive(): void {
   if (page !== null) new Live(page).start();
 }
 
-/** Requests one address repeatedly. */
 class Poll {
   failures = 0;
   readonly #url: string;
@@ -37,7 +36,6 @@ class Poll {
     this.#page = page;
   }
 
-  /** Starts at once, or stops. */
   run(runs: boolean): void {
     if (this.#runs === runs) return;
     this.#runs = runs;
@@ -125,7 +123,6 @@ class Live {
     for (const name of ["good", "pulse"]) this.#state.classList.toggle(name, text === "Live");
   }
 
-  /** @param rows the newest first. */
   insert(rows: HTMLTableRowElement[]): void {
     for (const row of rows.toReversed()) this.#put(row);
     while (this.#rows.rows.length > MAX_ROWS) this.#rows.deleteRow(-1);

@@ -1,5 +1,3 @@
-/** Replaces an element of the page by that of a new answer, so that only the server renders. */
-
 /** `kept`: no answer, no such element in it, or a later request has replaced this one. */
 type Swapped = "swapped" | "kept" | "signed_out";
 

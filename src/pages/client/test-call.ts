@@ -17,11 +17,10 @@ export function startTestCalls(): void {
   });
 }
 
-/** The texts of the page that contain a placeholder, as they were sent. */
+/** The texts that contain a placeholder, as the server sent them. */
 const original = new Map<Element, string>();
 const filled = new Map<string, string>();
 
-/** Writes the typed key or secret where the page shows its placeholder. */
 function fill(placeholder: string, value: string): void {
   filled.set(placeholder, value);
   for (const element of document.querySelectorAll("main :is(code, pre, output, dd)")) {
@@ -88,7 +87,6 @@ async function follow(url: string, after: HTMLElement): Promise<void> {
   if (trace?.dataset["refresh"] !== undefined) refresh(trace, url);
 }
 
-/** Id of the first signal in an answer; null if the answer contains no signal. */
 function signalId(text: string): string | null {
   try {
     const { id, results } = JSON.parse(text) as { id?: string; results?: { id?: string }[] };

@@ -89,12 +89,10 @@ const CONNECT_PAGE = { section: "connect", title: "Connect" } as const;
 
 interface ChosenKey {
   apiKey: ApiKey;
-  /** The active keys to choose from, the chosen one among them. */
   keys: readonly ApiKey[];
   calls: KeyCalls;
 }
 
-/** The key of the address, or the newest active key. */
 async function chosenKey(c: Ctx): Promise<ChosenKey | Response> {
   const [db, { id }, nowMs] = [c.get("db"), c.get("workspace"), Date.now()];
   const keyId = c.req.query("key");
@@ -144,7 +142,7 @@ function KeyChoice({ home, sender, apiKey, keys, calls }: ChosenKey & { home: st
 
 type FirstCallProps = Pick<ChosenKey, "apiKey" | "calls"> & { home: string };
 
-/** Whether calls with the key arrive. The script refreshes it until the first accepted call. */
+/** Refreshed by the script until the first accepted call. */
 function FirstCall({ home, apiKey: { id, endpointType }, calls: { acceptedMs, rejections } }: FirstCallProps) {
   const [noun, section] = endpointType === "signal_staging" ? ["signal", "signals"] : ["account update", "accounts"];
   const since = rejections.filter(({ lastAtMs }) => lastAtMs > (acceptedMs ?? 0));
@@ -222,14 +220,12 @@ interface Composer {
 
 const USUAL_EVENT: Composer = { status: "Registered", program: "Spring Webinar" };
 
-/** A sentence, a text to copy, settings by name, or the form for the event. */
 type Part = string | CopyPart | { settings: Record<string, string> } | Composer;
 
 interface CopyPart {
   copy: string;
   label: string;
   id?: string;
-  /** Summary of the text, which is folded. */
   folded?: string;
 }
 type Step = readonly [title: string, ...parts: Part[]];

@@ -7,7 +7,6 @@ import { formText } from "../pages-env.ts";
 
 const FORM_TOKEN = /^[0-9a-f-]{36}$/;
 
-/** The form's idempotency token; a new one if the form has none. */
 export function formTokenOf(form: FormData): string {
   const token = formText(form, "form_token");
   return FORM_TOKEN.test(token) ? token : crypto.randomUUID();
@@ -94,7 +93,6 @@ interface LifetimeFieldsProps {
   label: string;
   typed: TypedLifetime;
   error: string | undefined;
-  /** Expiration of the rotated key, which the new key may keep. Null: it has none. */
   kept?: string | null;
 }
 

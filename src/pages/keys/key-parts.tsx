@@ -13,21 +13,19 @@ import type { ListAddress } from "../kit/list.tsx";
 import { Badge, Time } from "../kit/parts.tsx";
 import type { Ctx } from "../pages-env.ts";
 
-/** Keys by id. */
 export type KeyNames = ReadonlyMap<string, KeyName>;
 
-/** Names of these keys. Empty for members. */
+/** Empty for members. */
 export async function readKeyNames(c: Ctx, keyIds: readonly string[]): Promise<KeyNames> {
   if (!canManageKeys(c.get("role"))) return new Map();
   return keyNames(c.get("db"), c.get("workspace").id, [...new Set(keyIds)]);
 }
 
-/** A key in a sentence, an option or a chip. @param key undefined: unknown, or not visible to the member. */
+/** @param key undefined: unknown, or not visible to the member. */
 export function keyText(key: KeyName | undefined, keyId: string): string {
   return key === undefined ? `API key …${keyId.slice(-4)}` : `${key.name} (${key.maskedKey})`;
 }
 
-/** A key in a cell of a table: the masked key stands below the name. */
 export function KeyTitle({ name, maskedKey }: KeyName) {
   return (
     <>
@@ -36,7 +34,6 @@ export function KeyTitle({ name, maskedKey }: KeyName) {
   );
 }
 
-/** Keys that the filter offers. With more keys, part of a name finds the rest. */
 export const KEYS_OFFERED = 100;
 
 /**
@@ -107,7 +104,6 @@ export function Expiration({
   );
 }
 
-/** Active or Inactive (spec §2.1, §3.1), and since when. */
 export function KeyStatus({ apiKey }: { apiKey: ApiKey }) {
   if (isActive(apiKey)) return <Badge tone="good">Active</Badge>;
   const { deactivatedAt, endsAt } = apiKey;
@@ -129,20 +125,16 @@ export function LastUsed({ usedMs }: { usedMs: number | null | undefined }) {
   return typeof usedMs === "number" ? <Time ms={usedMs} /> : <span class="quiet">Never</span>;
 }
 
-/** Whether a key or a token is in use, for the dialog that ends it. */
 export function lastCallText(usedMs: number | null | undefined): string {
   return typeof usedMs === "number" ? `The last call came ${ago(usedMs, Date.now())}.` : "No call has used it yet.";
 }
 
 interface KeyMenuProps {
-  /** Path of the list. */
   path: string;
   apiKey: ApiKey;
-  /** Last use, in milliseconds since 1970. */
   usedMs: number | null | undefined;
 }
 
-/** The actions of an active key. */
 export function KeyMenu({ path, apiKey, usedMs }: KeyMenuProps) {
   const name = keyText(apiKey, apiKey.id);
   return (

@@ -34,7 +34,6 @@ import {
 import { Expiration, isActive, KeyMenu, KeyStatus, LastUsed, LocalTime } from "./key-parts.tsx";
 import { createdPage, madeBeforePage } from "./new-key.tsx";
 
-/** The settings as typed, by the field's name. */
 type Settings = Record<"name" | "silent_after_days", string>;
 
 /** Sets `apiKey`; 404 if the path names no key of the workspace. */
@@ -92,11 +91,10 @@ export const oneKeyPages = pages
     const { refusal } = rotated;
     if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
-    // `rotatePage` says that the key is inactive.
     return rotatePage(c, old, typed, refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] });
   });
 
-/** The days until the inactivity alert; null: no alert. */
+/** Null: no alert. */
 function checkDays(typed: string): Result<number | null, string> {
   const days = silentAfterDays.safeParse(typed === "" ? null : Number(typed));
   return days.success ? ok(days.data) : refuse(`Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`);
@@ -214,7 +212,7 @@ function CallsPanel({ calls }: { calls: KeyCalls }) {
   );
 }
 
-/** The latest rejections; consecutive calls with the same reason share a row. @param props.all address of all of them. */
+/** Consecutive calls with the same reason share a row. @param props.all address of all of them. */
 function RejectedPanel({ rejections, all }: { rejections: KeyCalls["rejections"]; all: string }) {
   const calls = rejections.reduce((sum, run) => sum + run.calls, 0);
   return (

@@ -69,10 +69,9 @@ export const keyPages = pages
   .route("/", oneKeyPages);
 
 interface Props {
-  /** Path of this page. */
   path: string;
   keys: readonly ApiKey[];
-  /** Last use by key id, in milliseconds since 1970. */
+  /** By key id, in milliseconds since 1970. */
   lastUsed: Record<string, number>;
   successors: ReadonlyMap<string, ApiKey>;
   predecessors: ReadonlyMap<string, ApiKey>;
@@ -119,7 +118,6 @@ function KeyTable(props: Props) {
   );
 }
 
-/** Which of the two keys of a rotation is still in use (design §5). */
 function RotationNote({ apiKey, lastUsed, successors, predecessors }: Props & { apiKey: ApiKey }) {
   const [successor, predecessor] = [successors.get(apiKey.id), predecessors.get(apiKey.successorOf ?? "")];
   const works = isActive(apiKey);

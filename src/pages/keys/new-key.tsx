@@ -37,7 +37,6 @@ import {
 } from "./key-form-parts.tsx";
 import { isActive, keyText, LocalTime } from "./key-parts.tsx";
 
-/** A mapping as it is typed. */
 interface MappingRow {
   target: string;
   path: string;
@@ -46,13 +45,12 @@ interface MappingRow {
 }
 
 interface TypedKey extends TypedLifetime {
-  /** Idempotency token of the form. */
   formToken: string;
   name: string;
   endpointType: EndpointType;
   secret: boolean;
   rows: readonly MappingRow[];
-  /** JSON text of a payload that tests the template. */
+  /** JSON text. */
   sample: string;
 }
 
@@ -86,7 +84,6 @@ function emptyRow(target = ""): MappingRow {
   return { target, path: "", type: "string", required: false };
 }
 
-/** Signal Staging for an unknown endpoint type. */
 function endpointTypeNamed(text: string | undefined): EndpointType {
   return ENDPOINT_TYPES.find((type) => type === text) ?? "signal_staging";
 }
@@ -123,7 +120,6 @@ function edited(typed: TypedKey, edit: string): TypedKey {
   return sample.ok ? { ...product, rows: proposeTemplate(sample.value) } : product;
 }
 
-/** The key to create. */
 function checkKeyForm(typed: TypedKey): Result<NewKey, Errors> {
   const { endpointType, secret } = typed;
   const fields = allFields({ name: checkName(typed.name), expiresAt: expirationOf(typed, Date.now()) });
@@ -132,7 +128,6 @@ function checkKeyForm(typed: TypedKey): Result<NewKey, Errors> {
   return refuse({ ...(!fields.ok && fields.refusal), ...(!template.ok && template.refusal) });
 }
 
-/** The rows as a payload template. */
 function checkRows(rows: readonly MappingRow[]): Result<PayloadMapping[], Errors> {
   const template = templateSchema.safeParse(rows);
   if (template.success) return ok(template.data);
@@ -289,7 +284,6 @@ function Mapping({ row, at, errors }: { row: MappingRow; at: number; errors: Err
   );
 }
 
-/** The account that the template makes of the sample, or the reason why it makes none. */
 function MappedRecord({ typed }: { typed: TypedKey }) {
   return (
     <div id="mapped" class="stack" aria-live="polite">
@@ -398,7 +392,6 @@ function Replaced({ apiKey }: { apiKey: ApiKey }) {
   return <Notice title={`Replaces ${apiKey.maskedKey}`} text={text} />;
 }
 
-/** @param apiKey the key that the same form has created before. */
 export function madeBeforePage(c: Ctx, apiKey: ApiKey) {
   const path = sectionPath(c, "keys");
   return alreadyCreatedPage(c, {

@@ -32,13 +32,11 @@ type TimeScale = ScaleTime<number, number>;
 type ValueScale = ScaleLinear<number, number>;
 
 interface ChartProps {
-  /** Says in words what the chart shows. */
   label: string;
   caption?: Child;
 }
 
 interface ChartFrameProps extends ChartProps {
-  /** The lowest and the highest value. */
   values: readonly [number, number];
   draw: (y: ValueScale, width: number) => Child;
 }
@@ -75,7 +73,6 @@ export interface Point {
 
 export interface Series {
   points: readonly Point[];
-  /** `dashed`: a forecast. */
   kind: "area" | "dashed";
 }
 
@@ -87,7 +84,6 @@ export interface Reference {
 
 interface TimeChartProps extends ChartProps {
   series: readonly Series[];
-  /** Horizontal lines to compare with. */
   references?: readonly Reference[];
   fromMs: number;
   toMs: number;
@@ -135,13 +131,12 @@ function Line({ points, kind, x, y }: Series & { x: TimeScale; y: ValueScale }) 
 }
 
 export interface DayBar extends VerdictCounts {
-  /** The day's first moment, in UTC. */
   atMs: number;
 }
 
 interface DayBarsProps extends ChartProps {
   days: readonly DayBar[];
-  /** Names of the verdicts in the legend. A verdict without a name is not in it. */
+  /** A verdict without a name is not in the legend. */
   legend: Partial<Record<Verdict, string>>;
 }
 
@@ -153,7 +148,6 @@ export function verdictSentence(counts: VerdictCounts): string {
   return `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
-/** A bar for each day, with the verdicts on top of each other. */
 export function DayBars({ days, legend, ...chart }: DayBarsProps) {
   const most = Math.max(1, ...days.map((bar) => VERDICTS.reduce((sum, verdict) => sum + bar[verdict], 0)));
   const draw = (y: ValueScale, width: number) => {
@@ -204,7 +198,6 @@ function Bar({ bar, left, width, y }: { bar: DayBar; left: number; width: number
   );
 }
 
-/** A few values, small, in a table. @param props.label says them in words. */
 export function Sparkline({ values, label }: { values: readonly number[]; label: string }) {
   const x = scaleLinear([0, Math.max(1, values.length)], [0, 88]);
   const y = scaleLinear([0, Math.max(1, ...values)], [0, 20]);

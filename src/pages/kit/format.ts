@@ -16,7 +16,7 @@ const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC
 const TIME = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" });
 const EXACT = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
 
-/** A time as seen from now: `3 minutes ago`, `in 2 days`, `just now`. */
+/** Such as `3 minutes ago`, `in 2 days`, `just now`. */
 export function ago(ms: number, nowMs: number): string {
   const apart = ms - nowMs;
   for (const [unit, unitMs] of UNITS) {
@@ -25,40 +25,39 @@ export function ago(ms: number, nowMs: number): string {
   return apart > 0 ? "in less than a minute" : "just now";
 }
 
-/** A time such as `Nov 21, 2026, 10:35:12 AM UTC`. */
+/** Such as `Nov 21, 2026, 10:35:12 AM UTC`. */
 export function exactTime(ms: number): string {
   return `${EXACT.format(ms)} UTC`;
 }
 
-/** A day in UTC, such as `Nov 21, 2026`. */
+/** In UTC, such as `Nov 21, 2026`. */
 export function day(ms: number): string {
   return DATE.format(ms);
 }
 
-/** A time of day in UTC, such as `10:35`. */
+/** In UTC, such as `10:35`. */
 export function timeOfDay(ms: number): string {
   return TIME.format(ms);
 }
 
 export { counted, grouped };
 
-/** An amount such as `€12.50`; less than a cent has as many digits as it takes to see it. */
+/** Such as `€12.50`; less than a cent has as many digits as it takes to see it. */
 export function money(amount: number, currency: string): string {
   const digits = amount > 0 && amount < 0.01 ? { maximumSignificantDigits: 2 } : {};
   return new Intl.NumberFormat("en", { style: "currency", currency, ...digits }).format(amount);
 }
 
-/** A large number in short, such as `12.3K`. */
+/** Such as `12.3K`. */
 export function compact(value: number): string {
   return COMPACT.format(value);
 }
 
-/** The message of a schema as a sentence. */
 export function sentence(message: string): string {
   return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 }
 
-/** Points with their sign, such as `+20` or `-5`. */
+/** Such as `+20` or `-5`. */
 export function signed(points: number): string {
   return points > 0 ? `+${grouped(points)}` : grouped(points);
 }
@@ -70,13 +69,12 @@ export function authorName(actor: string): string {
   return actor === "operator" ? "the operator" : actor;
 }
 
-/** A path with these parameters. */
 export function withQuery(path: string, parameters: Record<string, string> | Iterable<[string, string]>): string {
   const query = new URLSearchParams(parameters);
   return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
-/** JSON text with line breaks, for people; a text that is no JSON stays as it is. */
+/** A text that is no JSON stays as it is. */
 export function indented(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

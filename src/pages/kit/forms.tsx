@@ -5,7 +5,6 @@
 import type { Child, JSX, PropsWithChildren } from "hono/jsx";
 
 interface Labelled {
-  /** The control's name, and its id. */
   name: string;
   label: Child;
   hint?: Child;
@@ -49,7 +48,6 @@ function FieldFrame({ field, children }: { field: Labelled; children: Child }) {
 /** For a text that is not made of words, such as a path. */
 const CODE = { class: "mono", autocapitalize: "off", spellcheck: false } as const;
 
-/** @param props.code whether the text is not made of words. */
 export function TextField({ name, label, hint, error, code = false, ...input }: Labelled & Input & { code?: boolean }) {
   const field = { name, label, hint, error };
   return (
@@ -86,7 +84,6 @@ export function NameField({ known, ...field }: NameFieldProps) {
   );
 }
 
-/** The values that a text field offers. */
 export function DataList({ id, values }: { id: string; values: readonly string[] }) {
   return (
     <datalist id={id}>
@@ -99,7 +96,7 @@ export function DataList({ id, values }: { id: string; values: readonly string[]
 
 type Area = Omit<JSX.IntrinsicElements["textarea"], "name" | "id"> & { value: string };
 
-/** A field for several lines of a text that is not made of words. */
+/** For text that is not made of words. */
 export function TextArea({ name, label, hint, error, value, ...area }: Labelled & Area) {
   const field = { name, label, hint, error };
   return (
@@ -141,7 +138,7 @@ interface CheckProps {
   autofocus?: boolean;
 }
 
-/** A box to tick, or one of several radio buttons. The children stand below the hint. */
+/** The children stand below the hint. */
 export function Check({
   type = "checkbox",
   value = "on",
@@ -170,15 +167,13 @@ export function Check({
 interface ChoicesProps<Value extends string> {
   legend: string;
   name: string;
-  /** The beginning of the ids, if several fields of the page have this name. */
+  /** Prefix of the ids, if several fields of the page have this name. */
   group?: string;
   options: readonly { value: Value; label: string; hint: string }[];
   value: Value;
-  /** Whether the first option asks for the focus. */
   autofocus?: boolean;
 }
 
-/** Radio buttons, with the meaning of each option. */
 export function Choices<Value extends string>(props: ChoicesProps<Value>) {
   const { legend, name, group = name, options, value: chosen, autofocus = false } = props;
   return (
@@ -203,17 +198,11 @@ type FormAttributes = Omit<JSX.IntrinsicElements["form"], "action" | "method" | 
 
 interface FormProps extends FormAttributes {
   action: string;
-  /** Text of the button that sends the form: a verb. */
   submit: string;
-  /** The button's class. */
   look?: string;
-  /** Address of the link that leaves the form. */
   cancel?: string;
-  /** Hidden fields. */
   hidden?: Record<string, string>;
-  /** Whether the form has further buttons. */
   hasButtons?: boolean;
-  /** Controls beside the button that sends the form. */
   beside?: Child;
   children: Child;
 }
@@ -245,7 +234,6 @@ interface ErrorsProps {
   title?: string | undefined;
 }
 
-/** The errors of a form, shown above it. */
 export function FormErrors({ errors, title = "Nothing was saved" }: ErrorsProps) {
   if (errors.length === 0) return <></>;
   return (
@@ -280,7 +268,6 @@ export function Menu({ label, text = "…", children }: PropsWithChildren<{ labe
   );
 }
 
-/** A link that looks like a button. @param props.look further classes, such as `primary`. */
 export function LinkButton({ href, text, look = "" }: { href: string; text: string; look?: string }) {
   return (
     <a class={`button ${look}`.trim()} href={href}>
@@ -290,18 +277,13 @@ export function LinkButton({ href, text, look = "" }: { href: string; text: stri
 }
 
 interface Question {
-  /** Text of the button that asks the question. */
   label: Child;
-  /** Title of the dialog, also for screen readers, such as `Delete rule "Demo"?`. */
+  /** Also for screen readers, such as `Delete rule "Demo"?`. */
   title: string;
-  /** Path that the form posts to. */
   action: string;
-  /** Text of the button that confirms: a verb. */
   submit: string;
   tone?: "danger" | "primary";
-  /** Classes of the button that asks. */
   look?: string;
-  /** Hidden fields. */
   fields?: Record<string, string>;
 }
 
@@ -343,13 +325,10 @@ interface PostProps {
   action: string;
   text: string;
   look?: string;
-  /** Hidden fields. */
   fields?: Record<string, string>;
-  /** Names the button for screen readers. */
   label?: string;
 }
 
-/** A button that posts a form without visible fields. */
 export function PostButton({ action, text, look = "", fields = {}, label }: PostProps) {
   return (
     <form method="post" action={action} data-once>

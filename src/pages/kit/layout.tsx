@@ -70,7 +70,6 @@ interface Document {
   children: Child;
 }
 
-/** A page without a workspace around it: sign-in, the choice of a workspace, errors. */
 export function PlainPage({ c, title, children }: Document) {
   return (
     <Html c={c} title={title}>
@@ -83,7 +82,6 @@ export function PlainPage({ c, title, children }: Document) {
 
 interface WorkspaceDocument extends Document {
   section: Section | null;
-  /** Text of the search field. */
   search: string;
 }
 

@@ -14,25 +14,22 @@ import { Empty, Panel } from "./parts.tsx";
 
 export interface ActiveFilter {
   label: string;
-  /** The value as people read it. */
   value: string;
-  /** The filter's parameters in the address. */
   names: readonly string[];
 }
 
-/** A range of days in UTC, in milliseconds since 1970: `sinceMs` is in it, `untilMs` is not. Undefined: unbounded. */
+/** In UTC, in milliseconds since 1970; `untilMs` is not included. Undefined: unbounded. */
 interface TimeRange {
   sinceMs: number | undefined;
   untilMs: number | undefined;
 }
 
-/** A range of days in UTC, both included, in days since 1970. Undefined: unbounded. */
+/** In UTC, both days included, in days since 1970. Undefined: unbounded. */
 interface DayRange {
   sinceDay: number | undefined;
   untilDay: number | undefined;
 }
 
-/** Options that an error names. */
 const OPTIONS_NAMED = 8;
 
 type Query = Record<string, string>;
@@ -42,7 +39,6 @@ export interface ScannedSlice<Row> extends PageOf<Row> {
   complete: boolean;
 }
 
-/** Searches that one page makes at most. */
 const SCANS_MAX = 10;
 
 export type Scanned<Slice> = Slice & { scans: number };
@@ -62,19 +58,17 @@ export async function scanOn<Slice extends ScannedSlice<unknown>>(
   return { ...found, scans };
 }
 
-/** Draws the field of a filter. `known` are the names that it offers. */
+/** @param known names that the field offers. */
 type FilterField = (known: readonly string[]) => Child;
 
 export class ListAddress {
   readonly path: string;
-  /** The filters in use. */
   readonly active: ActiveFilter[] = [];
   readonly errors: string[] = [];
-  /** The fields of the filters by name, in the order in which the filters were read. */
+  /** By name, in the order in which the filters were read. */
   readonly fields = new Map<string, FilterField>();
-  /** The search field. */
   search: { name: string; label: string } | null = null;
-  /** The parameters that have an effect, with the cursor. Addresses of further slices are made from it. */
+  /** The parameters that have an effect, with the cursor. */
   readonly query: Query = {};
   readonly #asked: Query;
 
@@ -84,25 +78,23 @@ export class ListAddress {
     for (const name of ["cursor", "back"]) this.#keep(name, asked[name] ?? "");
   }
 
-  /** The slice that the address asks for. */
   slice(limit: number): Page {
     return { cursor: this.query["cursor"] ?? null, limit };
   }
 
-  /** The text of the search field. @param label of the chip. @param fieldLabel such as `Search event or signal id`. */
+  /** @param label of the chip. @param fieldLabel such as `Search event or signal id`. */
   searchText(name: string, label: string, fieldLabel: string): string | undefined {
     this.search = { name, label: fieldLabel };
     return this.#text(name, label);
   }
 
-  /** The text of a field for a name: known ones are offered, and others can be typed. */
   text(name: string, label: string, fieldLabel = label): string | undefined {
     const value = this.#text(name, label);
     this.addText(name, fieldLabel, value ?? "");
     return value;
   }
 
-  /** One of the options, by its key. The option "" stands for any. */
+  /** The option "" stands for any. */
   choice<Key extends string>(name: string, label: string, options: Record<Key, string>): Exclude<Key, ""> | undefined {
     const value = this.option(name, options, "" as NoInfer<Key>);
     this.addSelect(name, label, Object.entries(options), value);
@@ -111,14 +103,13 @@ export class ListAddress {
     return value as Exclude<Key, "">;
   }
 
-  /** The order of the list, which has no chip. */
   sort<Key extends string>(options: Record<Key, string>, usual: NoInfer<Key>): Key {
     const value = this.option("sort", options, usual);
     this.addSelect("sort", "Sort by", Object.entries(options), value);
     return value;
   }
 
-  /** Like `choice`, for a choice by tabs: without a field and a chip. */
+  /** For tabs: without a field and a chip. */
   option<Key extends string>(name: string, options: Record<Key, string>, usual: NoInfer<Key>): Key {
     const value = this.#asked[name] ?? "";
     if (value === "" || value === usual) return usual;
@@ -142,7 +133,7 @@ export class ListAddress {
     return value;
   }
 
-  /** Like `times`, for lists that know the day of a row only. */
+  /** For lists that know only the day of a row. */
   days(label: string): DayRange {
     const { sinceMs, untilMs } = this.times(label);
     return {
@@ -171,7 +162,6 @@ export class ListAddress {
     if (value !== "") this.active.push({ label, value, names: Object.keys(parameters) });
   }
 
-  /** Adds the field of a filter that the page has read. */
   addSelect(name: string, label: string, options: readonly (readonly [string, string])[], value: string): void {
     this.fields.set(name, () => <SelectField name={name} label={label} value={value} options={options} />);
   }
@@ -184,7 +174,7 @@ export class ListAddress {
     return this.active.length > 0;
   }
 
-  /** The day with its first moment, in milliseconds since 1970; null: no day is asked for, or it is none. */
+  /** Null: no day, or no valid one. */
   #day(name: "from" | "to"): { text: string; ms: number } | null {
     const text = this.#asked[name] ?? "";
     if (text === "") return null;
@@ -268,7 +258,7 @@ function addressWithout({ path, query }: ListAddress, names: readonly string[]):
   );
 }
 
-/** The empty state of a list whose filters nothing matches. @param props.what such as `people`. */
+/** @param props.what such as `people`. */
 export function NoMatches({ what, list, text }: { what: string; list: ListAddress; text?: string }) {
   return (
     <Empty title={`No ${what} match these filters`} text={text}>
@@ -277,31 +267,27 @@ export function NoMatches({ what, list, text }: { what: string; list: ListAddres
   );
 }
 
-/** Says that the order by score is not final, while the nightly job removes points that have lapsed. */
 export function LapsingNote({ lapsing }: { lapsing: boolean }) {
   return lapsing ? <p class="quiet small">Points are lapsing right now; the order may change.</p> : <></>;
 }
 
 interface ListPanelProps {
   list: ListAddress;
-  /** The slice to show. `complete` false: the search stopped early. */
+  /** `complete` false: the search stopped early. */
   found: PageOf<unknown> & { complete?: boolean };
   title?: Child;
   actions?: Child;
   id?: string;
-  /** Names the rows, such as `people`. */
+  /** Such as `people`. */
   what?: string;
-  /** Extent of a search that stopped early, such as `2,000 signals`. */
+  /** Such as `2,000 signals`. */
   read?: string;
-  /** Shown above and below the rows. */
   head?: Child;
   end?: Child;
-  /** Shown if there are no rows, without filters and with filters. */
   empty?: Child;
   noMatches?: Child;
 }
 
-/** A slice of a list in a panel: its rows or its empty state, the extent of the search, and the links to other slices. */
 export function ListPanel({ list, found, what = "rows", read = "", ...props }: PropsWithChildren<ListPanelProps>) {
   const { head, end, empty, noMatches, children, ...panel } = props;
   const { items, next, complete = true } = found;
@@ -319,12 +305,11 @@ export function ListPanel({ list, found, what = "rows", read = "", ...props }: P
   );
 }
 
-/** Maximum length of the earlier cursors in an address. Beyond this length the oldest are dropped. */
+/** The oldest cursors are dropped beyond this length. */
 const BACK_MAX_CHARACTERS = 1_500;
 
 interface PagerProps {
   list: ListAddress;
-  /** Cursor of the next slice; null: this is the last one. */
   next: string | null;
   /** False: the search stopped early, and the next slice continues it. */
   complete: boolean;

@@ -12,7 +12,6 @@ export function Time({ ms }: { ms: number }) {
   );
 }
 
-/** A status: a coloured dot and a word. */
 export function Badge({ tone = "quiet", title, children }: PropsWithChildren<{ tone?: Tone; title?: string }>) {
   return (
     <span class={`badge ${tone}`} title={title}>
@@ -30,7 +29,7 @@ export function StatusBadge({ status }: { status: keyof typeof STATUS_COPY }) {
   );
 }
 
-/** @param props.list the content is a table or a list: its rows are lines already, so it has no box. */
+/** @param props.list the content is a table or a list, so the panel has no padding. */
 export function Panel({
   title,
   actions,
@@ -85,7 +84,6 @@ export function Stat({ label, value, note }: { label: Child; value: Child; note?
   );
 }
 
-/** A bar that shows a share. @param props.label says the share in words. */
 export function Meter({ share, label, tone }: { share: number; label: string; tone?: Tone }) {
   return (
     <svg class={`meter ${tone ?? ""}`} viewBox="0 0 100 1" preserveAspectRatio="none" role="img" aria-label={label}>
@@ -95,7 +93,6 @@ export function Meter({ share, label, tone }: { share: number; label: string; to
   );
 }
 
-/** Facts by name, in a list of two columns. A fact that is false or has no value is left out. */
 export function Facts({ of }: { of: readonly (readonly [name: Child, value: Child] | false)[] }) {
   return (
     <dl class="facts">
@@ -131,7 +128,6 @@ export function ShortId({ id }: { id: string }) {
   );
 }
 
-/** An empty state: its title names the missing content, its text the first step, its children the button to take it. */
 export function Empty({ title, text, children }: PropsWithChildren<{ title: string; text?: Child }>) {
   return (
     <div class="empty">
@@ -213,7 +209,6 @@ export function CopyText({
 
 export interface TimelineStep {
   title: Child;
-  /** Null: unknown. */
   ms?: number | null;
   tone?: Tone;
   text: Child;
@@ -253,16 +248,11 @@ export interface Column<Row> {
 }
 
 interface TableProps<Row> {
-  /** Names the table for screen readers. */
   caption: string;
   rows: readonly Row[];
-  /** The first column names the row. */
   columns: readonly Column<Row>[];
-  /** The page of a row. The whole row is a link to it. */
   href?: (row: Row) => string;
-  /** Shown instead of a table without rows. */
   empty?: Child;
-  /** Further attributes of a row, such as its id. */
   attributes?: (row: Row) => Record<string, string | undefined>;
 }
 
@@ -321,7 +311,6 @@ function classOf<Row>({ kind, drop }: Column<Row>): string | undefined {
   return [kind, drop && `${drop}-drop`].filter(Boolean).join(" ") || undefined;
 }
 
-/** A count in a table, faint where it is 0. */
 export function Count({ value }: { value: number }) {
   return value === 0 ? <span class="quiet">0</span> : <>{grouped(value)}</>;
 }

@@ -66,7 +66,6 @@ export async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemp
   return c.redirect(`${sectionPath(c, "notifications")}/${destinationId}/deliveries/${id}`, 303);
 }
 
-/** @param refused why the delivery was not repeated. */
 async function deliveryPage(c: Ctx, refused?: string) {
   const found = await find(c);
   if (found === null) return notFoundPage(c, "delivery");
@@ -124,7 +123,6 @@ async function deliveryPage(c: Ctx, refused?: string) {
   );
 }
 
-/** The result of the last attempt, for a person who has just sent a test. */
 function Outcome({ delivery: { type, state, attempts }, inProgress }: { delivery: Delivery; inProgress: boolean }) {
   const name = type === "destination.test" ? "Test" : "Event";
   const last = attempts.at(-1);
@@ -186,7 +184,6 @@ const PRESETS = [
 ] as const;
 const USUAL_HOURS = 24;
 
-/** @param refused why the last attempt did nothing. */
 async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 422) {
   const destination = c.get("destination");
   const path = `${sectionPath(c, "notifications")}/${destination.id}`;
@@ -243,7 +240,6 @@ async function readChoices(c: Ctx, destinationId: string, typedTime: string | un
 }
 
 interface FailedProps {
-  /** Path of the destination's page. */
   path: string;
   choices: readonly Choosable[];
   typed: string;
@@ -295,7 +291,6 @@ function numbersText(failed: Redelivery): string {
   return reasons === "" ? number : `${number}. ${reasons}`;
 }
 
-/** Why other failed deliveries are not sent again; empty if there are none. */
 function reasonsText({ notRequeued: { personDeleted, tooManyWaiting, notKept } }: Redelivery): string {
   const reasons = [
     personDeleted > 0 && `${grouped(personDeleted)} of deleted people`,

@@ -59,7 +59,7 @@ const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 /** A destination as typed. A form that is sent twice has the same id, and creates one destination. */
 export type TypedDestination = Pick<Destination, "id" | "name" | "type" | "events"> & {
   target: string;
-  /** Rows in which something was typed. An empty value keeps a stored one. */
+  /** Rows with text. An empty value keeps a stored one. */
   headers: CustomHeader[];
 };
 
@@ -82,7 +82,6 @@ export function emptyDestination(id: string): TypedDestination {
   return { id, name: "", type: "webhook", target: "", headers: [], events: [...EVENTS_TICKED] };
 }
 
-/** @param id for a form that came without an id. */
 export function readDestination(form: FormData, id: string): TypedDestination {
   const [typedId, type, events] = [formText(form, "id"), formText(form, "type"), form.getAll("events")];
   return {
@@ -187,12 +186,12 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
 interface TargetProps {
   typed: TypedDestination;
   error: string | undefined;
-  /** Undefined: the destination is new. */
+  /** Undefined: new. */
   stored: Destination | undefined;
   offered: readonly DestinationType[];
 }
 
-/** The type, which only a new destination chooses, and the URL or address. */
+/** Only a new destination chooses the type. */
 function Target({ typed, error, stored, offered }: TargetProps) {
   const newLabel = offered.includes("email") ? "URL or email address" : "URL";
   return (

@@ -73,7 +73,6 @@ function afterChange(c: Ctx, isChanged: boolean, message: Done) {
 /** Tones of a status that needs somebody: a notice says what to do. */
 const NOTICED_TONES: readonly Tone[] = ["warn", "bad"];
 
-/** @param refused why the last action was not done. */
 async function destinationPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 409) {
   const destination = c.get("destination");
   const path = `${sectionPath(c, "notifications")}/${destination.id}`;
@@ -187,7 +186,6 @@ interface DeliveriesProps {
   destination: Destination;
   list: ListAddress;
   deliveries: PageOf<Delivery>;
-  /** Number of failed deliveries that can be sent again. */
   failed: number;
 }
 

@@ -55,7 +55,6 @@ export function problemText(problem: destinations.DestinationProblem): string {
   return PROBLEM[problem];
 }
 
-/** The field of the form that a problem is about. */
 export function fieldOfProblem(problem: destinations.DestinationProblem): "target" | "headers" | "form" {
   if (problem in TARGET_PROBLEM) return "target";
   return problem in HEADER_PROBLEM ? "headers" : "form";
@@ -143,7 +142,6 @@ const DELIVERY_END = {
   person_deleted: "Person was deleted",
 } as const satisfies Record<DeliveryEnd, string>;
 
-/** The status of a delivery, and its reason or next attempt. */
 export function DeliveryStatus({ delivery, destination }: { delivery: Delivery; destination: DestinationState }) {
   const { tone, label, note } = deliveryStatus(delivery, destination);
   return (

@@ -33,7 +33,7 @@ export const notificationPages = pages
   .route("/", destinationPages)
   .route("/", deliveryPages);
 
-/** Thresholds as typed (`50, 100`), in ascending order. */
+/** As typed (`50, 100`), in ascending order. */
 export function readThresholds(typed: string): Result<number[], string> {
   const scores = typed.split(/[\s,;]+/).filter((text) => text !== "");
   if (scores.some((text) => !/^-?\d{1,7}$/.test(text))) return refuse("Enter whole numbers, such as 50, 100.");
@@ -42,7 +42,6 @@ export function readThresholds(typed: string): Result<number[], string> {
   return read.success ? ok(read.data) : refuse(issueText(read.error));
 }
 
-/** The scores that have thresholds. */
 const SCORES = [
   {
     kind: "people",
@@ -60,7 +59,6 @@ const SCORES = [
   },
 ] as const;
 
-/** A text for the thresholds of people and one for those of accounts. */
 type ThresholdTexts = Record<keyof ScoreThresholds, string>;
 
 interface Row {
@@ -68,7 +66,7 @@ interface Row {
   lastTest: LastTest;
 }
 
-/** @param typed the thresholds as typed; undefined: the stored ones. */
+/** @param typed undefined: the stored ones. */
 async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<ThresholdTexts> = {}) {
   const path = sectionPath(c, "notifications");
   const object = destinationsOf(c.env, c.get("workspace").id);

@@ -6,7 +6,6 @@ import { CopyText, Notice, Panel, Time } from "../kit/parts.tsx";
 import { alreadyCreatedPage, page } from "../page.tsx";
 import type { Ctx } from "../pages-env.ts";
 
-/** The answer to a form that created a destination or rotated its secret. */
 export function secretPage(c: Ctx, { destination, secret, isNew }: CreatedDestination, title: string) {
   const { name, type, oldSecretEndsAtMs } = destination;
   const path = `${sectionPath(c, "notifications")}/${destination.id}`;

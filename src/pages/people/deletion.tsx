@@ -45,7 +45,6 @@ async function exists(c: Ctx): Promise<boolean> {
   return (await storeOf(c).people({ email: emailOf(c) }, { cursor: null, limit: 1 })).items.length > 0;
 }
 
-/** Redirects to the receipt of the person's deletion. */
 async function toReceipt(c: Ctx): Promise<Response> {
   const email = emailOf(c);
   const receipt = await storeOf(c).deletion(email);
@@ -103,7 +102,6 @@ const COUNTS = [
   ["coldObjects", "Objects in cold storage"],
 ] as const satisfies readonly (readonly [keyof DeletionReceipt, string])[];
 
-/** @param deletion found by its id, without the email of the person, or by the email. */
 async function receiptPage(c: Ctx, deletion: { id: string } | { email: string }): Promise<Response> {
   const base = workspacePath(c);
   const email = "email" in deletion ? deletion.email : null;

@@ -25,7 +25,6 @@ import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { accountPath, personPath, rulePath, signalPath } from "../paths.ts";
 
-/** The email of the path, as the store has it. */
 export function emailOf(c: Ctx): string {
   return (c.req.param("email") ?? "").trim().toLowerCase();
 }
@@ -91,7 +90,6 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
 
 const UNKNOWN = <span class="quiet">Unknown</span>;
 
-/** The rules that still exist, by id. */
 export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
 /** The shortest time that the curve spans, so that a score of just now is not drawn as if it had taken all day. */
@@ -227,7 +225,6 @@ function Entry({ entry: { signal, scores }, base, rules }: { entry: TimelineEntr
   );
 }
 
-/** When points lapsed, or the last day on which they count. */
 export function lapseText({ lapsed, lapsesAtMs }: Pick<ScoringSignal, "lapsed" | "lapsesAtMs">): string {
   if (lapsesAtMs === null) return "";
   return lapsed ? `, lapsed on ${day(lapsesAtMs)}` : `, until ${day(lapsesAtMs - DAY_MS)}`;
@@ -282,7 +279,6 @@ function reasonOf({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): 
   );
 }
 
-/** The empty state of a list of scores. @param props.text says what turns signals into points. */
 export function NoScores({ base, text }: { base: string; text: string }) {
   return (
     <Empty title="No scores yet" text={text}>

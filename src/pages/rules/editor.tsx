@@ -28,7 +28,6 @@ import {
 
 export const RULE_ID = /^rule_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** The editor when its page is opened, or after a submit. */
 export interface EditorState {
   form: RuleForm;
   /** The rule that the form was filled from: the edited or the duplicated rule. Unchanged fields keep its values. */
@@ -59,9 +58,8 @@ interface EditorProps extends EditorState {
   action: string;
   submit: string;
   suggestions: RuleSuggestions;
-  /** Id of the rule to create: a form that is sent twice creates one rule. */
+  /** A form that is sent twice creates one rule. */
   newId?: string;
-  /** Version of the rule to change. */
   version?: number;
 }
 
@@ -270,7 +268,6 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
 /** Signals that a preview while typing reads: a quarter of a second. The Preview button reads all. */
 export const TYPING_SIGNALS = 3_000;
 
-/** Null: no preview yet. */
 type Previewed = Found | "incomplete" | null;
 
 interface Found {
@@ -296,7 +293,6 @@ async function eventsLike(c: Ctx, event: string): Promise<string[]> {
 interface PreviewProps {
   base: string;
   preview: Previewed;
-  /** Paths of the event's payloads. They are part of the preview to follow the typed event. */
   paths: readonly string[];
 }
 

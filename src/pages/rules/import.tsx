@@ -78,7 +78,6 @@ function rulesPath(c: Ctx): string {
   return `${workspacePath(c)}/rules`;
 }
 
-/** Text of the uploaded file, else the pasted text. */
 async function importedText(form: FormData): Promise<string> {
   const file = form.get("file");
   // A browser without a chosen file sends an empty one. The page of an expired session sends the file's text.
@@ -93,7 +92,6 @@ function importPage(c: Ctx, status: 200 | 409 | 422, content: Child): Promise<Re
 
 interface FormProps {
   base: string;
-  /** The sent text. */
   text?: string;
   problems?: readonly FileProblem[];
 }
@@ -149,7 +147,6 @@ function FileField({ label, ...input }: { label: string; autofocus?: boolean; re
 
 interface PreviewProps {
   base: string;
-  /** Text of the file. */
   text: string;
   /** SHA-256 of the rules in the file. The import repeats it, so that only the previewed rules are imported. */
   fingerprint: string;

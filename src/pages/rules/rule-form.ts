@@ -11,7 +11,7 @@ import { ok, refuse, type Result } from "../../domain/result.ts";
 import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS, RULE_MAX_CONDITIONS } from "../../limits.ts";
 import { newRule, ruleProblem } from "../../workspace/rule-schema.ts";
 
-/** Sentences by field, such as `name` or `conditions.0.value`. */
+/** By field, such as `name` or `conditions.0.value`. */
 export type FieldErrors = Record<string, string>;
 
 const BLANK_ROW = { path: "", operator: "equals", value: "" };
@@ -57,7 +57,6 @@ export function readRuleForm(data: FormData): RuleForm {
   };
 }
 
-/** The version that the user saw, from a hidden field. */
 export function postedVersion(data: FormData): number | undefined {
   const text = entryText(data.get("version"));
   return /^[1-9]\d{0,9}$/.test(text) ? Number(text) : undefined;
@@ -79,7 +78,6 @@ export function formOf(rule: RuleContent | ProposedRule): RuleForm {
   };
 }
 
-/** The value of the field for the days that points count. */
 export function lastDaysInput(days: RuleContent["pointsLastDays"]): string {
   return days === null ? BLANK_FORM.pointsLastDays : String(days);
 }
@@ -90,7 +88,7 @@ export function copyOf(rule: RuleContent): RuleForm {
   return { ...formOf(rule), name, enabled: false };
 }
 
-/** The form after a button: `add` adds a condition, `remove-2` removes the third one. */
+/** `add` adds a condition, `remove-2` removes the third one. */
 export function changeRows(form: RuleForm, button: string): RuleForm {
   if (button === "add") return { ...form, conditions: [...form.conditions, BLANK_ROW] };
   const removed = /^remove-(\d+)$/.exec(button)?.[1];
@@ -98,7 +96,6 @@ export function changeRows(form: RuleForm, button: string): RuleForm {
   return { ...form, conditions: form.conditions.filter((_, index) => index !== Number(removed)) };
 }
 
-/** The form without empty conditions. */
 export function withoutBlankRows(form: RuleForm): RuleForm {
   return {
     ...form,
@@ -135,7 +132,6 @@ export function ruleTyped(form: RuleForm, source: RuleContent | null = null): Re
   return refuse(errors);
 }
 
-/** The part of the form that a preview needs, or its errors. */
 export function draftOf(form: RuleForm, source: RuleContent | null = null): Result<RuleContent, FieldErrors> {
   const points = form.points.trim() === "" ? "0" : form.points;
   return ruleTyped({ ...form, name: "preview", scoringSignal: "preview", points }, source);

@@ -14,7 +14,7 @@ export function EnabledBadge({ enabled }: { enabled: boolean }) {
   return enabled ? <Badge tone="good">Enabled</Badge> : <Badge>Disabled</Badge>;
 }
 
-/** Describes a rule, without its name and status. @param props.maxValues values shown of each list; undefined: all. */
+/** @param props.maxValues values shown of each list; undefined: all. */
 export function RuleSummary({ rule, maxValues }: { rule: RuleContent; maxValues?: number }) {
   const fields = RULE_FIELDS.filter((field) => field !== "name" && field !== "enabled");
   return (

@@ -123,7 +123,7 @@ async function setEnabled(c: Ctx, enabled: boolean): Promise<Response> {
   return done(c, `rules/${ruleId}`, enabled ? "rule_enabled" : "rule_disabled");
 }
 
-/** @param from ids of the signals that the form is pre-filled from. */
+/** @param from signals that the form is pre-filled from. */
 async function newRulePage(
   c: Ctx,
   editor: EditorState,
@@ -165,10 +165,7 @@ function prefilledWith(samples: number, conditions: number): string {
   return "Keep the conditions that should apply to other signals too.";
 }
 
-/**
- * @param shown.version version of the rule that the form was made from.
- * @param shown.isOutdated nothing was saved, because the rule has changed since.
- */
+/** @param shown.isOutdated nothing was saved, because the rule has changed since `version`. */
 async function rulePage(
   c: Ctx,
   rule: StoredRule,
@@ -399,7 +396,6 @@ function changesOf(version: RuleVersion, before: RuleVersion | undefined) {
   return <p>{version.version === 1 ? "Rule created" : "Earlier versions are no longer kept."}</p>;
 }
 
-/** @param refusal why the version was not restored. */
 async function versionPage(c: Ctx, refusal?: "rule_changed" | "rules_too_large"): Promise<Response> {
   const [ruleId, number] = [c.req.param("rule_id") ?? "", Number(c.req.param("version"))];
   const found = await findRuleVersion(c.get("db"), c.get("workspace").id, ruleId, number);

@@ -143,7 +143,6 @@ async function finishSignIn(
   return vouchedEmail([inToken, { email: userInfo.email, verified: userInfo.email_verified }]);
 }
 
-/** The claims of one answer of the provider: the ID token or the user info. */
 interface EmailClaims {
   email: unknown;
   /** `email_verified`, which is about the email of the same answer. */
@@ -174,7 +173,7 @@ function isVouched({ email, verified }: EmailClaims): boolean {
   return email !== undefined && isYes(verified);
 }
 
-/** Whether `email_verified` says yes; some providers send it as text. */
+/** Some providers send it as text. */
 function isYes(verified: unknown): boolean {
   return verified === true || verified === "true";
 }

@@ -15,15 +15,12 @@ import { safeTarget } from "../safe-target.ts";
 type Answer = Response | Promise<Response>;
 
 export interface SignInDriver {
-  /** Proof of who makes the request; null: none. */
   proofOf(c: Ctx): Promise<SignInProof | null>;
   /** The page `/sign-in`. @param to path of the page to open after sign-in. */
   signInPage(c: Ctx, to: string): Answer;
-  /** Routes below `/sign-in/{name of the driver}`. */
+  /** Below `/sign-in/{name of the driver}`. */
   routes?: Hono<PagesEnv>;
-  /** Answers a browser that is not signed in. */
   notSignedIn(c: Ctx): Answer;
-  /** Answers after sign-out, when the session has ended. */
   signedOut(c: Ctx): Answer;
 }
 
@@ -57,7 +54,6 @@ export async function startSession(c: Ctx, email: string, driver: SignInName): P
   return opened;
 }
 
-/** Ends the browser's session, with any driver. */
 export async function endSession(c: Ctx): Promise<void> {
   const hash = tokenHash(c, "session");
   if (hash !== null) await closeSession(controlDatabase(c.env.DB), hash);
@@ -69,7 +65,6 @@ type TokenCookie = "session" | "sign-in";
 
 const TOKEN_BYTES = 32;
 
-/** SHA-256 of the cookie's token; null: no such cookie. */
 export function tokenHash(c: Ctx, cookie: TokenCookie): string | null {
   const token = getCookie(c, nameOf(c, cookie));
   return token === undefined || token === "" ? null : hashed(token);

@@ -22,7 +22,6 @@ import { oidcDriver } from "./oidc.tsx";
 import { endSession, type SignInDriver, startSession, withSessions } from "./session.ts";
 import { isSignInName, type SignInName } from "./sign-in-settings.ts";
 
-/** The path at which Access ends its session. */
 const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
 
 /**
@@ -66,7 +65,6 @@ function accessMissingPage(c: Ctx): Response | Promise<Response> {
   return messagePage(c, { title: "Sign-in is not set up", status: 401, text });
 }
 
-/** Members that local sign-in lists. */
 const LOCAL_MEMBERS_SHOWN = 500;
 
 /**
@@ -127,7 +125,7 @@ function signInDriver(c: Ctx): SignInDriver | null {
   return isSignInName(on) ? DRIVERS[on] : null;
 }
 
-/** The routes of all drivers, below `/sign-in`. Those of a driver that is off do not exist. */
+/** Routes of a driver that is off do not exist. */
 const driverRoutes = pages.createApp();
 
 for (const [name, driver] of Object.entries(DRIVERS)) {

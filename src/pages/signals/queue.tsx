@@ -97,7 +97,7 @@ function Groups({ base, items }: { base: string; items: readonly QueueGroup[] })
   );
 }
 
-/** @param props.values a count for each day, today last. */
+/** @param props.values by day, today last. */
 function LatestDays({ values }: { values: readonly number[] }) {
   const total = values.reduce((sum, count) => sum + count, 0);
   const label = `${counted(total, "signal")} in ${SPARKLINE_DAYS} days, ${counted(values.at(-1) ?? 0, "signal")} today`;
@@ -116,7 +116,6 @@ function NoEvents({ base, totals }: { base: string; totals: StoreTotals }) {
   );
 }
 
-/** An event of the queue: its counts, its latest payloads and its signals. */
 async function groupPage(c: Ctx): Promise<Response> {
   const { event = "", source = "" } = c.req.query();
   const base = workspacePath(c);

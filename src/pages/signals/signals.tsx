@@ -95,7 +95,6 @@ export const listPages = pages
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
   });
 
-/** The title has the signal's id. */
 export function SignalLink({ base, id }: { base: string; id: string }) {
   return (
     <a class="small" href={signalPath(base, id)} title={id}>
@@ -199,7 +198,6 @@ function replayPath(base: string): string {
   return `${base}/signals/dead-letters/replay`;
 }
 
-/** A button for owners and admins. */
 export function ReplayButton({ base, id }: { base: string; id: string }) {
   return <PostButton action={replayPath(base)} look="small" fields={{ id }} label={`Replay ${id}`} text="Replay" />;
 }

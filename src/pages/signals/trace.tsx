@@ -18,7 +18,6 @@ import { groupPath, keyPath, personPath, rulePath, signalPath } from "../paths.t
 import { lapseText, type RuleNames } from "../people/person.tsx";
 import { ReplayButton } from "./signals.tsx";
 
-/** Milliseconds between two refreshes of the page while the signal is in flight. */
 const REFRESH_MS = 2_000;
 
 export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
@@ -274,7 +273,6 @@ function lapseOf(trace: SignalTrace, match: MatchedRule): string {
   return `${lapseText(match)}, so ${pointsText(match.points)} ${Math.abs(match.points) === 1 ? "was" : "were"} not added`;
 }
 
-/** The frequency of a rule, or why the rule did not score here. */
 function howOften(base: string, { scored, scoredBy, frequency }: MatchedRule): Child {
   if (frequency === undefined) return "";
   if (scored) return `, ${FREQUENCY_LABEL[frequency].said}`;

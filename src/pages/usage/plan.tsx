@@ -80,11 +80,9 @@ interface Props {
   base: string;
   usage: Usage;
   plans: readonly Plan[];
-  /** Id of the workspace's plan. */
   current: string;
-  /** Price of overages on the current plan; null: none is configured. */
+  /** Null: none is configured. */
   price: OveragePrice | null;
-  /** Only owners and admins may. */
   mayChange: boolean;
 }
 

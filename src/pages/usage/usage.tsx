@@ -115,7 +115,6 @@ function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
   );
 }
 
-/** The used share of the signal limit, as a bar and in words. */
 export function UsageMeter({ usage, nowMs }: { usage: Usage; nowMs: number }) {
   const { signalLimit, periodEndMs, overages } = usage;
   const used = ordinalsTaken(usage);
@@ -149,7 +148,6 @@ function curves(curve: CurvePoint[], pace: Pace | null, periodEndMs: number, cei
   return [measured, { kind: "dashed", points: [now, ...flat] }];
 }
 
-/** When the limit and twice the limit are reached at the present pace, or the overages to expect. */
 function forecastText(usage: Usage, pace: Pace | null, price: OveragePrice | null, nowMs: number): string {
   if (pace === null) return "No forecast yet: it needs an hour of signals.";
   const { signalLimit, periodEndMs, overages, extraRoomRemoved } = usage;
@@ -172,7 +170,6 @@ function forecastText(usage: Usage, pace: Pace | null, price: OveragePrice | nul
   return `${perDay}, you ${reach(signalLimit, "the limit")}${twice ? ` and ${reach(quotaBounds(usage).hold, "twice the limit")}` : ""}.`;
 }
 
-/** A column for each verdict. */
 const VERDICT_COLUMNS = VERDICTS.map((verdict): Column<VerdictCounts> => {
   return { head: VERDICT_LABELS[verdict], kind: "number", cell: (counts) => <Count value={counts[verdict]} /> };
 });
@@ -220,7 +217,7 @@ async function ledgerPage(c: Ctx): Promise<Response> {
 interface Place {
   name: string;
   meaning: string;
-  /** Path of the list of these signals, below the workspace's path. */
+  /** Below the workspace's path. */
   path?: string;
 }
 
@@ -322,7 +319,7 @@ function StoragePanel({ room }: { room: Room }) {
   );
 }
 
-/** Used size of the store, such as `1.2 MB of 9 GB (0.1 %)`. */
+/** Such as `1.2 MB of 9 GB (0.1 %)`. */
 export function storedText({ store }: Room): string {
   return `${byteSize(store.bytes)} of ${byteSize(store.maxBytes)} (${percentFull(store)})`;
 }
@@ -330,7 +327,6 @@ export function storedText({ store }: Room): string {
 const HOUR_MS = 3_600_000;
 const WINDOW_DAYS = DUPLICATE_WINDOW_WITH_ID_MS / DAY_MS;
 
-/** The period in which duplicates are detected (design §8.2). */
 export function duplicatesText({ duplicatesCoveredMs: coveredMs }: Room): string {
   if (coveredMs >= DUPLICATE_WINDOW_WITH_ID_MS) return `Detected within ${counted(WINDOW_DAYS, "day")}.`;
   const days = Math.floor(coveredMs / DAY_MS);
@@ -341,7 +337,7 @@ export function duplicatesText({ duplicatesCoveredMs: coveredMs }: Room): string
 const NUMBER = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const BYTE_UNITS = ["KB", "MB", "GB"] as const;
 
-/** A size such as `412 bytes`, `1.2 MB` or `9 GB`; a MB is a million bytes. */
+/** Such as `412 bytes`, `1.2 MB` or `9 GB`; a MB is a million bytes. */
 function byteSize(bytes: number): string {
   const power = Math.min(BYTE_UNITS.length, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
   const unit = BYTE_UNITS[power - 1];

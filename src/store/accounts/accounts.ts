@@ -52,7 +52,6 @@ const READ_SUMS = `SELECT id, score, people, first_seen, last_seen, claims = '{}
 const CREATE = `INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
   VALUES (?1, '{}', '{}', ?2, ?2) RETURNING id`;
 
-/** The fields of a person that change the sums of an account. */
 interface Member {
   account: string | null;
   score: number;
@@ -60,7 +59,6 @@ interface Member {
   last_day: number;
 }
 
-/** Changes of an account by its members. */
 interface MemberChange {
   score: number;
   people: number;
@@ -124,7 +122,7 @@ export class Accounts {
     if (now !== null) this.#addChange(now.account, now.score, 1, now.last_seen);
   }
 
-  /** Writes each changed account once. @param news null: no destination subscribes to scores. */
+  /** Each changed account once. @param news null: no destination subscribes to scores. */
   write(news: ScoreNews | null): void {
     for (const [externalId, account] of this.#byExternalId) {
       if (account.hasChanged && !this.#memberChanges.has(externalId)) this.#addChange(externalId, 0, 0, 0);
@@ -289,7 +287,6 @@ interface FieldOfAccount {
   field: AccountField;
 }
 
-/** Values are JSON texts. */
 interface Change {
   before: string | null;
   after: string;

@@ -50,7 +50,6 @@ export const CLAIM_SPREADS_TO = 1_000;
 /** Values per statement: one statement for many takes a third of the time of one each. */
 const VALUES_PER_STATEMENT = 500;
 
-/** An identify call that gave an id to a person. */
 interface IdClaim extends ReceivedOrder {
   personId: number;
 }
@@ -80,7 +79,7 @@ export class Identities {
     this.#sql = sql;
   }
 
-  /** Reads the claims of ids with few statements. Returns the people of the ids. */
+  /** Uses few statements. Returns the people of the ids. */
   preload(ids: readonly VisitorId[]): Set<number> {
     const claims = readClaims(this.#sql, ids, `WHERE ${PERSON_EXISTS}`);
     for (const [list, ofId] of claims) this.#claims.set(list, ofId);
@@ -240,7 +239,6 @@ export function claimInForce(claims: readonly IdClaim[], order: ReceivedOrder): 
   return claims.findLast((claim) => !isLater(claim, order)) ?? claims[0];
 }
 
-/** Deletes the pairs of an id, which are stored in both directions. */
 export function deletePairs(sql: SqlStorage, key: ArrayBuffer): void {
   sql.exec("DELETE FROM pairs WHERE (key, other_key) IN (SELECT other_key, key FROM pairs WHERE key = ?)", key);
   sql.exec("DELETE FROM pairs WHERE key = ?", key);

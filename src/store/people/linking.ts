@@ -35,13 +35,11 @@ interface LinkWork {
   state: StoreState;
   storage: DurableObjectStorage;
   objects: ColdObjects;
-  /** Reads the workspace's current rules. */
   rules: () => Promise<WorkspaceRules>;
   /** Whether the last step had to be repeated because newer rules were applied meanwhile. */
   isRepeated?: boolean;
 }
 
-/** The oldest lines of a visitor's timeline. */
 interface VisitorLines {
   visitor: VisitorId;
   seqs: readonly number[];

@@ -39,10 +39,9 @@ export interface ScoreChange {
   after: Scored | null;
 }
 
-/** The columns of a person that a batch reads and writes. */
 type PersonColumns = Omit<PersonRow, "names">;
 
-const NOBODY: Readonly<PersonColumns> = {
+const EMPTY_PERSON: Readonly<PersonColumns> = {
   id: 0,
   email: "",
   trait_orders: "",
@@ -59,7 +58,7 @@ const NOBODY: Readonly<PersonColumns> = {
   ids_dropped: 0,
   ...eachTrait(() => null),
 };
-const COLUMNS = Object.keys(NOBODY);
+const COLUMNS = Object.keys(EMPTY_PERSON);
 const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
 const ID_KINDS = ["anonymous_id", "user_id"] as const;
 
@@ -68,7 +67,6 @@ interface KnownPerson {
   before: PersonColumns | null;
   now: PersonColumns;
   traitOrders: TraitOrders;
-  /** New entries of the timeline. */
   entries: Entry[];
 }
 
@@ -134,7 +132,7 @@ export class People {
   addLine(personId: number, seq: number, facts: Facts): readonly CountedMatch[] {
     const person = this.#person(personId);
     if (person === null) return [];
-    learn(person, facts);
+    addTraits(person, facts);
     const entry = { seq, scored: scoredBy(facts) };
     person.entries.push(entry);
     if (entry.scored === null) return [];
@@ -149,7 +147,7 @@ export class People {
     const person = this.#person(personId);
     if (person === null) return [];
     this.#change(person, new Map([[seq, "gone"]]));
-    if (forget(person, facts)) this.toRecount.add(personId);
+    if (removeTraits(person, facts)) this.toRecount.add(personId);
     const scored = scoredBy(facts);
     return scored === null ? [] : this.#scoring.remove(person.now, scored);
   }
@@ -181,7 +179,7 @@ export class People {
       if (person.now.first_seen > keptUntilMs) person.now.first_seen = ms;
       if (person.now.last_seen > keptUntilMs) person.now.last_seen = ms;
     }
-    for (const facts of lines) learn(person, facts);
+    for (const facts of lines) addTraits(person, facts);
   }
 
   /** Reads people, so that points that are due lapse. */
@@ -202,7 +200,7 @@ export class People {
     return latestEntries(this.#state.sql, personList(personId), recent, range);
   }
 
-  /** Writes the changes. Returns the number of lines that score in place of other lines. */
+  /** Returns the number of lines that score in place of other lines. */
   write(): number {
     this.#countIds();
     const people = [...this.#known.id.values()].filter((person) => person !== null);
@@ -225,7 +223,7 @@ export class People {
   #create(email: string, occurredMs: number): KnownPerson {
     const id = this.#state.books.nextPersonId++;
     const seen = { first_seen: occurredMs, last_seen: occurredMs, last_day: dayOf(occurredMs) };
-    return this.#add({ before: null, now: { ...NOBODY, id, email, ...seen }, traitOrders: {}, entries: [] });
+    return this.#add({ before: null, now: { ...EMPTY_PERSON, id, email, ...seen }, traitOrders: {}, entries: [] });
   }
 
   #read(column: "id" | "email", values: Iterable<number | string>): void {
@@ -298,7 +296,7 @@ export class People {
 }
 
 /** Takes over a line's traits and time. Of conflicting traits the latest received wins, field by field. */
-function learn({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): void {
+function addTraits({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): void {
   const { receivedAtMs, ordinal } = admission;
   now.first_seen = Math.min(now.first_seen, occurred.ms);
   now.last_seen = Math.max(now.last_seen, occurred.ms);
@@ -313,7 +311,7 @@ function learn({ now, traitOrders }: KnownPerson, { admission, occurred, traits 
 }
 
 /** Removes the traits that came from a line. Returns whether a trait or a time came from it. */
-function forget({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): boolean {
+function removeTraits({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): boolean {
   const { receivedAtMs, ordinal } = admission;
   let isSource = occurred.ms === now.first_seen || occurred.ms === now.last_seen;
   for (const field of PERSON_FIELDS) {
@@ -333,7 +331,7 @@ function searchedText(person: PersonColumns): string {
 }
 
 function toKnown(raw: SqlStorageValue[]): KnownPerson {
-  const row: Record<string, SqlStorageValue> = { ...NOBODY };
+  const row: Record<string, SqlStorageValue> = { ...EMPTY_PERSON };
   for (const [place, column] of COLUMNS.entries()) row[column] = raw[place] ?? null;
   const before = row as unknown as PersonColumns;
   return { before, now: { ...before }, traitOrders: readTraitOrders(before.trait_orders), entries: [] };
@@ -420,7 +418,6 @@ export function stepRecounts(state: StoreState, nowMs: number): void {
 class RecountStep {
   readonly #state: StoreState;
   readonly #people: People;
-  /** Remaining line budget of this step. */
   #budget = RECOUNT_STEP_LINES;
 
   constructor(state: StoreState, people: People) {

@@ -26,7 +26,6 @@ export interface CountedMatch extends RuleMatch {
   readonly lapsed: boolean;
 }
 
-/** The points that matches have changed a score by. */
 export function countedPoints(matches: readonly CountedMatch[]): number {
   return pointsOf(matches.filter(({ lapsed }) => !lapsed));
 }
@@ -45,7 +44,7 @@ export class Scoring {
     this.#today = today;
   }
 
-  /** Adds the score of a line to its person. Returns the matches that count. */
+  /** Returns the matches that count. */
   add(person: Person, scored: Scored): readonly CountedMatch[] {
     const counted: CountedMatch[] = [];
     for (const outcome of scored.outcomes) {
@@ -57,7 +56,7 @@ export class Scoring {
     return counted;
   }
 
-  /** Removes the score of a line from its person. Returns the matches that had counted. */
+  /** Returns the matches that had counted. */
   remove(person: Person, scored: Scored): readonly CountedMatch[] {
     const { once, outcomes } = this.#state;
     const counted: CountedMatch[] = [];
@@ -74,7 +73,7 @@ export class Scoring {
     return counted;
   }
 
-  /** Changes the score of a line. Returns the effect; null: none. */
+  /** Returns the effect; null: none. */
   change(person: Person, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
     const [gone, added] = [without(before, after), without(after, before)];
     const hasLost = gone !== null && this.remove(person, gone).length > 0;
@@ -236,7 +235,6 @@ export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
 //
 // The text in the row is `day:points,…`, ascending, in base 36.
 
-/** The columns of a person that lapses change. */
 export interface LapsingScore {
   score: number;
   lapses: string;

@@ -27,7 +27,6 @@ export function visitorList({ kind, value }: VisitorId): ListKey {
   return LETTERS[kind] + value;
 }
 
-/** The stored form of a key. */
 export function keyOf(list: ListKey): ArrayBuffer {
   if (list.length === 1 + UUID_CHARACTERS) {
     const bytes = new Uint8Array(2 + UUID_BYTES);
@@ -213,7 +212,6 @@ function replaceRow(sql: SqlStorage, list: ListKey, firstSeq: number, entries: r
   writeRows(sql, list, entries);
 }
 
-/** Writes entries in as many rows as they need. */
 function writeRows(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): void {
   const rows: Row[] = [];
   for (const entry of entries) {

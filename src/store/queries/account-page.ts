@@ -43,7 +43,6 @@ const SUMMARY = `id, external_id AS externalId, ${[
 
 type SummaryRow = AccountSummary & { id: number };
 
-/** Maximum number of accounts that a list sorts in memory. */
 const ACCOUNTS_SORTED = 10_000;
 
 /** A page of the list of accounts. An invalid cursor is ignored. */
@@ -146,7 +145,6 @@ export function readAccountPage(state: StoreState, externalId: string, page: Pag
   };
 }
 
-/** People of an account on its page, and their latest scores. */
 const TOP_PEOPLE = 10;
 const RECENT_PEOPLE = 20;
 const LATEST_SCORES = 10;

@@ -26,7 +26,6 @@ const RULE_SUGGEST_PATHS = 100;
 /** Samples in which the rule editor looks for paths. */
 const RULE_SUGGEST_SAMPLES = 5;
 
-/** The columns of scanned groups. */
 interface ScannedGroup {
   [column: string]: SqlStorageValue;
   event: string;

@@ -32,18 +32,15 @@ import { occasionOf } from "../state/rule-outcomes.ts";
 
 /** Cost of unpacking a segment, in lines. */
 const SEGMENT_COST = 10;
-/** Entries of a timeline that are read at a time. */
 const ENTRIES_AT_ONCE = 100;
 /** The live page stops after this number of known signals. Some have the recording millisecond of new signals. */
 const KNOWN_SIGNALS_READ = 100;
 
-/** A dead letter without its payload. */
 type DeadSummary = Pick<
   DeadLetterRow,
   "seq" | "id" | "status" | "admission" | "reason" | "recorded_at" | "received_at"
 >;
 
-/** A line of a log, or a dead letter. */
 type FoundSignal = { facts: Facts; dead: null } | { facts: null; dead: DeadSummary };
 
 /** The place in each source. The next signal of a source has a lower number. */
@@ -281,8 +278,6 @@ function* deadSteps({ sql }: StoreState, filter: FindFilter, before: number): St
     yield { source: 2, place, cost: 1, found: isFound ? { facts: null, dead } : null, recordedAtMs, order: admission };
   }
 }
-
-// The trace of one signal: in the log, among held signals, or among dead letters.
 
 interface Line {
   log: Log;

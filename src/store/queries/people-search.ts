@@ -47,10 +47,8 @@ const FOUND = `FROM people INDEXED BY people_email
 const NARROWED = `${FOUND} AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6`;
 /** The people of an account, with the same parameters and the account. */
 const OF_ACCOUNT = NARROWED.replace("INDEXED BY people_email", "INDEXED BY people_account");
-/** Marks a cursor of a sorted search. */
 const SORTED = "sorted";
 
-/** The sort order of the matches of a search. */
 const SORTS = {
   newest: { column: "id", direction: -1 },
   email: { column: "id", direction: 1 },
@@ -60,7 +58,6 @@ const SORTS = {
   last_seen_up: { column: "last_seen", direction: 1 },
 } as const satisfies Record<PeopleSort, { column: string; direction: 1 | -1 }>;
 
-/** A person, with the cursor behind them. */
 interface Listed {
   row: PersonSummaryRow;
   cursor: string;

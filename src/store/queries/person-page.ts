@@ -31,7 +31,6 @@ export const SCORE_CURVE_SIGNALS = 20_000;
 /** The field of a line with the name that found its person. */
 const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymousId" } as const;
 
-/** Entries of a timeline that are read at a time. */
 const ENTRIES_AT_ONCE = 1_000;
 
 /** A person in lists. */

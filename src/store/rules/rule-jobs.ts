@@ -94,10 +94,8 @@ export async function stepRuleJob(
   });
 }
 
-/** A line of a person that can score. */
 type ScorableFacts = Facts & { person: LinePerson };
 
-/** A line whose outcome may change. */
 interface Candidate {
   seq: number;
   facts: ScorableFacts;
@@ -125,7 +123,7 @@ class RuleStep {
   /** The next segments of the job. Read before the transaction, because their payloads may be in R2. */
   readonly #segments: CandidateSegment[] = [];
   #areLastSegments = true;
-  /** Changes of scores by person and line. */
+  /** By person and line. */
   readonly #changes = new Map<number, Map<number, ScoreChange>>();
 
   constructor(state: StoreState, job: RuleJobRow, limit: number) {
@@ -152,7 +150,6 @@ class RuleStep {
     }));
   }
 
-  /** Takes the step, in its transaction. */
   take(payloads: Payloads, nowMs: number): void {
     const job = this.#job;
     const people = new People(this.#state, nowMs);
@@ -329,7 +326,6 @@ function matchesOf(rules: CompiledRules, facts: ScorableFacts, payload: string, 
   return email === null ? [] : (evaluateStored(rules, facts, payload, email)?.matches ?? []);
 }
 
-/** Whether a line can score: a processed signal of a person. */
 function canScore(facts: Facts): facts is ScorableFacts {
   return facts.kind === "signal" && facts.status === "processed" && facts.person !== null;
 }
@@ -388,7 +384,6 @@ function estimateSignals(sql: SqlStorage, rule: MappingRule): number {
   return total;
 }
 
-/** Adds a step's changes of scores to a job. */
 function countScores(job: RuleJobRow, news: ScoreNews | null): void {
   if (news === null) return;
   job.points += news.points;
@@ -435,7 +430,6 @@ export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFa
 // Tries a mapping rule on stored signals before it is saved (design §8.5): the newest first, a page at a time. Only
 // reads.
 
-/** A line that the rule covers. */
 interface CoveredLine {
   segment: Segment;
   seq: number;
@@ -508,7 +502,7 @@ function countMatches(rule: MappingRule, today: number, matches: readonly { pers
   };
 }
 
-/** The lines of a page. `next` is null at the end. */
+/** `next` is null at the end. */
 function latestLines(
   { signals }: StoreState,
   rule: MappingRule,

@@ -65,7 +65,7 @@ test("a restored workspace has its earlier data and current keys, and reports it
   await workspace.operator("POST", `/keys/${ended.id}/deactivate`);
 
   const restored = await workspace.operator<{ id: string }>("POST", "/restore", { at });
-  const losses = { lost: 1, deletions_repeated: 0, revoked: 1, rules_passed_over: false };
+  const losses = { lost: 1, deletions_repeated: 0, revoked: 1, rule_versions_raised: false };
   expect(restored).toEqual({ id: expect.stringMatching(/^rst_/), ...losses });
   expect(await people(workspace)).toEqual(["a", "b"]);
   expect((await workspace.send({ event: "E", email: "x@example.com" }, { key: ended.key })).status).toBe(401);
