@@ -3,8 +3,8 @@
  *
  * - Retention drops signals that are older than the plan allows: whole segments, and once a day the old lines of other segments. People,
  *   scores and the counts of the signal queue stay; the books count the dropped signals. Open lines are sealed at the end of the UTC day,
- *   so that no segment spans weeks. The consumer passes the retention of D1's plan with each batch, and the alarm asks D1 before it drops
- *   anything, and at least once a day.
+ *   so that no segment spans weeks. D1 has the plan: the consumer passes the retention with each batch, and the alarm asks D1 before it
+ *   drops anything, and at least once a day.
  * - The purge empties held signals at the end of their billing period. Retention never drops them.
  */
 import { DAY_MS } from "../../domain/duration.ts";

@@ -526,7 +526,7 @@ function toSqlBlob(bytes: Uint8Array): SqlStorageValue {
   return bytes as SqlStorageValue & Uint8Array;
 }
 
-// The head is one row with the open lines and other data that changes with every batch, so a batch of any size writes one row.
+// The head is one row with the open lines and other data that changes with every batch. So a batch of any size writes one row here.
 // Growing values are padded: SQLite writes only the pages that differ if the length stays the same.
 
 const HEAD_STEP_BYTES = 16_384;

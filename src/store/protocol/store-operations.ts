@@ -22,7 +22,7 @@ export interface ExportPage {
   next: string | null;
 }
 
-/** The proof of a deletion, with numbers of what is deleted so far. */
+/** The proof of a deletion, with the numbers deleted so far. */
 export interface DeletionReceipt {
   id: string;
   requestedAtMs: number;

@@ -1,4 +1,4 @@
-/** How a plan's retention reaches the store. retention-steps.test.ts tests what the store drops. */
+/** A changed plan changes the retention of its stores. retention-steps.test.ts tests the dropped data. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
