@@ -45,7 +45,7 @@ export interface Facts {
   duplicateOf: string | null;
   rulesTried: number;
   outcomes: readonly number[];
-  /** The facts of a deleted person identify nobody. */
+  /** When the person was deleted. The facts then identify no person. */
   deletedAtMs: number | null;
 }
 
