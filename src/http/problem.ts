@@ -1,6 +1,6 @@
 /**
- * Error responses: RFC 9457 problem details, and the single place that maps a refusal to a status (spec §7). A problem never
- * contains the path, because that contains the key.
+ * RFC 9457 problem details, and the single place that maps a refusal to a status (spec §7). A problem never contains
+ * the path, because that contains the key.
  */
 import type { ErrorHandler, NotFoundHandler } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
@@ -14,14 +14,13 @@ import { errorText, logEvent } from "../platform/log.ts";
 
 interface Problem {
   status: ContentfulStatusCode;
-  /** Stable name of the problem for programs. */
+  /** Stable, for programs. */
   code: string;
   /** The same for every problem of this code. */
   title: string;
-  /** Describes the error of this request and the remedy. */
+  /** The error of this request and the remedy. */
   detail: string;
   headers?: Record<string, string>;
-  /** Further members of the problem's body. */
   more?: Record<string, unknown>;
 }
 
@@ -43,7 +42,6 @@ export function problemBody({ status, code, title, detail, more }: Problem, requ
   return JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
 }
 
-/** Answers 405. */
 export function methodNotAllowed(c: ProblemContext, allow: string): Response {
   const detail = `This path takes ${allow}.`;
   return problem(c, {
@@ -55,12 +53,10 @@ export function methodNotAllowed(c: ProblemContext, allow: string): Response {
   });
 }
 
-/** The Retry-After header in seconds, at least 1. */
 export function retryAfter(ms: number): Record<string, string> {
   return { "retry-after": String(Math.max(1, Math.ceil(ms / 1_000))) };
 }
 
-/** The problem for a refused call; refusal-table.ts has the common texts. */
 export function refusalProblem(refusal: Refusal): Problem {
   const { status, title, detail, headers } = refusalEntry(refusal.code);
   const wait = "retryAfterMs" in refusal ? retryAfter(refusal.retryAfterMs) : {};
@@ -68,10 +64,9 @@ export function refusalProblem(refusal: Refusal): Problem {
   return { status, code: refusal.code, title, detail: text, headers: { ...headers, ...wait } };
 }
 
-/** Maximum length of a stored detail. */
 const STORED_DETAIL_MAX_LENGTH = 1_500;
 
-/** The detail for storage and for the pages: the sender's error text without quotes from the body. */
+/** For storage and pages: the sender's error text without quotes from the body. */
 export function storedDetail(refusal: Refusal): string {
   const detail = "detail" in refusal ? refusal.detail : refusalProblem(refusal).detail;
   return cut(detail, STORED_DETAIL_MAX_LENGTH);
@@ -87,9 +82,9 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
       : "There is nothing at this address. The endpoints are described at /docs.",
   });
 
-/** Answers 503 with Retry-After, so that senders repeat the request: a fault delays a signal and loses nothing. */
+/** 503 with Retry-After, so that senders repeat the request: a fault delays a signal and loses nothing. */
 export const onError: ErrorHandler<AppEnv> = (error, c) => {
-  // Logs only the frames of the stack. Its first lines repeat the message, which may contain parameters of a query.
+  // Only the frames of the stack, because its first lines repeat the message, which may contain parameters of a query.
   const frames = (error.stack ?? "").split("\n").filter((line) => line.trimStart().startsWith("at "));
   logEvent("error", { request_id: c.get("requestId"), error: errorText(error), stack: frames.join("\n") });
   const unavailable = refusalProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 });

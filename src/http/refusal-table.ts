@@ -1,7 +1,4 @@
-/**
- * Every refusal of the ingestion endpoints: status and text for the sender (spec §7), description for the documents, and
- * advice for the admin.
- */
+/** Every refusal of the ingestion endpoints: status (spec §7) and texts. */
 import { grouped } from "../domain/text.ts";
 import type { RefusalCode } from "../domain/keys/refusal.ts";
 import {
@@ -14,16 +11,14 @@ import {
 
 interface RefusalEntry {
   status: 400 | 401 | 403 | 413 | 415 | 422 | 429 | 503;
-  /** The same for every problem of this code. */
   title: string;
-  /** Fixed text for every sender; without it the refusal describes the request's error. */
+  /** For the sender; without it the refusal describes the request's error. */
   detail?: string;
   headers?: Record<string, string>;
-  /** When the endpoints return this, for developers. */
+  /** For developers: when the endpoints return this. */
   when: string;
-  /** Short reason for admins. */
+  /** For admins: the reason in short, and what to do. */
   label: string;
-  /** Advice for admins. */
   advice: string;
 }
 
