@@ -17,8 +17,8 @@ export interface AppEnv {
     OPERATOR_TOKEN_NEXT?: string;
   };
   Variables: {
-    /** `req_` + UUIDv7. `logFields`: additional fields of the log line, never a path, a key or a payload. */
-    requestId: string;
+    requestId: `req_${string}`;
+    /** Further fields of the log line. Never a path, a key or a payload. */
     logFields: Record<string, string | number | boolean | null>;
   };
 }

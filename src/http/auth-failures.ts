@@ -13,7 +13,7 @@ import { within } from "../platform/time-limit.ts";
 export const AUTH_FAILURES_PER_MINUTE = 300;
 const AUTH_FAILURE_PENALTY_MS = 10_000;
 /** For networks that exceeded the limit, and for all while too many look-ups fail, so that valid keys still work. */
-const PENALISED_LOOKUPS_PER_SECOND = 50;
+const PENALISED_LOOKUPS = { perSecond: 50, burst: 50 };
 const AUTH_FAILURE_ADDRESSES = 10_000;
 
 /** After the timeout the call is not limited. */
@@ -22,7 +22,6 @@ const LIMITER_TIMEOUT_MS = 1_000;
 /** Network → end of its penalty. A flood then costs no further calls of the rate limiter. */
 const penalisedUntilMs = new Lru<string, number>(AUTH_FAILURE_ADDRESSES);
 
-const PENALISED_LOOKUPS = { perSecond: PENALISED_LOOKUPS_PER_SECOND, burst: PENALISED_LOOKUPS_PER_SECOND };
 let penalisedBucket = FULL_BUCKET;
 
 /**

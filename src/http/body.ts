@@ -33,12 +33,12 @@ export class MemoryReservation {
   available(nowMs: number): number {
     let taken = 0;
     let takenByHolder = 0;
-    for (const other of reservations) {
-      if (nowMs > other.#untilMs) {
-        reservations.delete(other);
-      } else if (other !== this) {
-        taken += other.#bytes;
-        if (other.#holder === this.#holder) takenByHolder += other.#bytes;
+    for (const reservation of reservations) {
+      if (nowMs > reservation.#untilMs) {
+        reservations.delete(reservation);
+      } else if (reservation !== this) {
+        taken += reservation.#bytes;
+        if (reservation.#holder === this.#holder) takenByHolder += reservation.#bytes;
       }
     }
     return Math.min(LARGE_BODIES_MAX_BYTES - taken, LARGE_BODIES_HOLDER_MAX_BYTES - takenByHolder);
@@ -106,8 +106,6 @@ const TOO_SLOW =
   `Nothing was stored: the body arrived at less than ${LARGE_BODY_MIN_BYTES_PER_SECOND} bytes a second, and was given up. Send ` +
   `it again, in smaller parts or compressed: a body of at most ${AT_ONCE_MAX_BYTES} bytes with a Content-Length has ${SMALL_BODY_MS / 1_000} seconds.`;
 
-const NO_RESERVATION = new MemoryReservation("");
-
 export async function readBody(request: Request, { maxBytes, holder }: ReadBodyOptions): Promise<ReadBody> {
   const encoding = request.headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
   const gzip = encoding === "gzip" || encoding === "x-gzip";
@@ -119,7 +117,7 @@ export async function readBody(request: Request, { maxBytes, holder }: ReadBodyO
   const declared = header === null ? null : Number(header);
   // HTTP enforces a declared length.
   const isSmall = declared !== null && declared <= FIRST_BYTES;
-  const reservation = isSmall && !gzip ? NO_RESERVATION : new MemoryReservation(holder);
+  const reservation = new MemoryReservation(holder);
   let read: Uint8Array | Unread;
   try {
     if (declared !== null && declared > maxBytes) read = { cause: "too_large", bytes: 0 };
@@ -131,7 +129,7 @@ export async function readBody(request: Request, { maxBytes, holder }: ReadBodyO
   } catch {
     read = { cause: "unreadable", bytes: 0 };
   }
-  if (read instanceof Uint8Array) return { ok: true, bytes: withoutMark(read), reservation };
+  if (read instanceof Uint8Array) return { ok: true, bytes: withoutByteOrderMark(read), reservation };
   reservation.release();
   return { ...refuse(refusalOf(read.cause, { gzip, maxBytes })), bytes: read.bytes };
 }
@@ -267,6 +265,6 @@ function refusalOf(cause: Cause, { gzip, maxBytes }: { gzip: boolean; maxBytes: 
   }
 }
 
-function withoutMark(bytes: Uint8Array): Uint8Array {
+function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
 }

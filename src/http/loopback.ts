@@ -3,14 +3,14 @@
  * no pages of other sites, no DNS rebinding.
  */
 import type { Context, MiddlewareHandler } from "hono";
-import type { AppEnv } from "../env.ts";
+import { type AppEnv, isLocal } from "../env.ts";
 import { problem } from "./problem.ts";
 
 export const onlyFromThisMachine: MiddlewareHandler<AppEnv> = async (c, next) => refuseIfRemote(c) ?? (await next());
 
 /** Null: the request is local. */
 export function refuseIfRemote(c: Context<AppEnv>): Response | null {
-  if (c.env.SIGN_IN !== "local") return null;
+  if (!isLocal(c.env)) return null;
   const [host, origin] = [c.req.header("host"), c.req.header("origin")];
   const urls = [c.req.url, host === undefined ? [] : `http://${host}`, origin ?? []].flat();
   if (urls.every(isLoopback)) return null;

@@ -2,12 +2,12 @@
  * RFC 9457 problem details, and the single place that maps a refusal to a status (spec §7). A problem never contains
  * the path, because that contains the key.
  */
-import type { ErrorHandler, NotFoundHandler } from "hono";
+import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { cut } from "../domain/text.ts";
 import { detailForSender, type Refusal } from "../domain/keys/refusal.ts";
 import type { AppEnv } from "../env.ts";
-import { refusalEntry } from "./refusal-table.ts";
+import { REFUSALS } from "./refusal-table.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
 import { JurisdictionError } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -24,16 +24,10 @@ interface Problem {
   more?: Record<string, unknown>;
 }
 
-/** The part of a Hono context that a problem needs. */
-interface ProblemContext {
-  get(key: "requestId"): string;
-  get(key: "logFields"): AppEnv["Variables"]["logFields"];
-}
-
-export function problem(c: ProblemContext, described: Problem): Response {
+export function problem(c: Pick<Context<AppEnv>, "var">, described: Problem): Response {
   const { status, code, headers } = described;
-  const requestId = c.get("requestId");
-  c.get("logFields")["code"] = code;
+  const { requestId, logFields } = c.var;
+  logFields["code"] = code;
   const fixed = { "content-type": "application/problem+json", "x-request-id": requestId };
   return new Response(problemBody(described, requestId), { status, headers: { ...fixed, ...headers } });
 }
@@ -42,7 +36,7 @@ export function problemBody({ status, code, title, detail, more }: Problem, requ
   return JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
 }
 
-export function methodNotAllowed(c: ProblemContext, allow: string): Response {
+export function methodNotAllowed(c: Pick<Context<AppEnv>, "var">, allow: string): Response {
   const detail = `This path takes ${allow}.`;
   return problem(c, {
     status: 405,
@@ -58,7 +52,7 @@ export function retryAfter(ms: number): Record<string, string> {
 }
 
 export function refusalProblem(refusal: Refusal): Problem {
-  const { status, title, detail, headers } = refusalEntry(refusal.code);
+  const { status, title, detail, headers } = REFUSALS[refusal.code];
   const wait = "retryAfterMs" in refusal ? retryAfter(refusal.retryAfterMs) : {};
   const text = "detail" in refusal ? detailForSender(refusal) : (detail ?? title);
   return { status, code: refusal.code, title, detail: text, headers: { ...headers, ...wait } };

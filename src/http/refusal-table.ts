@@ -22,7 +22,7 @@ interface RefusalEntry {
   advice: string;
 }
 
-export const REFUSALS = {
+export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   unauthorized: {
     status: 401,
     title: "Unauthorized",
@@ -225,11 +225,7 @@ export const REFUSALS = {
     label: "Temporarily unavailable",
     advice: "Send the same request again after Retry-After seconds.",
   },
-} as const satisfies Record<RefusalCode, RefusalEntry>;
-
-export function refusalEntry(code: RefusalCode): RefusalEntry {
-  return REFUSALS[code];
-}
+};
 
 export function isRefusalCode(code: string | undefined): code is RefusalCode {
   return code !== undefined && Object.hasOwn(REFUSALS, code);

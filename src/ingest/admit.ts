@@ -10,7 +10,7 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
-import { signalWriter } from "../wire/message.ts";
+import { writeSignal } from "../wire/message.ts";
 import type { Envelope } from "../wire/admission.ts";
 import type { KnownKey } from "./authenticate.ts";
 import { tooFast } from "./shedding.ts";
@@ -46,7 +46,7 @@ export type CallOutcome = Limits &
     | { ok: false; refusal: Refusal }
   );
 
-interface Admittance {
+interface AdmitInput {
   key: KnownKey;
   requestId: string;
   source: string | undefined;
@@ -66,7 +66,7 @@ const LONGEST_ID = "sig_".padEnd(40, "0");
 const ATTEMPTS = 3;
 
 /** Each slice is admitted durably or not at all. After a failed slice the following ones fail too (design §7a). */
-export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
+export async function admit(env: Env, call: AdmitInput): Promise<CallOutcome> {
   const outcomes: Outcome[] = [];
   for (const { refusal } of call.signals) outcomes.push({ status: "rejected", refusal: refusal ?? UNAVAILABLE });
   let limits: Limits = { rate: null, period: null, configVersion: Infinity };
@@ -111,7 +111,7 @@ function breakOff(outcomes: Outcome[], signals: BodySignal[], from: number, refu
 }
 
 /** Whether a repetition of each admitted signal is a duplicate or changes nothing. */
-function isHarmlessToRepeat({ key, idempotencyKey, signals, text }: Admittance, outcomes: Outcome[]): boolean {
+function isHarmlessToRepeat({ key, idempotencyKey, signals, text }: AdmitInput, outcomes: Outcome[]): boolean {
   if (key.endpointType === "product_org" || idempotencyKey !== undefined) return true;
   return signals.every(({ start, end }, index) => {
     if (outcomes[index]?.status === "rejected") return true;
@@ -124,7 +124,7 @@ type Answer = Exclude<AdmitResult, { outcome: "unconfigured" | "closed" }>;
 /** Null: the Quota Counter cannot be reached. Each attempt gives the signals new ids. */
 async function admitSlice(
   env: Env,
-  call: Admittance,
+  call: AdmitInput,
   records: RecordWriter,
   [from, until]: readonly [number, number],
 ): Promise<{ result: Answer; ids: [number, string][] } | null> {
@@ -193,27 +193,27 @@ class RecordWriter {
   readonly envelopeMaxBytes: number;
   /** Only the path's source may contain other characters than ASCII. */
   readonly #sourceExtraBytes: number;
-  readonly #write: ReturnType<typeof signalWriter>;
+  readonly #common: Omit<Envelope, "id" | "idem">;
   readonly #idempotencyKey: string | undefined;
 
-  constructor({ key, source, idempotencyKey, signals }: Admittance) {
-    const common: Omit<Envelope, "id" | "idem"> = { key: key.keyId };
-    if (key.endpointType === "product_org") common.endpoint = "product_org";
-    if (source !== undefined) common.source = source;
-    this.#write = signalWriter(common);
+  constructor({ key, source, idempotencyKey, signals }: AdmitInput) {
+    this.#common = { key: key.keyId };
+    if (key.endpointType === "product_org") this.#common.endpoint = "product_org";
+    if (source !== undefined) this.#common.source = source;
     this.#idempotencyKey = idempotencyKey;
     this.#sourceExtraBytes = source === undefined ? 0 : Buffer.byteLength(source) - source.length;
     this.envelopeMaxBytes = this.write(LONGEST_ID, signals.length, "", 0).bytes;
   }
 
   write(id: string, index: number, payload: string, payloadBytes: number): { text: string; bytes: number } {
-    const idem = this.#idempotencyKey === undefined ? undefined : `${this.#idempotencyKey}:${index}`;
-    const text = this.#write(id, idem, payload);
+    const envelope: Envelope = { id, ...this.#common };
+    if (this.#idempotencyKey !== undefined) envelope.idem = `${this.#idempotencyKey}:${index}`;
+    const text = writeSignal(envelope, payload);
     return { text, bytes: text.length - payload.length + payloadBytes + this.#sourceExtraBytes };
   }
 }
 
-function composeChunks(call: Admittance, records: RecordWriter, ids: readonly [number, string][]): AdmitChunk[] {
+function composeChunks(call: AdmitInput, records: RecordWriter, ids: readonly [number, string][]): AdmitChunk[] {
   const chunks: AdmitChunk[] = [];
   let chunk: AdmitChunk | undefined;
   for (const [index, id] of ids) {
@@ -248,7 +248,7 @@ async function pushConfiguration(env: Env, workspaceId: string): Promise<number 
 }
 
 /** Does nothing while a push for the key is pending or has just failed. */
-export function pushBehindAnswer(c: Context<AppEnv>, key: KnownKey): void {
+export function pushAfterAnswer(c: Context<AppEnv>, key: KnownKey): void {
   const nowMs = Date.now();
   if (nowMs < key.configPushFromMs) return;
   key.configPushFromMs = nowMs + CALL_TIMEOUT_MS;

@@ -14,7 +14,7 @@ import { FULL_BUCKET, type RateBucket } from "../domain/quota/request-rate.ts";
 import { Lru } from "../platform/lru.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
-import { compileTemplate, type CompiledTemplate, type PayloadMapping } from "../domain/accounts/payload-template.ts";
+import { compileTemplate, type PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 
 type Authentication =
@@ -117,9 +117,7 @@ export const KEY_STALE_MS = 10 * 60_000;
 const KEY_CACHE_ENTRIES = 20_000;
 const DEACTIVATED_KEYS = 5_000;
 
-export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
-  /** Null: not a `product_org` key, or dropped. */
-  template: CompiledTemplate | null;
+export interface KnownKey extends ReturnType<typeof keyFacts> {
   isDeactivated: boolean;
   /** This isolate's estimate of the request rate. */
   shedBucket: RateBucket;
@@ -177,14 +175,12 @@ export async function lookUpKey(d1: D1Database, value: string, nowMs: number): P
 
 async function readKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
   const hash = await digestHex(value);
-  const nearest = await findKeyFacts(d1.withSession("first-unconstrained"), hash);
-  const facts =
-    nearest.facts === null && !nearest.byPrimary
-      ? (await findKeyFacts(d1.withSession("first-primary"), hash)).facts
-      : nearest.facts;
-  if (facts === null) return undefined;
-  const { payloadTemplate, ...asRead } = facts;
-  const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
+  const nearest = await selectKey(d1.withSession("first-unconstrained"), hash);
+  // A replica may not know a new key yet.
+  const isUnsure = nearest.results.length === 0 && nearest.meta.served_by_primary !== true;
+  const { results } = isUnsure ? await selectKey(d1.withSession("first-primary"), hash) : nearest;
+  const [row] = results;
+  if (row === undefined) return undefined;
   // Kept at a refresh; otherwise concurrent look-ups would each start with a full bucket.
   const statistics = entries.get(value)?.key ?? {
     isDeactivated: false,
@@ -195,32 +191,12 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
     refusedPauseMs: 0,
     configPushFromMs: 0,
   };
-  const key: KnownKey = Object.assign(statistics, asRead, { template });
-  entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (template?.length ?? 0));
+  const key: KnownKey = Object.assign(statistics, keyFacts(row));
+  entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (key.template?.length ?? 0));
   return key;
 }
 
-// The look-up uses plain SQL, so that an isolate need not load the query builder before its first signal.
-
-/** All but `configVersion` never change. */
-interface KeyFacts {
-  keyId: string;
-  workspaceId: string;
-  endpointType: EndpointType;
-  secretHash: Uint8Array | null;
-  endsAtMs: number | null;
-  payloadTemplate: PayloadMapping[] | null;
-  configVersion: number;
-  jurisdiction: string;
-}
-
-interface KeyLookUp {
-  facts: KeyFacts | null;
-  /** A replica may not know a new key yet. */
-  byPrimary: boolean;
-}
-
-interface KeyFactsRow {
+interface KeyRow {
   id: string;
   workspace_id: string;
   endpoint_type: EndpointType;
@@ -232,29 +208,33 @@ interface KeyFactsRow {
   jurisdiction: string;
 }
 
-/** Deactivated or not: the Quota Counter checks that. */
-async function findKeyFacts(d1: D1Database | D1DatabaseSession, keyHash: string): Promise<KeyLookUp> {
-  const { results, meta } = await d1
+/**
+ * Finds deactivated keys too, because the Quota Counter checks that. Plain SQL, so that an isolate need not load the
+ * query builder before its first signal.
+ */
+function selectKey(session: D1DatabaseSession, keyHash: string): Promise<D1Result<KeyRow>> {
+  return session
     .prepare(
       `SELECT k.id, workspace_id, endpoint_type, secret_hash, expires_at, overlap_ends_at, payload_template, config_version,
          jurisdiction
        FROM api_keys k JOIN workspaces w ON w.id = workspace_id WHERE key_hash = ?`,
     )
     .bind(keyHash)
-    .run<KeyFactsRow>();
-  const [row] = results;
-  return { facts: row === undefined ? null : toKeyFacts(row), byPrimary: meta.served_by_primary === true };
+    .run<KeyRow>();
 }
 
-function toKeyFacts(row: KeyFactsRow): KeyFacts {
+function keyFacts(row: KeyRow) {
   const endsAt = keyEnd({ expiresAt: row.expires_at, overlapEndsAt: row.overlap_ends_at });
+  const template = row.payload_template;
   return {
     keyId: row.id,
     workspaceId: row.workspace_id,
     endpointType: row.endpoint_type,
+    /** Null: no secret is needed. */
     secretHash: row.secret_hash === null ? null : Uint8Array.from(Buffer.from(row.secret_hash, "hex")),
     endsAtMs: endsAt === null ? null : Date.parse(endsAt),
-    payloadTemplate: row.payload_template === null ? null : (JSON.parse(row.payload_template) as PayloadMapping[]),
+    /** Null: not a `product_org` key, or dropped. */
+    template: template === null ? null : compileTemplate(JSON.parse(template) as PayloadMapping[]),
     configVersion: row.config_version,
     jurisdiction: row.jurisdiction,
   };

@@ -33,7 +33,7 @@ import {
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import type { RefusedResult, PeriodState } from "../quota/protocol.ts";
-import { admit, pushBehindAnswer, type CallOutcome, type Outcome } from "./admit.ts";
+import { admit, pushAfterAnswer, type CallOutcome, type Outcome } from "./admit.ts";
 import { authenticate, type Credentials, failDeactivated, type KnownKey } from "./authenticate.ts";
 import { SHED_ASK_MS, shedBody, shedCall, tooFast } from "./shedding.ts";
 import { NO_VERDICTS, ordinalsTaken } from "../domain/quota/quota.ts";
@@ -145,7 +145,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     shedBody(key, Date.now(), rate, counted - requests);
     const requestId = c.get("requestId");
     const admission = await admit(c.env, { key, requestId, ...options.value, signals, requests: counted, text });
-    if (admission.configVersion < key.configVersion) pushBehindAnswer(c, key);
+    if (admission.configVersion < key.configVersion) pushAfterAnswer(c, key);
     const headers = limitHeaders(admission, rate, nowMs);
     if (!admission.ok) {
       const isDeactivated = admission.refusal.code === "unauthorized";

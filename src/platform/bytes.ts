@@ -108,10 +108,10 @@ export function readUuid(text: string, at: number, into: Uint8Array, offset = 0)
   let [from, codes, digits] = [at, 0, 0];
   for (let place = 0; place < UUID_BYTES; place++) {
     if (isBehindHyphen(place) && text.charCodeAt(from++) !== HYPHEN) return false;
-    const [one, other] = [text.charCodeAt(from++), text.charCodeAt(from++)];
-    const high = DIGITS[one & 0x7f] ?? NO_DIGIT;
-    const low = DIGITS[other & 0x7f] ?? NO_DIGIT;
-    codes |= one | other;
+    const [first, second] = [text.charCodeAt(from++), text.charCodeAt(from++)];
+    const high = DIGITS[first & 0x7f] ?? NO_DIGIT;
+    const low = DIGITS[second & 0x7f] ?? NO_DIGIT;
+    codes |= first | second;
     digits |= high | low;
     into[offset + place] = (high << 4) | low;
   }

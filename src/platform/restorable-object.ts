@@ -84,7 +84,7 @@ export class Alarm {
   }
 
   /** After the alarm fired, all later times must be requested again. */
-  rang(): void {
+  reset(): void {
     this.#atMs = Number.POSITIVE_INFINITY;
   }
 }

@@ -1,4 +1,3 @@
-
 export function insertRow(sql: SqlStorage, table: string, row: object): void {
   const columns = Object.keys(row);
   const values = Object.values(row) as SqlStorageValue[];

@@ -26,7 +26,7 @@ export class CounterAlarm extends Alarm {
 
   /** @returns whether work is due; if not, the alarm is set again. */
   fired(nowMs: number): boolean {
-    this.rang();
+    this.reset();
     const isLoad = this.#callsSinceFired > 1;
     this.#callsSinceFired = 0;
     const untilWorkMs = this.#workDueMs - nowMs;

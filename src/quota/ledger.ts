@@ -48,7 +48,7 @@ interface LedgerChange {
 interface Parts {
   outbox: Outbox;
   drain: Drain;
-  notices: CounterNotices;
+  notifications: CounterNotifications;
   alarm: CounterAlarm;
 }
 
@@ -91,7 +91,7 @@ export class LedgerState {
 
   /** Levels that were reached before the subscription are not notified. */
   subscribe(wanted: WantedEvents, nowMs: number): void {
-    const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notices.wants(type);
+    const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notifications.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
     this.update(nowMs, (ledger) => {
       if (levels)
@@ -99,7 +99,7 @@ export class LedgerState {
       if (lateness) ledger.late = false;
       return { save: levels || lateness };
     });
-    this.#parts.notices.subscribe(wanted);
+    this.#parts.notifications.subscribe(wanted);
   }
 
   /**
@@ -116,7 +116,7 @@ export class LedgerState {
   }
 
   #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange, close = closeEndedPeriods): void {
-    const { outbox, drain, notices, alarm } = this.#parts;
+    const { outbox, drain, notifications, alarm } = this.#parts;
     const ledger = { ...before };
     let rows: PackedRow[] = [];
     let save = false;
@@ -128,24 +128,23 @@ export class LedgerState {
         rows = changed.rows ?? [];
         ledger.nextRow = (rows.at(-1)?.row ?? ledger.nextRow - 1) + 1;
         outbox.write(rows, ledger);
-        notices.raiseForChange(before, ledger, closed, changed.events ?? [], nowMs);
+        notifications.raiseForChange(before, ledger, closed, changed.events ?? [], nowMs);
         save = closed.length > 0 || isNewDay || changed.save === true || ledger.notified !== before.notified;
         if (save) saveLedger(this.#storage.sql, ledger);
       });
     } catch (error) {
       outbox.rolledBack();
-      notices.raised.reload();
+      notifications.raised.reload();
       throw error;
     }
     this.#ledger = ledger;
     this.#unsaved = !save && rows.length === 0 && (this.#unsaved || ledger.rejected !== before.rejected);
-    notices.handOn.start();
+    notifications.handOn.start();
     if (rows.length === 0) return;
     alarm.watch(nowMs);
     drain.committed(rows);
   }
 }
-
 
 const COLUMNS: Record<keyof Ledger, string> = {
   signalLimit: "signal_limit",
@@ -285,7 +284,7 @@ function applyConfig(
 ): readonly EndedPeriod[] {
   const closedBefore = closeEndedPeriods(sql, ledger, Math.min(configVersion, nowMs));
   Object.assign(ledger, { signalLimit, paid, overages, configVersion });
-  judgeAgain(sql, ledger, configVersion);
+  recomputeStreaks(sql, ledger, configVersion);
   return [...closedBefore, ...closeEndedPeriods(sql, ledger, nowMs)];
 }
 
@@ -293,7 +292,7 @@ function applyConfig(
  * Judges periods that ended after `sinceMs` again. Counts stay the same; the extra room ends if the new streaks require
  * it.
  */
-function judgeAgain(sql: SqlStorage, ledger: Ledger, sinceMs: number): void {
+function recomputeStreaks(sql: SqlStorage, ledger: Ledger, sinceMs: number): void {
   const periods = closedPeriods(sql).toReversed();
   if (!periods.some(({ periodEndMs }) => periodEndMs > sinceMs)) return;
   const { signalLimit, paid, overages } = ledger;
@@ -368,7 +367,7 @@ export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
 
 const NOTHING: WantedEvents = { types: [], thresholds: [] };
 
-export class CounterNotices {
+export class CounterNotifications {
   readonly workspaceId: string;
   readonly raised: RaisedEvents;
   readonly handOn: HandOn;

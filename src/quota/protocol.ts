@@ -72,8 +72,7 @@ export interface RefusedCall {
 
 export type RefusedResult =
   | { outcome: "noted"; rate: RateState; period: PeriodState | null }
-  | { outcome: "key_deactivated" }
-  | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null };
+  | Extract<AdmitResult, { outcome: "key_deactivated" | "rate_limited" }>;
 
 export interface Counts extends VerdictCounts {
   /** Accepted signals beyond the limit, with overages enabled. */
@@ -81,12 +80,11 @@ export interface Counts extends VerdictCounts {
   admitted: number;
 }
 
-export interface ClosedPeriod extends VerdictCounts {
+export interface ClosedPeriod extends Omit<Counts, "admitted"> {
   periodStartMs: number;
   periodEndMs: number;
   signalLimit: number;
   overages: boolean;
-  overage: number;
   /** Consecutive periods over the allowance, this one included; for the current period, those before it. */
   streak: number;
 }

@@ -17,7 +17,7 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { RestorableObject } from "../platform/restorable-object.ts";
 import type { Admission } from "../wire/admission.ts";
 import { CounterAlarm } from "./counter-alarm.ts";
-import { CounterNotices, readUsage, readUsageByDay, LedgerState, closedPeriods, type Ledger } from "./ledger.ts";
+import { CounterNotifications, readUsage, readUsageByDay, LedgerState, closedPeriods, type Ledger } from "./ledger.ts";
 import { Drain, RESEND_AFTER_MS } from "./drain.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { CallsByDay, RequestBuckets, RevokedKeys } from "./keys.ts";
@@ -39,7 +39,7 @@ export class QuotaCounter extends RestorableObject {
     paceMs: configuredPaceMs(this.env),
     send: (messages) => this.env.SIGNALS.sendBatch(messages),
   });
-  readonly #notices = new CounterNotices(this.ctx.storage.sql, {
+  readonly #notifications = new CounterNotifications(this.ctx.storage.sql, {
     workspaceId: this.#workspaceId,
     alarmBy: (atMs) => this.#alarm.workBy(atMs),
     destinations: this.env.DESTINATIONS,
@@ -47,14 +47,14 @@ export class QuotaCounter extends RestorableObject {
   readonly #ledger = new LedgerState(this.ctx.storage, {
     outbox: this.#outbox,
     drain: this.#drain,
-    notices: this.#notices,
+    notifications: this.#notifications,
     alarm: this.#alarm,
   });
   readonly #revoked = new RevokedKeys(this.ctx.storage.sql);
   readonly #callsByDay = new CallsByDay(this.ctx.storage);
   readonly #refusals = new Refusals(this.ctx.storage, {
     calls: this.#callsByDay,
-    notices: this.#notices,
+    notifications: this.#notifications,
     alarm: this.#alarm,
   });
   readonly #incoming = new IncomingCalls(this.ctx, {
@@ -81,7 +81,7 @@ export class QuotaCounter extends RestorableObject {
   wantEvents(wanted: WantedEvents): void {
     const nowMs = Date.now();
     this.#ledger.subscribe(wanted, nowMs);
-    if (this.#notices.wants("processing.late") && this.#outbox.oldest() !== null)
+    if (this.#notifications.wants("processing.late") && this.#outbox.oldest() !== null)
       this.#alarm.workBy(nowMs + SAFETY_ALARM_MS);
   }
 
@@ -208,7 +208,7 @@ export class QuotaCounter extends RestorableObject {
     return {
       storeFull: this.#drain.storeFull,
       outboxMaxBytes: configuredOutboxBytes(this.env),
-      hasDestinations: this.#notices.hasDestinations,
+      hasDestinations: this.#notifications.hasDestinations,
       admitted: (this.#ledger.current?.admitted ?? 0) + forgotten,
       lostSignals: lost,
       unreadableSignals: this.#outbox.unreadableSignals(),
@@ -228,7 +228,7 @@ export class QuotaCounter extends RestorableObject {
     if (!this.#alarm.fired(nowMs)) return;
     try {
       this.#setAsideUnreadable(nowMs);
-      this.#noteLateness(nowMs);
+      this.#notifyLateness(nowMs);
       this.#alarm.workBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
       this.#ledger.save();
       this.#callsByDay.write();
@@ -237,12 +237,12 @@ export class QuotaCounter extends RestorableObject {
       logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
       this.#alarm.workBy(nowMs + SAFETY_ALARM_MS);
     }
-    await Promise.all([this.#drain.run(), this.#notices.handOn.runIfDue()]);
+    await Promise.all([this.#drain.run(), this.#notifications.handOn.runIfDue()]);
   }
 
   /** Notifies once, and again only after the delay has ended. */
-  #noteLateness(nowMs: number): void {
-    if (!this.#notices.wants("processing.late")) return;
+  #notifyLateness(nowMs: number): void {
+    if (!this.#notifications.wants("processing.late")) return;
     const oldest = this.#outbox.oldest();
     const lateMs = (oldest?.atMs ?? Number.POSITIVE_INFINITY) + PROCESSING_LATE_MS;
     const late = lateMs <= nowMs;

@@ -5,7 +5,7 @@ import { storedDetail } from "../http/problem.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
 import type { CounterAlarm } from "./counter-alarm.ts";
-import type { CounterNotices } from "./ledger.ts";
+import type { CounterNotifications } from "./ledger.ts";
 import type { CallsByDay } from "./keys.ts";
 
 /** More than the calls whose slices arrive at the same time. */
@@ -13,7 +13,7 @@ const CALLS_REMEMBERED = 1_000;
 
 interface Parts {
   calls: CallsByDay;
-  notices: CounterNotices;
+  notifications: CounterNotifications;
   alarm: CounterAlarm;
 }
 
@@ -40,12 +40,12 @@ export class Refusals {
   }
 
   countCalls(keyId: string, calls: number, nowMs: number): void {
-    if (this.#parts.notices.wants("refusals.burst")) this.#bursts.countCalls(keyId, calls, nowMs);
+    if (this.#parts.notifications.wants("refusals.burst")) this.#bursts.countCalls(keyId, calls, nowMs);
   }
 
   add(refused: readonly RefusedCalls[], nowMs: number): void {
     if (refused.length === 0) return;
-    const { calls, notices, alarm } = this.#parts;
+    const { calls, notifications, alarm } = this.#parts;
     for (const entry of refused) {
       const newCalls = this.#refusedCalls.has(entry.requestId) ? 0 : entry.calls;
       this.#refusedCalls.set(entry.requestId, true);
@@ -54,7 +54,7 @@ export class Refusals {
       this.#notifyBurst(entry, newCalls, nowMs);
     }
     alarm.watch(nowMs);
-    notices.handOn.start();
+    notifications.handOn.start();
   }
 
   /** @throws if nothing could be written; the counts stay in memory. */
@@ -79,13 +79,13 @@ export class Refusals {
 
   /** A notification that cannot be raised must not fail the call. */
   #notifyBurst(entry: RefusedCalls, newCalls: number, nowMs: number): void {
-    const { notices } = this.#parts;
-    if (!notices.wants("refusals.burst")) return;
+    const { notifications } = this.#parts;
+    if (!notifications.wants("refusals.burst")) return;
     try {
       const burst = this.#bursts.countRefused(entry, newCalls, nowMs);
-      if (burst !== null) notices.raiseBurst(burst, nowMs);
+      if (burst !== null) notifications.raiseBurst(burst, nowMs);
     } catch (error) {
-      logEvent("refusals_burst_failed", { workspace: notices.workspaceId, error: errorText(error) });
+      logEvent("refusals_burst_failed", { workspace: notifications.workspaceId, error: errorText(error) });
     }
   }
 }

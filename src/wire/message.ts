@@ -45,17 +45,6 @@ export function writeSignal(envelope: Envelope, payload: string): string {
   return RECORD + JSON.stringify(envelope) + RECORD + payload;
 }
 
-/** Returns a writer for the signals of one call, which serializes the common part of the envelopes once. */
-export function signalWriter(
-  common: Omit<Envelope, "id" | "idem">,
-): (id: string, idem: string | undefined, payload: string) => string {
-  const rest = `${JSON.stringify(common).slice(1)}${RECORD}`;
-  return (id, idem, payload) => {
-    const key = idem === undefined ? "" : `"idem":${JSON.stringify(idem)},`;
-    return `${RECORD}{"id":"${id}",${key}${rest}${payload}`;
-  };
-}
-
 export function writeRow(row: OutboxRow, signals: string): string {
   return ROW + JSON.stringify({ v: VERSION, ...row }) + signals;
 }

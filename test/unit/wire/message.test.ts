@@ -6,7 +6,6 @@ import {
   readMessage,
   isUnreadable,
   ROW_HEADER_BYTES,
-  signalWriter,
   writeMessage,
   writeRow,
   writeSignal,
@@ -102,21 +101,6 @@ describe("a queue message", () => {
         });
       }),
       { numRuns: 300 },
-    );
-  });
-
-  test("reads signals of `signalWriter` like signals of `writeSignal`", () => {
-    const call = fc.record({ key: anyText, source: anyText }, { requiredKeys: ["key"] });
-    fc.assert(
-      fc.property(call, fc.uuid(), fc.option(anyText, { nil: undefined }), payloads, (common, uuid, idem, payload) => {
-        const id = `sig_${uuid}`;
-        const text = signalWriter(common)(id, idem, payload);
-        const ids = idem === undefined ? { id } : { id, idem };
-        const row = rowOf(1, 1, 1, 1);
-        expect(signalsOf(readMessage(writeMessage("ws_1", 0, writeRow(row, text))))).toEqual([
-          { admission: readAdmission(row, { ...common, ...ids }, 0), payload },
-        ]);
-      }),
     );
   });
 
