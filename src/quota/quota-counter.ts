@@ -114,6 +114,7 @@ export class QuotaCounter extends RestorableObject {
     await super.restoreTo(id, bookmark);
   }
 
+  /** Rows get numbers above `highestRow` from now on. */
   afterRestore(highestRow: number): Protocol.RestoredCounter {
     return this.#restore.after(highestRow, Date.now());
   }
@@ -141,6 +142,7 @@ export class QuotaCounter extends RestorableObject {
     return this.#incoming.refused(call, Date.now());
   }
 
+  /** Counts failed authentications, which are no use of the key. */
   countRefused(calls: RefusedCalls[]): void {
     const nowMs = Date.now();
     this.#alarm.countCall();
@@ -153,6 +155,7 @@ export class QuotaCounter extends RestorableObject {
     if (this.#outbox.settle(rows) && this.#drain.storeFull) this.#drain.startOver();
   }
 
+  /** From now on the drain only probes the store. */
   storeFull(): void {
     this.#drain.stopForFullStore();
   }
@@ -297,7 +300,7 @@ class CounterRestore {
     this.#closedUntilMs = 0;
   }
 
-  /** Otherwise the counts would be outdated at once. */
+  /** @throws unless calls are refused; otherwise the counts would be outdated at once. */
   before(): Protocol.CountedBefore {
     this.expectClosed();
     const { current } = this.#ledger;
