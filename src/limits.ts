@@ -225,9 +225,9 @@ export const AUDIT_DETAIL_MAX_BYTES = 4_096;
 export const ACTOR_MAX_CHANGES_A_DAY = 1_000;
 
 /**
- * The shortest retention of a plan. It is at least the longest billing period, so a held signal is purged first, and
- * far beyond the duplicate window (7 days), the queue (14 days) and the outbox's resend (15 minutes), so no deleted
- * signal is delivered again.
+ * The shortest retention of a plan: the longest billing period, so a held signal is purged first. It is also far beyond
+ * the duplicate window (7 days), the queue (14 days) and the outbox's resend (15 minutes). So no deleted signal is
+ * delivered again.
  */
 export const RETENTION_MIN_DAYS = 31;
 export const RETENTION_MAX_DAYS = 3_650;

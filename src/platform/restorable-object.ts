@@ -1,8 +1,8 @@
 import { DurableObject } from "cloudflare:workers";
 
 /**
- * No restriction if empty. An object uses its own jurisdiction, whatever JURISDICTION is, so it finds the other objects
- * of its workspace.
+ * Empty: no restriction. An object uses its own jurisdiction instead of JURISDICTION, so it finds its workspace's
+ * objects.
  */
 export function inJurisdiction(env: Env, jurisdiction: string): Env {
   if (jurisdiction === "") return env;

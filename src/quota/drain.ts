@@ -2,7 +2,7 @@
  * Sends outbox rows to the queue. The position is only in memory: a restart sends every unsettled row again, and the
  * store ignores known rows.
  *
- * A full message leaves at once. A partly filled one leaves at once after an idle time, otherwise at the configured
+ * A full message leaves at once. A partly filled one leaves at once after an idle time. Otherwise it waits for the
  * pace, because a message costs as much as the rows of three signals.
  *
  * While the Signal Store is full, the drain sends one probe message a minute. A settled probe means room again. After a

@@ -362,8 +362,7 @@ export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
   return { usage, days: days.toArray(), firstDayMs: first?.day_ms ?? null };
 }
 
-// Notifications, if a destination subscribes to their type. What is notified once (a usage level, a delay) is part of
-// the ledger row and saved with the notification.
+// Notifications, for subscribed types only. The ledger row records usage levels and a delay, which are notified once.
 
 const NOTHING: WantedEvents = { types: [], thresholds: [] };
 

@@ -1,6 +1,6 @@
 /**
- * One Durable Object per workspace decides and counts signals one after the other, and keeps each in its outbox until
- * the Signal Store has confirmed it.
+ * Each workspace has one Quota Counter. It decides and counts signals one after the other. Its outbox keeps each signal
+ * until the Signal Store has confirmed it.
  *
  * A commit has no `await`, so it is one atomic write. The output gate holds each answer until its writes are durable.
  * Memory only caches stored state, or holds statistics that may be lost (keys.ts, refusals.ts).

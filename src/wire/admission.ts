@@ -1,4 +1,7 @@
-/** How the Quota Counter admitted a signal: facts of its outbox row, or, if it is resent, its first admission. */
+/**
+ * How the Quota Counter admitted a signal. The outbox row has the common facts; a resent signal has its first
+ * admission.
+ */
 import type { AdmittedVerdict } from "../domain/quota/quota.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 
