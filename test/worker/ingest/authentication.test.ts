@@ -1,7 +1,7 @@
 /** Spec §5, §7 and §3.1, design §5: authentication, refusals, and the effect of a revocation. */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { countMiss, MISSES_BURST } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
 import { deactivatedKey, lookUpKey, KEY_CACHE_MS, KEY_STALE_MS } from "../../../src/ingest/authenticate.ts";
@@ -9,6 +9,7 @@ import { SHED_ASK_MS } from "../../../src/ingest/shedding.ts";
 import { digestHex } from "../../../src/platform/hashes.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { TEST_AUTH_FAILURES_PER_MINUTE } from "../../support/auth-failures.ts";
+import { stopClock } from "../../support/clock.ts";
 import { until } from "../../support/until.ts";
 import { call, concurrently, newWorkspace, problemOf, unknownKey } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
@@ -27,15 +28,6 @@ const newAddress = () => ({ "cf-connecting-ip": crypto.randomUUID() });
 /** The key with another last character, so that its checksum is wrong. */
 const mistyped = (key: string) => key.slice(0, -1) + (key.endsWith("a") ? "b" : "a");
 const secretOf = ({ secret = "" }: { secret?: string }) => ({ "x-api-secret": secret });
-
-/** The clock of tests, Worker and objects, which share an isolate, stands still until it is set. */
-function stopClock(nowMs = NOW): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
-}
-
-afterEach(() => {
-  vi.useRealTimers();
-});
 
 /** Everything that a sender can see of a refusal, except the request's id. */
 async function seen(response: Response): Promise<unknown> {
@@ -67,7 +59,7 @@ const statusesOf = (answers: readonly Response[]) => new Set(answers.map(({ stat
 
 describe("§5.3, §5.4, §7: 401", () => {
   test("has the same answer with WWW-Authenticate for every cause", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const [withSecret, otherKey] = [await workspace.newKey({ secret: true }), await workspace.newKey({ secret: true })];
     const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1_000).toISOString() });
@@ -171,7 +163,7 @@ describe("§5.2, §7: 403", () => {
 
 describe("§3.1: expiration", () => {
   test("is exact to the millisecond, even while the key is cached", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const key = await workspace.newKey({ expires_at: new Date(NOW + 30_000).toISOString() });
     const at = async (ms: number) => {
@@ -265,7 +257,7 @@ describe("a key whose payload template was dropped", () => {
 
 describe("§7.1: the request rate of a key", () => {
   test("allows a burst of good and bad calls, then answers 429 with Retry-After, then allows calls at the configured rate", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const burst = await concurrently(64, 1_010, (n) => workspace.send(n % 2 === 0 ? SIGNAL : "{ broken"));
     const [accepted = [], broken = [], tooFast = []] = [202, 400, 429].map((status) =>
@@ -327,7 +319,7 @@ describe("design §5: an isolate refuses calls far beyond the rate", () => {
   }
 
   test("at once, while one call a second still asks the counter", async () => {
-    stopClock();
+    stopClock(NOW);
     const { send, reached } = sender(await newWorkspace());
     const statuses: number[] = [];
     for (let n = 0; n < 10; n++) statuses.push(await send());
@@ -339,7 +331,7 @@ describe("design §5: an isolate refuses calls far beyond the rate", () => {
   });
 
   test("and still answers 401 for a deactivated key", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const { send, reached } = sender(workspace);
     for (let n = 0; n < 4; n++) expect(await send()).toBe(202);
@@ -385,7 +377,7 @@ describe("design §5: failed authentications are limited by client network", () 
   });
 
   test("with the same answer for every cause", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
@@ -420,7 +412,7 @@ describe("design §5: failed authentications are limited by client network", () 
   ])(
     "so that many calls with a key that is %s get %j, and neighbours 202",
     async (cause, statuses) => {
-      stopClock();
+      stopClock(NOW);
       const workspace = await newWorkspace();
       const created = await workspace.newKey({
         secret: cause.includes("secret"),
@@ -486,7 +478,7 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
   });
 
   test("and caches no other refusal of a key", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 3 });
     const key = await workspace.newKey({ secret: true });
     const right = secretOf(key);
@@ -508,7 +500,7 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
   });
 
   test("and reports the number of calls to the counter, after a second and then once a minute", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     await workspace.deactivate();
     await workspace.send(SIGNAL);
@@ -538,7 +530,7 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
 
 describe("a database that fails", () => {
   test("delays new keys; keys known within the last ten minutes go on working unless deactivated", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const [ended, unseen] = [await workspace.newKey(), await workspace.newKey()];
     const statuses = async () => [
@@ -564,7 +556,7 @@ describe("a database that fails", () => {
 
 describe("§2.1: last used", () => {
   test("is the last authenticated call, accepted or refused, and never a call with a wrong secret", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const key = await workspace.newKey({ secret: true });
     const right = secretOf(key);
@@ -592,7 +584,7 @@ describe("§2.1: last used", () => {
 
 describe("§7: calls with a wrong secret or an expired key", () => {
   test("are in the list of rejections with their cause and exact counts, and are no use of the key", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });

@@ -3,12 +3,13 @@
  */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { FULL_BUCKET, requestsLeft } from "../../../src/domain/quota/request-rate.ts";
 import worker from "../../../src/index.ts";
 import { cachedKey } from "../../../src/ingest/authenticate.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
+import { stopClock } from "../../support/clock.ts";
 import { call, gzip, newWorkspace } from "../../support/workspace.ts";
 import type { BatchAnswer, Problem } from "../../support/workspace.ts";
 
@@ -21,8 +22,7 @@ const left = (response: Response) =>
   Number(/"request-rate";r=(\d+)/.exec(response.headers.get("ratelimit") ?? "")?.[1]);
 
 // The bucket fills with time.
-beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 4, 20, 12) }));
-afterEach(() => void vi.useRealTimers());
+beforeEach(() => stopClock(Date.UTC(2031, 4, 20, 12)));
 
 describe("a body counts as one request for each started 32 KB", () => {
   const space = (start: string, end: string) => (bytes: number) =>

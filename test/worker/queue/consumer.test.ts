@@ -5,8 +5,9 @@ import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "c
 import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
 import { LINK_ALARM_MS } from "../../../src/store/people/linking.ts";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { signalStore } from "../../../src/workspace/objects.ts";
+import { stopClock } from "../../support/clock.ts";
 import { TestCounter, admitCall, newCounter } from "../../support/counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import { recordD1 } from "../../support/statements.ts";
@@ -14,8 +15,6 @@ import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 import { deadIn } from "../../support/read-store.ts";
-
-afterEach(() => vi.useRealTimers());
 
 const PAGE = { cursor: null, limit: 50 };
 const RULE = { name: "r", event: "*", scoring_signal: "s", points: 3 };
@@ -370,7 +369,7 @@ describe("every step may be repeated:", () => {
     expect(await statuses(workspace.id, ["sig_1"])).toEqual(["anonymous"]);
     const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
     expect(alarmMs).toBeLessThanOrEqual(Date.now() + LINK_ALARM_MS);
-    vi.useFakeTimers({ toFake: ["Date"], now: alarmMs ?? 0 });
+    stopClock(alarmMs ?? 0);
     expect(await runDurableObjectAlarm(workspace.store)).toBe(true);
     expect(await statuses(workspace.id, ["sig_1"])).toEqual(["processed"]);
     expect((await signalStore(env, workspace.id).people({}, PAGE)).items).toMatchObject([{ score: 3 }]);

@@ -1,13 +1,14 @@
 /** Calls of each key by day, and refused calls by reason: display, losses in a crash, cost. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { dayOf } from "../../../src/domain/quota/day-counts.ts";
 import { DAYS_COUNTED, SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { CALL_KEYS_KEPT } from "../../../src/quota/keys.ts";
 import type { RefusedCall } from "../../../src/quota/protocol.ts";
 import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
 import { amount } from "../../support/amount.ts";
+import { stopClock } from "../../support/clock.ts";
 import { countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";
 import { readHtml, textOf } from "../../support/html.ts";
@@ -22,13 +23,7 @@ const DAY = 24 * HOUR;
 /** All counts are written by then. */
 const QUIET_MS = 3 * WATCH_MS;
 
-function at(ms: number): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
-}
-
-afterEach(() => {
-  vi.useRealTimers();
-});
+const at = (ms: number): void => stopClock(START + ms);
 
 async function counterAtStart(signalLimit = 1_000_000): Promise<TestCounter> {
   at(0);

@@ -3,29 +3,24 @@
  * cost.
  */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import type { EventType } from "../../../src/domain/events/workspace-event.ts";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS } from "../../../src/quota/refusals.ts";
 import { PROCESSING_LATE_MS } from "../../../src/quota/quota-counter.ts";
+import { stopClock } from "../../support/clock.ts";
 import { countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";
 import { TestDestinations, ofType } from "../../support/raised.ts";
 import { until } from "../../support/until.ts";
 
-afterEach(() => {
-  vi.useRealTimers();
-});
-
 /** The alarm follows the real clock, and rings only when a test rings it. */
 const START = Date.UTC(2031, 2, 5, 12);
 const MINUTE = 60_000;
 
-function at(ms: number): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
-}
+const at = (ms: number): void => stopClock(START + ms);
 
 async function subscribedCounter(
   config: Parameters<typeof newCounter>[0] = {},

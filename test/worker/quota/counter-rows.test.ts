@@ -3,24 +3,19 @@
  * stored in the rows of signals, outlive them.
  */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import type { ResentSignal } from "../../../src/quota/protocol.ts";
 import { writeSignal } from "../../../src/wire/message.ts";
 import { amount } from "../../support/amount.ts";
+import { stopClock } from "../../support/clock.ts";
 import { admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";
-
-afterEach(() => {
-  vi.useRealTimers();
-});
 
 /** The alarm follows the real clock, and rings only when a test rings it. */
 const START = Date.UTC(2031, 2, 5, 12);
 
-function at(ms: number): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
-}
+const at = (ms: number): void => stopClock(START + ms);
 
 /** Rings the alarm when it is due. */
 async function passTo(counter: TestCounter, ms: number): Promise<void> {

@@ -1,7 +1,7 @@
 /** Design §7: from the outbox to the queue, if the queue fails, misreports, loses messages, or works. */
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { CALL_TIMEOUT_MS, RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/outbox.ts";
@@ -9,18 +9,13 @@ import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
 import { findInFlight } from "../../../src/quota/outbox.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
+import { stopClock } from "../../support/clock.ts";
 import { admitCall, lose, newCounter } from "../../support/counter.ts";
 import type { Queued, SendBatch, TestCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
 
 // Far ahead, so that the platform's real clock rings no alarm; the clock stands still.
-beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 5, 12) });
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-});
+beforeEach(() => stopClock(Date.UTC(2031, 2, 5, 12)));
 
 const QUEUE_MESSAGE_BYTES = 128_000;
 const QUEUE_BATCH_BYTES = 256_000;

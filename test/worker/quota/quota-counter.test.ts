@@ -1,23 +1,16 @@
 /** Design §6, §7: the Quota Counter as the edge calls it, through failures, late alarms and restarts. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import type { ResentSignal } from "../../../src/quota/protocol.ts";
 import { writeSignal } from "../../../src/wire/message.ts";
+import { stopClock } from "../../support/clock.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
 
 // The middle of a period, so that none ends during a test.
-beforeEach(() => setTime(month(1, 15)));
-
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-function setTime(ms: number): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: ms });
-}
+beforeEach(() => stopClock(month(1, 15)));
 
 /** In the future: the alarm follows the real clock, and rings only when a test rings it. */
 const month = (number: number, day = 1) => Date.UTC(2031, number - 1, day);
@@ -74,13 +67,13 @@ describe("design §7: shared commits", () => {
   ])(
     "a commit that fails ($statement) fails all its callers, and nothing is counted",
     async ({ statement, settled: settledRows }) => {
-      setTime(month(1, 20));
+      stopClock(month(1, 20));
       const counter = await newCounter({ signalLimit: 10 });
       await counter.sendTo(lose);
       await counter.counted(3);
       await counter.settle(...settledRows);
       // On another day the ledger is saved with the commit, after its rows.
-      setTime(month(1, 21));
+      stopClock(month(1, 21));
       const repair = await counter.breakStatement(statement);
       const results = await Promise.allSettled(Array.from({ length: 16 }, () => counter.admit()));
       expect(results.map((result) => result.status)).toEqual(Array.from({ length: 16 }, () => "rejected"));
@@ -136,7 +129,7 @@ function heldSignals(counter: TestCounter, count: number, periodStartMs: number)
 
 describe("§8.6: the overage count", () => {
   test("counts each signal beyond the limit once, and not the held ones before when they are released", async () => {
-    setTime(month(1, 20));
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 10 });
     await counter.sendTo(lose);
     expect(await counter.counted(15)).toEqual([10, 5, 0]);
@@ -153,7 +146,7 @@ describe("§8.6: the overage count", () => {
     expect(await counter.stub.release({ ...job, page: 2, signals }, terms)).toMatchObject({ sent: 5, next: "end" });
     expect(await usageOf(counter)).toMatchObject({ accepted: 25, held: 0, overage: 5 });
     // A job ends with its period and with the overages that it began with.
-    setTime(month(2, 1));
+    stopClock(month(2, 1));
     await counter.configure({ signalLimit: 1 });
     expect(await counter.counted(2)).toEqual([1, 1, 0]);
     await counter.configure({ signalLimit: 2 });
@@ -166,7 +159,7 @@ describe("§8.6: the overage count", () => {
   });
 
   test("does not change if a release has a held signal of an earlier period", async () => {
-    setTime(month(1, 20));
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
     await counter.counted(2);
@@ -177,7 +170,7 @@ describe("§8.6: the overage count", () => {
   });
 
   test("counts each released signal beyond the limit once, despite repeated releases", async () => {
-    setTime(month(1, 20));
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 4 });
     await counter.sendTo(lose);
     expect(await counter.counted(8)).toEqual([4, 4, 0]);
@@ -237,7 +230,7 @@ describe("design §2: a restore", () => {
 
 describe("§8.5: billing periods", () => {
   test("end with the alarm, which is set again for the next end", async () => {
-    setTime(month(1, 20));
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
     await counter.counted(5);
@@ -245,7 +238,7 @@ describe("§8.5: billing periods", () => {
     await counter.settle(1);
     expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
     expect(await alarmOf(counter)).toBe(month(2));
-    setTime(month(2));
+    stopClock(month(2));
     expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
     const closed = { periodStartMs: month(1), periodEndMs: month(2), accepted: 2, held: 2, rejected: 1, streak: 1 };
     const periods = await runInDurableObject(counter.stub, (_, { storage }) =>
@@ -257,11 +250,11 @@ describe("§8.5: billing periods", () => {
   });
 
   test("end with the first call if the alarm is late; later alarms change nothing", async () => {
-    setTime(month(1, 20));
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
     await counter.counted(3);
-    setTime(month(2, 3));
+    stopClock(month(2, 3));
     expect(await counter.counted(1)).toEqual([1, 0, 0]);
     const before = await usageOf(counter);
     expect(before).toMatchObject({ accepted: 1, history: [{ accepted: 2, held: 1, streak: 1 }] });
@@ -272,23 +265,23 @@ describe("§8.5: billing periods", () => {
   });
 
   test("begin on the days of the first anchor, and each signal keeps the limit of its time", async () => {
-    setTime(month(3, 15));
+    stopClock(month(3, 15));
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
     await counter.counted(2);
     await counter.configure({ signalLimit: 3, anchorMs: month(1, 9) });
     await counter.counted(1);
     expect((await counter.unsettled()).map((signal) => signal.signalLimit)).toEqual([1, 1, 3]);
-    setTime(month(4, 15));
+    stopClock(month(4, 15));
     expect(await usageOf(counter)).toMatchObject({ periodStartMs: month(4), periodEndMs: month(5) });
   });
 
   test("have books that count the signals admitted in them", async () => {
-    setTime(month(1, 20));
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
     await counter.counted(5);
-    setTime(month(2, 20));
+    stopClock(month(2, 20));
     await counter.counted(1);
     expect(await counter.stub.books(month(1))).toEqual({ admitted: 4, unsettled: 4, lost: 0 });
     expect(await counter.stub.books(month(2))).toEqual({ admitted: 1, unsettled: 1, lost: 0 });

@@ -1,6 +1,7 @@
 /** Spec §8 and design §6, invariants 2 and 3, as senders see them: kept and refused signals, and their answers. */
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { linesOf } from "../../support/adds-up.ts";
+import { stopClock } from "../../support/clock.ts";
 import { readStore } from "../../support/read-store.ts";
 import { concurrently, newPlan, newWorkspace } from "../../support/workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
@@ -16,15 +17,6 @@ const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
 let sent = 0;
 const signal = () => ({ event: "x", properties: { n: ++sent } });
 const signals = (count: number) => Array.from({ length: count }, signal);
-
-/** Stands still until it is set; the tests, the Worker and its objects share it. */
-function stopClock(nowMs = NOW): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
-}
-
-afterEach(() => {
-  vi.useRealTimers();
-});
 
 const usageOf = (workspace: TestWorkspace) => workspace.operator("GET", "/usage");
 
@@ -75,7 +67,7 @@ const ordinals = (limit: number, last: number) =>
 
 describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
   test("with single signals get exactly L accepted, L held and the rest refused until the period ends", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 50, anchor: ANCHOR });
     const answers = await concurrently(CALLERS, 150, () => workspace.send(signal()));
     for (const answer of answers.filter((refused) => refused.status === 429)) {
@@ -132,7 +124,7 @@ describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
 
 describe("§8.2 to §8.4: a batch across a boundary", () => {
   test("is kept as far as it fits", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     expect(await verdicts(workspace, signals(7))).toEqual(times(7, "accepted"));
     expect(await verdicts(workspace, signals(7))).toEqual([...times(3, "accepted"), ...times(4, "held")]);
@@ -233,7 +225,7 @@ describe("§8.5: the extra room ends", () => {
   const withRoom = ["accepted", "accepted", "held"];
 
   test("after three paid periods in a row over the allowance, for good", async () => {
-    stopClock(months[0]);
+    stopClock(months[0] ?? 0);
     const workspace = await newWorkspace({ signalLimit: 2, anchor: ANCHOR });
     expect(await drive(workspace)).toEqual([
       withRoom,
@@ -302,7 +294,7 @@ describe("design §9: RateLimit headers", () => {
     `"request-rate";r=${requests};t=${resetS}, "billing-period";r=${left};t=${PERIOD_LEFT_S}`;
 
   test("show the remaining requests and signals until the first refusal, on accepted and refused calls", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     expect(limits(await workspace.send(signal()))).toEqual([policy, state(999, 19)]);
     expect(limits(await workspace.send(signals(4)))).toEqual([policy, state(998, 15)]);
@@ -322,13 +314,13 @@ describe("design §9: RateLimit headers", () => {
   });
 
   test("omit the period with overages enabled, because no signal is refused", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR, overages: true });
     expect(limits(await workspace.send(signal()))).toEqual(['"request-rate";q=1000;w=2', '"request-rate";r=999;t=1']);
   });
 
   test("show the new period on a refusal that is its first call", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     await workspace.send(signals(15));
     vi.setSystemTime(Date.parse("2031-02-02T00:00:00.000Z"));
