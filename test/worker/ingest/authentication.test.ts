@@ -301,21 +301,12 @@ describe("design §5: an isolate refuses calls far beyond the rate", () => {
   /** Calls that reach the counter get its answer. */
   function sender(workspace: TestWorkspace) {
     let reached = 0;
-    const namespace = {
-      getByName: () => {
-        reached++;
-        return workspace.counter;
-      },
-    } as unknown as typeof env.QUOTA_COUNTER;
-    return {
-      send: async (): Promise<number> => {
-        const url = `https://signals.example/api/signal-staging/webhook/${workspace.key.key}`;
-        const request = new Request(url, { method: "POST", headers: newAddress(), body: JSON.stringify(SIGNAL) });
-        const bindings = { ...slow, QUOTA_COUNTER: namespace };
-        return (await worker.fetch(request, bindings, createExecutionContext())).status;
-      },
-      reached: () => reached,
+    const getByName = () => {
+      reached++;
+      return workspace.counter;
     };
+    const bindings = { ...slow, QUOTA_COUNTER: { getByName } } as unknown as Env;
+    return { send: async () => (await workspace.send(SIGNAL, { bindings })).status, reached: () => reached };
   }
 
   test("at once, while one call a second still asks the counter", async () => {

@@ -1,11 +1,9 @@
 /**
  * Spec §8.7: a large body counts as several requests, at the Quota Counter and at the edge, also if it is refused.
  */
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { FULL_BUCKET, requestsLeft } from "../../../src/domain/quota/request-rate.ts";
-import worker from "../../../src/index.ts";
 import { cachedKey } from "../../../src/ingest/authenticate.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
@@ -135,7 +133,6 @@ describe("many large bodies of one key", () => {
     const packed = await gzip("[".repeat(BULK_MAX_BYTES));
     const refused = vi.spyOn(QuotaCounter.prototype, "refused");
     // All calls pass the isolate's first check of the rate before a body arrives; then the bodies arrive one by one.
-    const url = `https://signals.example${BULK.replace("{key}", workspace.key.key)}`;
     let waiting = 0;
     const calls = Array.from({ length: 6 }, () => {
       const { promise: bodyComes, resolve: send } = Promise.withResolvers<void>();
@@ -148,8 +145,7 @@ describe("many large bodies of one key", () => {
           controller.close();
         },
       });
-      const request = new Request(url, { method: "POST", headers: GZIPPED, body });
-      return { send, answer: worker.fetch(request, env, createExecutionContext()) };
+      return { send, answer: workspace.send(body, { path: BULK, headers: GZIPPED, bindings: env }) };
     });
     await vi.waitUntil(() => waiting === calls.length);
     const answers: Response[] = [];
@@ -171,9 +167,7 @@ describe("many large bodies of one key", () => {
   test("pass a burst that is smaller than their number of requests", async () => {
     const workspace = await newWorkspace();
     const body = `[{"event":"e"}${" ".repeat(BULK_MAX_BYTES - 20)}]`;
-    const url = `https://signals.example${BULK.replace("{key}", workspace.key.key)}`;
-    const small = { ...env, REQUEST_RATE_PER_SECOND: "5", REQUEST_BURST: "10" } as unknown as typeof env;
-    const request = new Request(url, { method: "POST", body });
-    expect((await worker.fetch(request, small, createExecutionContext())).status).toBe(202);
+    const bindings = { ...env, REQUEST_RATE_PER_SECOND: "5", REQUEST_BURST: "10" } as unknown as Env;
+    expect((await workspace.send(body, { path: BULK, bindings })).status).toBe(202);
   });
 });

@@ -36,7 +36,7 @@ async function counterAtStart(signalLimit = 1_000_000): Promise<TestCounter> {
 async function pass(counter: TestCounter, ms: number): Promise<void> {
   const endMs = Date.now() + ms;
   for (;;) {
-    const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+    const dueMs = await counter.alarmMs();
     if (dueMs === null || dueMs > endMs) break;
     vi.setSystemTime(Math.max(dueMs, Date.now()));
     await runDurableObjectAlarm(counter.stub);

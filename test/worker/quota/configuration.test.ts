@@ -403,9 +403,8 @@ describe("a period closes with the configuration effective at its end", () => {
   }
 
   async function usageOf(counter: TestCounter) {
-    const found = await counter.stub.usage();
-    if (found === null) throw new Error("no usage");
-    return { ...found, history: found.history.toReversed() };
+    const usage = await counter.usage();
+    return { ...usage, history: usage.history.toReversed() };
   }
 
   test.each([

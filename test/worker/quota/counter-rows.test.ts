@@ -5,8 +5,6 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { describe, expect, test, vi } from "vitest";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
-import type { ResentSignal } from "../../../src/quota/protocol.ts";
-import { writeSignal } from "../../../src/wire/message.ts";
 import { amount } from "../../support/amount.ts";
 import { stopClock } from "../../support/clock.ts";
 import { admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
@@ -19,7 +17,7 @@ const at = (ms: number): void => stopClock(START + ms);
 
 /** Rings the alarm when it is due. */
 async function passTo(counter: TestCounter, ms: number): Promise<void> {
-  const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+  const dueMs = await counter.alarmMs();
   at(ms);
   if (dueMs !== null && dueMs <= Date.now()) await runDurableObjectAlarm(counter.stub);
 }
@@ -137,8 +135,8 @@ describe.each(restarts)("when the object $title, its counts stay the same", ({ s
     await counter.configure({ signalLimit: 5 });
     await expectKept(counter);
     expect(await counter.stub.usage()).toMatchObject({ signalLimit: 5, accepted: 2, held: 1 });
-    const { periodStartMs = 0, periodEndMs = 0 } = (await counter.stub.usage()) ?? {};
-    const page = { job: "aud_1", page: 1, through: 1, signals: [held("sig_held", periodStartMs)] };
+    const { periodStartMs, periodEndMs } = await counter.usage();
+    const page = { job: "aud_1", page: 1, through: 1, signals: counter.heldSignals(1, periodStartMs) };
     const released = await counter.stub.release(page, { periodEndMs, overages: false });
     expect(released).toEqual({ sent: 1, through: 1, next: "end" });
     await expectKept(counter);
@@ -165,8 +163,3 @@ describe.each(restarts)("when the object $title, its counts stay the same", ({ s
     expect(await counter.stub.backlog()).toMatchObject({ unsettledSignals: 0, oldestAtMs: null });
   });
 });
-
-function held(id: string, periodStartMs: number): ResentSignal {
-  const text = writeSignal({ id, key: "key_1" }, "{}");
-  return { id, periodStartMs, text, bytes: text.length };
-}

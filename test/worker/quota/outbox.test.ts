@@ -4,9 +4,8 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { CALL_TIMEOUT_MS, RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
-import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/outbox.ts";
+import { findInFlight, SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/outbox.ts";
 import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
-import { findInFlight } from "../../../src/quota/outbox.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { stopClock } from "../../support/clock.ts";
@@ -46,18 +45,9 @@ class Recorder {
   }
 }
 
-function alarmMs(counter: TestCounter): Promise<number | null> {
-  return runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
-}
-
 /** Seconds until the alarm, by the object's clock. */
 async function secondsToAlarm(counter: TestCounter): Promise<number> {
-  return Math.round((((await alarmMs(counter)) ?? Number.NaN) - Date.now()) / 1_000);
-}
-
-async function settled(counter: TestCounter) {
-  await until(async () => expect((await counter.stub.books()).unsettled).toBe(0));
-  return env.SIGNAL_STORE.getByName(counter.id).totals();
+  return Math.round((((await counter.alarmMs()) ?? Number.NaN) - Date.now()) / 1_000);
 }
 
 describe("a failing queue", () => {
@@ -93,11 +83,11 @@ describe("a failing queue", () => {
       throw new Error("timed out");
     });
     await counter.counted(5);
-    expect(await settled(counter)).toMatchObject({ processed: 5 });
+    expect(await counter.storedTotals()).toMatchObject({ processed: 5 });
     const late = await counter.counted(2);
     expect(late).toEqual([2, 0, 0]);
     await runDurableObjectAlarm(counter.stub);
-    expect(await settled(counter)).toEqual({ processed: 7, duplicates: 0, held: 0, purged: 0, deadLettered: 0 });
+    expect(await counter.storedTotals()).toEqual({ processed: 7, duplicates: 0, held: 0, purged: 0, deadLettered: 0 });
   });
 
   test.each(["SELECT row, at, bytes, body FROM outbox", "SELECT row, at AS atMs FROM outbox"])(
@@ -204,7 +194,7 @@ describe("packing", () => {
       return { text: partText, count: 100, bytes: partText.length };
     });
     expect(await counter.counted(0, { chunks: slices })).toEqual([2_000, 0, 0]);
-    expect(await settled(counter)).toMatchObject({ processed: 2_000 });
+    expect(await counter.storedTotals()).toMatchObject({ processed: 2_000 });
     const last = await env.SIGNAL_STORE.getByName(counter.id).signal(ids[1_999] ?? "");
     expect(last).toMatchObject({ ordinal: 2_000, status: "processed" });
   });
@@ -298,7 +288,7 @@ describe("a signal in flight", () => {
   test("is counted in total and by period through failed commits, repeated settling and a restart", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
-    const { periodStartMs = 0 } = (await counter.stub.usage()) ?? {};
+    const { periodStartMs } = await counter.usage();
     const unsettled = async () => [
       (await counter.stub.books()).unsettled,
       (await counter.stub.books(periodStartMs)).unsettled,
