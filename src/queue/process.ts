@@ -1,6 +1,5 @@
 /** Processes signals for the store. One that cannot be processed becomes a dead letter and does not affect others. */
-import { duplicateKey, idempotencyDuplicateKey } from "../domain/signal/canonical-form.ts";
-import type { DuplicateKey } from "../domain/signal/canonical-form.ts";
+import { duplicateKey, idempotencyDuplicateKey, type DuplicateKey } from "../domain/signal/canonical-form.ts";
 import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { normalise } from "../domain/signal/normalise.ts";

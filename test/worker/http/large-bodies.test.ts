@@ -11,8 +11,7 @@ import {
   MemoryReservation,
 } from "../../../src/http/body.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
-import { gzip, newWorkspace } from "../../support/workspace.ts";
-import type { Problem, TestWorkspace } from "../../support/workspace.ts";
+import { gzip, newWorkspace, type Problem, type TestWorkspace } from "../../support/workspace.ts";
 
 const BULK = "/api/signal-staging/bulk/{key}";
 const END = '{"event":"x"}]';

@@ -5,8 +5,7 @@ import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { ADMIT_SLICE_MAX_BYTES } from "../../../src/ingest/admit.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS } from "../../../src/limits.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult } from "../../../src/quota/protocol.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type BatchAnswer, type Problem, type TestWorkspace } from "../../support/workspace.ts";
 
 const COUNT = 60;
 const PADDING = "x".repeat(40_000);

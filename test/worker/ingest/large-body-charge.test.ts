@@ -8,8 +8,7 @@ import { cachedKey } from "../../../src/ingest/authenticate.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { stopClock } from "../../support/clock.ts";
-import { call, gzip, newWorkspace } from "../../support/workspace.ts";
-import type { BatchAnswer, Problem } from "../../support/workspace.ts";
+import { call, gzip, newWorkspace, type BatchAnswer, type Problem } from "../../support/workspace.ts";
 
 const BULK = "/api/signal-staging/bulk/{key}";
 const GZIPPED = { "content-encoding": "gzip" };

@@ -8,8 +8,7 @@ import { expect, test, vi } from "vitest";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import worker from "../../../src/index.ts";
 import { REFUSED_LOG_LINES_PER_SECOND } from "../../../src/http/request-log.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestKey } from "../../support/workspace.ts";
+import { newWorkspace, type TestKey } from "../../support/workspace.ts";
 
 type Line = Record<string, unknown>;
 

@@ -12,8 +12,7 @@ import { TestCounter, admitCall, newCounter } from "../../support/counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import { recordD1 } from "../../support/statements.ts";
 import { until } from "../../support/until.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 import { deadIn } from "../../support/read-store.ts";
 
 const PAGE = { cursor: null, limit: 50 };

@@ -6,8 +6,7 @@ import { heldIn } from "../../support/read-store.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
-import { newPlan, newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newPlan, newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 interface Trace {
   status: string;

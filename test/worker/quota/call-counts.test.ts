@@ -9,8 +9,7 @@ import type { RefusedCall } from "../../../src/quota/protocol.ts";
 import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
 import { amount } from "../../support/amount.ts";
 import { stopClock } from "../../support/clock.ts";
-import { countRows, lose, newCounter } from "../../support/counter.ts";
-import type { TestCounter } from "../../support/counter.ts";
+import { countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { newMembers } from "../../support/members.ts";
 

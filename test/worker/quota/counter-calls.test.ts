@@ -2,8 +2,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 /** The real bindings, except these calls of a workspace's counter. */
 function withCounter({ counter }: TestWorkspace, calls: Record<string, (...given: never[]) => unknown>): Env {

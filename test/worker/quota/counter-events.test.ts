@@ -4,15 +4,13 @@
  */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
-import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
-import type { EventType } from "../../../src/domain/events/workspace-event.ts";
+import { eventTypes, type EventType } from "../../../src/domain/events/workspace-event.ts";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS } from "../../../src/quota/refusals.ts";
 import { PROCESSING_LATE_MS } from "../../../src/quota/quota-counter.ts";
 import { stopClock } from "../../support/clock.ts";
-import { countRows, lose, newCounter } from "../../support/counter.ts";
-import type { TestCounter } from "../../support/counter.ts";
+import { countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
 import { TestDestinations, ofType } from "../../support/raised.ts";
 import { until } from "../../support/until.ts";
 

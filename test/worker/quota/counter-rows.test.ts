@@ -7,8 +7,7 @@ import { describe, expect, test, vi } from "vitest";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { amount } from "../../support/amount.ts";
 import { stopClock } from "../../support/clock.ts";
-import { admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
-import type { TestCounter } from "../../support/counter.ts";
+import { admitCall, countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
 
 /** The alarm follows the real clock, and rings only when a test rings it. */
 const START = Date.UTC(2031, 2, 5, 12);

@@ -9,8 +9,7 @@ import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { stopClock } from "../../support/clock.ts";
-import { admitCall, lose, newCounter } from "../../support/counter.ts";
-import type { Queued, SendBatch, TestCounter } from "../../support/counter.ts";
+import { admitCall, lose, newCounter, type Queued, type SendBatch, type TestCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
 
 // Far ahead, so that the platform's real clock rings no alarm; the clock stands still.

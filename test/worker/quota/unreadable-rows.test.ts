@@ -7,8 +7,7 @@ import { readMessage } from "../../../src/wire/message.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 beforeEach(() => stopClock(Date.UTC(2031, 0, 15)));
 
