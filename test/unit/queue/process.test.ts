@@ -47,7 +47,12 @@ test("§8.5 makes a signal with too many rule steps a dead letter with a reason,
   };
   const rules = Array.from({ length: 60 }, (_, n) => ruleOn(`properties.a[].b${n}`));
   const work = (elements: number, compiled: CompiledRules, more: object) =>
-    processed({}, { event: "e", properties: { a: Array(elements).fill({}) }, ...more }, AT, compiled);
+    processed(
+      {},
+      { event: "e", properties: { a: Array.from({ length: elements }, () => ({})) }, ...more },
+      AT,
+      compiled,
+    );
   const compiled = compileRules(rules);
   for (const who of [{ email: "a@example.com" }, { anonymousId: "a-1" }]) {
     for (const all of [compiled, compileRules([...rules, ruleOn("email")])]) {

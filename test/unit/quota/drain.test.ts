@@ -21,7 +21,6 @@ class DrainFixture {
   readonly rows: PackedRow[] = [];
   /** Time of each `sendBatch`, and the text of its messages. */
   readonly sent: [number, string[]][] = [];
-  /** The lowest unsettled row in each message. */
   readonly lows: number[] = [];
   reads = 0;
   alarmAtMs = Number.POSITIVE_INFINITY;

@@ -146,7 +146,6 @@ test("refuses a gzip body without room before unpacking it", async () => {
   const request = new Request("https://signals.example", { method: "POST", headers, body });
   const read = await readBody(request, { maxBytes: BULK_MAX_BYTES, holder: "packed" });
   holder.release();
-  // None of its bytes was unpacked.
   expect(read).toMatchObject({ ok: false, bytes: 0, refusal: { code: "unavailable" } });
 });
 

@@ -38,7 +38,6 @@ async function seen(response: Response): Promise<unknown> {
 
 type Call = Parameters<TestWorkspace["send"]>;
 
-/** Expects that the sender of each call sees `answer`. */
 async function expectAnswer(workspace: TestWorkspace, answer: unknown, calls: Record<string, Call>): Promise<void> {
   for (const [cause, sent] of Object.entries(calls)) {
     expect(await seen(await workspace.send(...sent)), cause).toEqual(answer);
@@ -464,7 +463,6 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
     const { request, answer } = post(workspace.key.key);
     expect(await seen(await answer)).toEqual(refusal);
     expect(request.bodyUsed).toBe(false);
-    // The call with the other key does ask.
     expect((await post(otherKey.key).answer).status).toBe(503);
     expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
   });

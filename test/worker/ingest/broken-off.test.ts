@@ -9,7 +9,6 @@ import { newWorkspace, type BatchAnswer, type Problem, type TestWorkspace } from
 
 const COUNT = 60;
 const PADDING = "x".repeat(40_000);
-/** Five slices. */
 const body = (extra: (n: number) => Record<string, unknown> = () => ({})) =>
   Array.from({ length: COUNT }, (_, n) => ({ email: `p${n}@example.com`, event: "E", padding: PADDING, ...extra(n) }));
 const withIds = () => body((n) => ({ messageId: `m${n}` }));
@@ -71,7 +70,6 @@ test.each([
     expect(written).toBeLessThanOrEqual(bytes);
     expect(bytes).toBeLessThanOrEqual(ADMIT_SLICE_MAX_BYTES);
   }
-  // The minimum number of slices.
   for (const { written } of slices.slice(0, -1)) expect(written).toBeGreaterThan(0.9 * ADMIT_SLICE_MAX_BYTES);
 });
 

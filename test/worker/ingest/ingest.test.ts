@@ -22,7 +22,6 @@ const FORM = `{ "email": "jane@example.com", "event": "Filled Out Form", "source
 const signal = (event: unknown = "x", more: object = {}) => ({ event, ...more });
 const utf8 = (text: string) => new TextEncoder().encode(text);
 
-/** Status and code of a refused call. */
 async function refusalOf(response: Response): Promise<[number, string]> {
   const { status, code } = await problemOf(response);
   expect(response.status).toBe(status);
@@ -165,7 +164,6 @@ describe("§4, design §9: several signals in one call", () => {
     expect(counts).toEqual({ status: "accepted", accepted: 4_000, held: 0, rejected: 0 });
     expect(results.map((result) => result.index)).toEqual(events.map((_, n) => n));
     const stored = await storedTexts(workspace);
-    // Each id belongs to its event.
     expect(results.map(({ id }) => JSON.parse(stored.get(id ?? "") ?? "{}").n)).toEqual(events.map((_, n) => n));
     expect(await workspace.books()).toMatchObject({ accepted: 4_000, processed: 4_000, balanced: true });
   });
@@ -592,7 +590,6 @@ function signalText(event: string): string {
   return JSON.stringify(signal(event));
 }
 
-/** An object with this many levels. */
 function nested(levels: number): unknown {
   return levels === 1 ? {} : { a: nested(levels - 1) };
 }

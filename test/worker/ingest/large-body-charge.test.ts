@@ -1,6 +1,4 @@
-/**
- * Spec §8.7: a large body counts as several requests, at the Quota Counter and at the edge, also if it is refused.
- */
+/** Spec §8.7: a large body counts as several requests, at the counter and at the edge, also if it is refused. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { FULL_BUCKET, requestsLeft } from "../../../src/domain/quota/request-rate.ts";
@@ -14,7 +12,6 @@ const BULK = "/api/signal-staging/bulk/{key}";
 const GZIPPED = { "content-encoding": "gzip" };
 const KB = 1_024;
 
-/** Requests left of the burst, from the answer's header. */
 const left = (response: Response) =>
   Number(/"request-rate";r=(\d+)/.exec(response.headers.get("ratelimit") ?? "")?.[1]);
 

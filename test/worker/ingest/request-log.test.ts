@@ -1,7 +1,4 @@
-/**
- * The request log: one line for each failure, and a summary of the rest once per second. All other tests log a line
- * per request.
- */
+/** The request log: a line for each failure, a summary of the rest. All other tests log a line per request. */
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";

@@ -1,6 +1,4 @@
-/**
- * Design §2, §8: the consumer of the queue and of the dead letter queue, with failing, repeated and damaged messages.
- */
+/** Design §2, §8: the consumer of both signal queues, with failing, repeated and damaged messages. */
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
@@ -52,7 +50,6 @@ function refuse(workspaceId: string, inserts: string): Promise<void> {
   });
 }
 
-/** Every row of the store. */
 function contents({ store }: TestWorkspace): Promise<unknown[]> {
   return runInDurableObject(store, (_, { storage: { sql } }) => {
     const tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB '_cf*'";
@@ -245,7 +242,6 @@ describe("§8: one bad signal never affects its neighbours", () => {
 });
 
 describe("during a deployment", () => {
-  /** A message as the next version would write it. */
   const newer = (body: string) => body.replace('"v":1', '"v":2');
 
   test("a message of the next version is retried until the new consumer gets it; its other rows are recorded at once", async () => {

@@ -26,7 +26,7 @@ async function withRule(options: Parameters<typeof newWorkspace>[0]): Promise<Te
   return workspace;
 }
 
-/** Sends `count` signals of different people one by one; returns their ids in order. */
+/** Signals of different people. @returns their ids in order. */
 async function sendAll(workspace: TestWorkspace, count: number): Promise<string[]> {
   const ids: string[] = [];
   for (let n = 1; n <= count; n++) {

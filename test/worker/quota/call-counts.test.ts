@@ -31,7 +31,7 @@ async function counterAtStart(signalLimit = 1_000_000): Promise<TestCounter> {
   return counter;
 }
 
-/** Lets time pass. The alarm rings whenever it is due. */
+/** The alarm rings whenever it is due. */
 async function pass(counter: TestCounter, ms: number): Promise<void> {
   const endMs = Date.now() + ms;
   for (;;) {
@@ -184,7 +184,6 @@ describe("call statistics", () => {
       }
     }
 
-    /** The current display. */
     get expected(): { seen: Seen; admitted: number } {
       return { seen: this.#seen, admitted: this.#admitted };
     }
@@ -225,7 +224,6 @@ describe("call statistics", () => {
     }
   }
 
-  /** Values of an object in the order of their names. */
   function sorted(value: unknown): unknown {
     if (typeof value !== "object" || value === null) return value;
     return Object.entries(value)

@@ -136,7 +136,6 @@ describe("any history of configuration changes and faults", () => {
       await this.check();
     }
 
-    /** Checks D1 and the counter after a step. */
     async check(): Promise<void> {
       const stored = await this.late.stored();
       const before = this.#known.get(stored.configVersion);

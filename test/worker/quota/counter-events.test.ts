@@ -1,7 +1,4 @@
-/**
- * Notifications of the Quota Counter: usage levels, periods, bursts of refusals and delays; once each, with their
- * cost.
- */
+/** Notifications of the Quota Counter, once each: usage levels, periods, bursts of refusals, delays; and their cost. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
 import { eventTypes, type EventType } from "../../../src/domain/events/workspace-event.ts";
@@ -44,7 +41,6 @@ async function handedOn(counter: TestCounter): Promise<void> {
 
 const levels = ({ taken }: TestDestinations) => ofType(taken, "usage.level").map(({ level }) => level);
 
-/** Rings the alarm at that time. */
 async function ring(counter: TestCounter, ms: number): Promise<void> {
   at(ms);
   await counter.sendTo(lose);

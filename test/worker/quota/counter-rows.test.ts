@@ -1,7 +1,4 @@
-/**
- * Design §7: cost of a signal in the Quota Counter, in rows written and alarms set, each billed as a row. The counts,
- * stored in the rows of signals, outlive them.
- */
+/** Design §7: cost of a signal in rows written and alarms set, each billed as a row. The counts outlive the rows. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { describe, expect, test, vi } from "vitest";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
@@ -14,7 +11,6 @@ const START = Date.UTC(2031, 2, 5, 12);
 
 const at = (ms: number): void => stopClock(START + ms);
 
-/** Rings the alarm when it is due. */
 async function passTo(counter: TestCounter, ms: number): Promise<void> {
   const dueMs = await counter.alarmMs();
   at(ms);
@@ -87,7 +83,6 @@ describe("a signal costs", () => {
   });
 });
 
-/** The counter's complete visible state. */
 async function stateOf(counter: TestCounter) {
   return { usage: await counter.stub.usage(), books: await counter.stub.books() };
 }

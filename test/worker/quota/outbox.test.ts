@@ -20,7 +20,6 @@ const QUEUE_BATCH_BYTES = 256_000;
 
 const down: SendBatch = () => Promise.reject(new Error("queue is down"));
 
-/** Records the messages that a counter sends to a queue, per `sendBatch`. */
 class Recorder {
   readonly #counter: TestCounter;
   readonly batches: Queued[][] = [];
@@ -36,7 +35,6 @@ class Recorder {
     return this.outcomes.shift()?.(messages) ?? Promise.resolve();
   };
 
-  /** Positions of the rows of each `sendBatch`. */
   get rows(): number[][] {
     return this.batches.map((messages) =>
       messages.flatMap(({ body }) => readMessage(body).rows.map(({ row }) => this.#counter.positionOf(row.row))),
@@ -60,7 +58,6 @@ describe("a failing queue", () => {
     await counter.counted(3);
     const delays = [await secondsToAlarm(counter)];
     for (let attempt = 2; attempt <= 9; attempt++) {
-      // Only the alarm has tried.
       expect(queue.batches).toHaveLength(attempt - 1);
       expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
       expect(queue.batches).toHaveLength(attempt);

@@ -199,7 +199,6 @@ describe("§8.5: billing periods", () => {
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
     await counter.counted(5);
-    // No other work is due: the alarm is the period's.
     await counter.settle(1);
     expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
     expect(await counter.alarmMs()).toBe(month(2));

@@ -34,7 +34,6 @@ async function resultsOf(workspace: TestWorkspace, items: unknown[]) {
   return results.map(({ id, code, status }) => ({ id, verdict: code ?? status }));
 }
 
-/** The answer to each item of a batch. */
 async function verdicts(workspace: TestWorkspace, items: unknown[]): Promise<string[]> {
   return (await resultsOf(workspace, items)).map((result) => result.verdict);
 }
@@ -93,7 +92,6 @@ describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
       held: 50,
       extra_room_exceeded: 210 - 100,
     });
-    // Within a call the verdicts are in the order of the signals.
     const order = ["accepted", "held", "extra_room_exceeded"];
     for (const answer of answers) {
       const ranks = answer.map((result) => order.indexOf(result.verdict));
@@ -170,7 +168,7 @@ describe("§8.2 to §8.4: a batch across a boundary", () => {
 
   test("in several slices is decided as a whole", async () => {
     const workspace = await newWorkspace({ signalLimit: 30 });
-    // 100 signals of 40 KB: four slices of a megabyte.
+    // 100 signals of 40 KB: several slices.
     const large = signals(100).map((small) => ({ ...small, padding: "x".repeat(40_000) }));
     expect(await verdicts(workspace, large)).toEqual([
       ...times(30, "accepted"),
@@ -212,7 +210,6 @@ describe("§8.6: overages and upgrades", () => {
 describe("§8.5: the extra room ends", () => {
   const months = ["01", "02", "03", "04"].map((month) => Date.parse(`2031-${month}-10`));
 
-  /** Sends three signals in each month; the plan allows two. */
   async function drive(workspace: TestWorkspace): Promise<string[][]> {
     const answers: string[][] = [];
     for (const monthMs of months) {
