@@ -84,7 +84,7 @@ export class Outbox {
     const lastRow = this.#lastRow;
     const deleted = this.#subtractSettled(
       this.#sql.exec<SettledRow>(
-        `DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND row <> ? AND bytes > 0
+        `DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND row <> ?
          RETURNING period_start, count`,
         JSON.stringify(rows),
         lastRow,

@@ -124,7 +124,7 @@ describe("a queue that loses messages", () => {
   });
 });
 
-test("settles repeated, late and unknown row numbers, and never a new row: numbers are used once, even after a crash", async () => {
+test("settles repeated, late and unknown row numbers, and never a new row: numbers are used once, even after a crash or a restore", async () => {
   const counter = await newCounter();
   await counter.sendTo(lose);
   for (let call = 0; call < 3; call++) await counter.counted(2);
@@ -137,6 +137,13 @@ test("settles repeated, late and unknown row numbers, and never a new row: numbe
   await counter.counted(1);
   await counter.settle(1, 2, 3);
   expect(await counter.positions()).toEqual([4]);
+  // As after a restore, the tables know none of the numbers.
+  await runInDurableObject(counter.stub, (_, { storage }) => void storage.sql.exec("DELETE FROM outbox"));
+  await abortAllDurableObjects();
+  vi.setSystemTime(Date.now() + 1);
+  await counter.sendTo(lose);
+  await counter.counted(1);
+  expect((await counter.positions())[0]).toBeGreaterThan(4);
 });
 
 describe("packing", () => {

@@ -158,7 +158,7 @@ describe("§8.6: the overage count", () => {
 });
 
 describe("design §2: a restore", () => {
-  test("sends nothing again while calls are refused", async () => {
+  test("sends nothing again while calls are refused, and does not start while they are taken", async () => {
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
     await counter.counted(2);
@@ -173,6 +173,11 @@ describe("design §2: a restore", () => {
     expect(await counter.usage()).toMatchObject({ accepted: 1, held: 1 });
     await counter.stub.open();
     expect(await release()).toMatchObject({ sent: 1, next: "end" });
+    await runInDurableObject(counter.stub, async (instance, { storage }) => {
+      storage.kv.put("prepared_restore", "rst_1");
+      expect(() => instance.beforeRestore()).toThrow("takes calls");
+      await expect(instance.restoreTo("rst_1", "bookmark")).rejects.toThrow("takes calls");
+    });
   });
 
   test("reports the same counts when repeated after new calls and a replay", async () => {
