@@ -165,5 +165,6 @@ describe("many large bodies of one key", () => {
     const body = `[{"event":"e"}${" ".repeat(BULK_MAX_BYTES - 20)}]`;
     const bindings = { ...env, REQUEST_RATE_PER_SECOND: "5", REQUEST_BURST: "10" } as unknown as Env;
     expect((await workspace.send(body, { path: BULK, bindings })).status).toBe(202);
+    expect((await workspace.send({ event: "next" }, { bindings })).status).toBe(202);
   });
 });

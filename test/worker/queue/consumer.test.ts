@@ -64,7 +64,7 @@ function contents({ store }: TestWorkspace): Promise<unknown[]> {
 }
 
 /** The real bindings, except one object of one workspace, which answers these calls as given. */
-function withStore(workspaceId: string, calls: Record<string, () => unknown>): Env {
+function withStore(workspaceId: string, calls: Record<string, (...given: never[]) => unknown>): Env {
   const getByName = (name: string) => {
     const stub = env.SIGNAL_STORE.getByName(name);
     if (name !== workspaceId) return stub;
@@ -99,6 +99,23 @@ describe("a batch of several workspaces", () => {
     expect(await statuses(first.id, ["sig_0"])).toEqual(["processed"]);
     expect(await statuses(failing.id, ["sig_1", "sig_3"])).toEqual([undefined, undefined]);
   });
+});
+
+test("records ten messages of a workspace at a time, with the highest of their lowest unsettled rows", async () => {
+  const { id } = await newCounter();
+  const recorded: unknown[] = [];
+  const record = async (rows: unknown[], { low }: { low: number }) => {
+    recorded.push([rows.length, low]);
+    return { outcome: "recorded" };
+  };
+  const bodies = Array.from({ length: 12 }, (_, n) =>
+    messageOf(id, [{ id: `sig_${n}`, payload: { event: "e" } }]).replace('"low":0', `"low":${n === 3 ? 9 : 5}`),
+  );
+  expect((await consumeMessages(bodies, { bindings: withStore(id, { record }) })).explicitAcks).toHaveLength(12);
+  expect(recorded).toEqual([
+    [10, 9],
+    [2, 5],
+  ]);
 });
 
 describe("the rules of a batch of many workspaces", () => {

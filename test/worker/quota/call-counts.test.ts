@@ -302,15 +302,18 @@ describe("calls of a key by day", () => {
     expect(calls.days).toEqual({ [dayOf(Date.now())]: { accepted: 0, refused: 1 } });
   });
 
-  test("drops the keys with the oldest calls above the limit", async () => {
+  test("drops the keys with the oldest calls and uses above the limit", async () => {
     const counter = await counterAtStart();
-    await counter.stub.countRefused([summed("key_old", 1), summed("key_busy", 1)]);
+    await counter.stub.countRefused([summed("key_old", 1)]);
+    await counter.admit(1, { keyId: "key_busy" });
     await pass(counter, DAY);
+    await counter.admit(1, { keyId: "key_used" });
     const keys = ["key_busy", ...Array.from({ length: CALL_KEYS_KEPT - 1 }, (_, nth) => `key_${nth}`)];
     await counter.stub.countRefused(keys.map((keyId) => summed(keyId, 1)));
     await pass(counter, QUIET_MS);
     expect((await counter.stub.keyCalls("key_old")).days).toEqual({});
     expect(await today(counter, "key_busy")).toEqual({ accepted: 0, refused: 1 });
+    expect(await today(counter, "key_used")).toEqual({ accepted: 1, refused: 0 });
     const rows = await runInDurableObject(counter.stub, (_, { storage: { sql } }) =>
       sql
         .exec<{ keys: number; refusals: number }>(

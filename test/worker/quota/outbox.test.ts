@@ -72,6 +72,24 @@ describe("a failing queue", () => {
     await until(() => expect(queue.rows.at(-1)).toEqual([3]));
   });
 
+  test("is retried in time although calls keep the alarm busy", async () => {
+    const counter = await newCounter();
+    const queue = new Recorder(counter);
+    await counter.sendTo(queue.sendBatch);
+    const start = Date.now();
+    for (let call = 0; call < 2; call++) await counter.counted(1);
+    await until(() => expect(queue.rows.flat()).toEqual([1, 2]));
+    vi.setSystemTime(start + WATCH_MS);
+    await runDurableObjectAlarm(counter.stub);
+    vi.setSystemTime(start + 2 * WATCH_MS - 1_000);
+    queue.outcomes.push(down);
+    for (let call = 0; call < 2; call++) await counter.counted(1);
+    await until(() => expect(queue.outcomes).toEqual([]));
+    vi.setSystemTime(start + 2 * WATCH_MS);
+    await runDurableObjectAlarm(counter.stub);
+    expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS - 1);
+  });
+
   test("after it took the messages causes duplicates, which count once", async () => {
     const counter = await newCounter();
     await counter.sendTo(async (messages) => {
