@@ -12,7 +12,10 @@ import { within } from "../platform/time-limit.ts";
 
 export const AUTH_FAILURES_PER_MINUTE = 300;
 const AUTH_FAILURE_PENALTY_MS = 10_000;
-/** For networks that exceeded the limit, and for all while too many look-ups fail, so that valid keys still work. */
+/**
+ * Look-ups a second for networks that exceeded the limit, and for all while too many look-ups fail. So valid keys still
+ * work.
+ */
 const PENALISED_LOOKUPS = { perSecond: 50, burst: 50 };
 const AUTH_FAILURE_ADDRESSES = 10_000;
 
@@ -24,14 +27,13 @@ const penalisedUntilMs = new Lru<string, number>(AUTH_FAILURE_ADDRESSES);
 
 let penalisedBucket = FULL_BUCKET;
 
-/**
- * Of all networks. Each look-up asks the database that all workspaces share; an attacker may have many networks, and
- * honest senders mistype a key sometimes.
- */
-const MISSES_PER_SECOND = 200;
-/** Such as many senders that start with the keys of another environment. */
+/** Many senders may start at once with the keys of another environment. */
 export const MISSES_BURST = 1_000;
-const MISSES = { perSecond: MISSES_PER_SECOND, burst: MISSES_BURST };
+/**
+ * Failed look-ups of all networks. Each asks the database that all workspaces share; an attacker may have many
+ * networks, and honest senders mistype a key sometimes.
+ */
+const MISSES = { perSecond: 200, burst: MISSES_BURST };
 let missesBucket = FULL_BUCKET;
 
 export function clientNetwork({ req }: { req: HonoRequest }): string {

@@ -7,13 +7,13 @@ import { TimeLimitExceeded, within } from "../platform/time-limit.ts";
 const LARGE_BODY_PART_BYTES = 262_144;
 /** The largest bulk import, and the part of it that is being read. */
 export const LARGE_BODIES_HOLDER_MAX_BYTES = BULK_MAX_BYTES + LARGE_BODY_PART_BYTES;
-/** With two of the largest bulk imports an isolate takes 100 of its 128 MB. */
+/** All large bodies together: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
 export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
 /** A slow sender must not occupy memory for long. Each part is measured alone, so a fast sender may not stall later. */
 const LARGE_BODY_MIN_BYTES_PER_SECOND = 50_000;
 /** About five seconds, enough for a connection that loses packets. */
 export const LARGE_BODY_PART_MS = Math.ceil((1_000 * LARGE_BODY_PART_BYTES) / LARGE_BODY_MIN_BYTES_PER_SECOND);
-/** For storing a body that has arrived. After it the memory of a call that the platform ended is free. */
+/** Time limit for storing a body that has arrived. Afterwards the memory of a call that the platform ended is free. */
 export const LARGE_BODY_STORED_MS = 60_000;
 
 /** Calls of an isolate share it, so it is plain data without promises. */
@@ -65,7 +65,7 @@ export class MemoryReservation {
 const AT_ONCE_MAX_BYTES = 262_144;
 /** Read before the body is split into parts. Most bodies are smaller and reserve no memory. */
 const FIRST_BYTES = 16_384;
-/** For a body of at most AT_ONCE_MAX_BYTES. */
+/** Time limit for a body of at most AT_ONCE_MAX_BYTES. */
 export const SMALL_BODY_MS = 30_000;
 /** Deflate compresses at most so well: a 258-byte match in two bits. */
 const DEFLATE_MAX_RATIO = 1_032;
@@ -233,12 +233,12 @@ function gunzip(compressed: Uint8Array, { maxBytes, reservation }: Bounds): Uint
   }
 }
 
-/** Nothing else is unpacked. */
+/** Checks the magic bytes. */
 function isGzip(body: Uint8Array): boolean {
   return body[0] === 0x1f && body[1] === 0x8b;
 }
 
-/** As declared in the last four bytes. gunzip rejects a member with another size. */
+/** The size is declared in the last four bytes. gunzip rejects a member with another size. */
 function lastMemberBytes(compressed: Uint8Array): number {
   const { buffer, byteOffset, byteLength } = compressed;
   return byteLength < 4 ? 0 : new DataView(buffer, byteOffset, byteLength).getUint32(byteLength - 4, true);

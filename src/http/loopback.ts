@@ -22,7 +22,7 @@ export function refuseIfRemote(c: Context<AppEnv>): Response | null {
   });
 }
 
-/** In the notation of the URL parser. Other notations, such as `localhost.`, count as elsewhere. */
+/** Written as the URL parser writes them. Other notations, such as `localhost.`, count as elsewhere. */
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 export function isLoopback(url: string): boolean {

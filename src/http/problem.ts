@@ -60,7 +60,7 @@ export function refusalProblem(refusal: Refusal): Problem {
 
 const STORED_DETAIL_MAX_LENGTH = 1_500;
 
-/** For storage and pages: the sender's error text without quotes from the body. */
+/** The sender's error text without quotes from the body, for storage and pages. */
 export function storedDetail(refusal: Refusal): string {
   const detail = "detail" in refusal ? refusal.detail : refusalProblem(refusal).detail;
   return cut(detail, STORED_DETAIL_MAX_LENGTH);
@@ -78,7 +78,8 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
 
 /** 503 with Retry-After, so that senders repeat the request: a fault delays a signal and loses nothing. */
 export const onError: ErrorHandler<AppEnv> = (error, c) => {
-  // Only the frames of the stack, because its first lines repeat the message, which may contain parameters of a query.
+  // Logs only the frames of the stack, because its first lines repeat the message, which may contain parameters of a
+  // query.
   const frames = (error.stack ?? "").split("\n").filter((line) => line.trimStart().startsWith("at "));
   logEvent("error", { request_id: c.get("requestId"), error: errorText(error), stack: frames.join("\n") });
   const unavailable = refusalProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 });

@@ -12,12 +12,12 @@ import {
 interface RefusalEntry {
   status: 400 | 401 | 403 | 413 | 415 | 422 | 429 | 503;
   title: string;
-  /** For the sender; without it the refusal describes the request's error. */
+  /** The sender's text. Without it the refusal describes the request's error. */
   detail?: string;
   headers?: Record<string, string>;
-  /** For developers: when the endpoints return this. */
+  /** Tells developers when the endpoints return this. */
   when: string;
-  /** For admins: the reason in short, and what to do. */
+  /** Tells admins the reason in short; `advice` tells what to do. */
   label: string;
   advice: string;
 }

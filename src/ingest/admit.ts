@@ -156,7 +156,7 @@ async function admitSlice(
   return null;
 }
 
-/** At least one signal. Refused signals count too, although they are not written. */
+/** Takes at least one signal. Refused signals count too, although they are not written. */
 function endOfSlice(signals: BodySignal[], from: number, envelopeBytes: number): number {
   let bytes = 0;
   let until = from;

@@ -28,12 +28,12 @@ export interface Credentials {
   address: string | undefined;
 }
 
-/** For an unknown key, so that the comparison takes the same time. */
+/** Compared for an unknown key, so that the answer takes the same time. */
 const DUMMY_HASH = new Uint8Array(32);
 
 /**
- * In the order of design §5. Each failure gets the same 401, and counts for the client's network, except a wrong shape,
- * which anybody can check.
+ * Checks in the order of design §5. Each failure gets the same 401 and counts for the client's network. A wrong shape
+ * does not count, because anybody can check it.
  */
 export async function authenticate(env: Env, credentials: Credentials, nowMs: number): Promise<Authentication> {
   const { apiKey, secret } = credentials;
@@ -127,6 +127,7 @@ export interface KnownKey extends ReturnType<typeof keyFacts> {
   refused: RefusedCalls[];
   /** When a pending call reports `refused` to the counter, at the latest; 0: none is pending. */
   refusedReportMs: number;
+  /** The next report waits until then: a deactivated key has one a minute. */
   refusedPauseMs: number;
   configPushFromMs: number;
 }
@@ -134,7 +135,7 @@ export interface KnownKey extends ReturnType<typeof keyFacts> {
 interface CachedKey {
   key: KnownKey;
   readAtMs: number;
-  /** Until then a pending or failed look-up refreshes the key; other calls use the cached facts. */
+  /** A pending or failed look-up refreshes the key until then; other calls use the cached facts. */
   askedUntilMs: number;
 }
 

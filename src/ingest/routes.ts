@@ -286,7 +286,7 @@ interface LimitState {
 type Headers = Record<string, string>;
 
 const UNAUTHORIZED = refusalProblem({ code: "unauthorized", cause: "key_unknown" });
-/** Complete up to the request id. */
+/** The body of a 401 up to the request id. */
 const UNAUTHORIZED_BODY = problemBody(UNAUTHORIZED, "").slice(0, -2);
 
 /** draft-ietf-httpapi-ratelimit-headers, for the request rate and the billing period. */
@@ -308,7 +308,7 @@ function refuseCall(c: Context<AppEnv>, refusal: Refusal, headers: Headers = {})
   return problem(c, { ...described, headers: { ...described.headers, ...headers } });
 }
 
-/** From a constant body, because floods of 401 must be cheap. */
+/** Composed from a constant, because floods of 401 must be cheap. */
 function unauthorized(c: Context<AppEnv>): Response {
   const requestId = c.get("requestId");
   c.get("logFields")["code"] = UNAUTHORIZED.code;

@@ -177,7 +177,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
 /** Up to 100 mappings each. A key's template never changes, so no entry is stale. */
 const compiled = new Lru<string, CompiledTemplate>(1_000);
 
-/** By key id. A key that ended long ago has none: its account updates become dead letters. @throws if D1 fails. */
+/** Returns templates by key id. A key that ended long ago has none: its account updates become dead letters. */
 async function templatesOf(
   d1: D1Database,
   workspaceId: string,

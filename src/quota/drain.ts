@@ -213,7 +213,7 @@ export const UNSENT_MAX_BYTES = 4_000_000;
 class UnsentRows {
   readonly #outbox: Pick<Outbox, "messages">;
   #sentUpTo = 0;
-  /** All later rows; none while they must be read from the table. */
+  /** All rows after `#sentUpTo`; none while they must be read from the table. */
   readonly #inMemory = new MessagePacker();
   #inTableOnly: boolean;
 

@@ -26,7 +26,10 @@ export interface SendRange {
 
 export class Outbox {
   readonly #sql: SqlStorage;
-  /** By billing period; null: not counted yet. In memory, because very many rows may wait while the queue is down. */
+  /**
+   * Unsettled signals by billing period; null: not counted yet. Cached, because very many rows may wait while the queue
+   * is down.
+   */
   #unsettled: Map<number, number> | null = null;
   #lastRow = 0;
   /** The last row if it is settled and blank, otherwise null. */

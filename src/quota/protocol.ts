@@ -51,7 +51,7 @@ export type AdmitResult =
     } & VerdictCounts)
   | { outcome: "key_deactivated" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null }
-  /** Nothing was counted, because the outbox is full. Only for the first slice of a body. */
+  /** The outbox is full and nothing was counted. Only for the first slice of a body. */
   | { outcome: "full"; retryAfterMs: number; rate: RateState; period: PeriodState }
   /** Configure the object and call again. An old configuration still decides. */
   | { outcome: "unconfigured" }
@@ -114,7 +114,7 @@ export interface KeyCalls {
   /** Null: none. */
   acceptedMs: number | null;
   rejections: Rejection[];
-  /** By day (days since 1970, UTC). A call with accepted and refused signals counts as both. */
+  /** Day (days since 1970, UTC) → calls. A partly accepted call counts as both. */
   days: Record<number, { accepted: number; refused: number }>;
 }
 
@@ -160,7 +160,7 @@ export interface Backlog {
   outboxBytes: number;
   outboxMaxBytes: number;
   oldestAtMs: number | null;
-  /** In rows that cannot be parsed. */
+  /** Signals in rows that cannot be parsed. */
   unreadableSignals: number;
   lostSignals: number;
   hasDestinations: boolean;
@@ -183,7 +183,7 @@ export interface ResendPage {
   signals: ResentSignal[];
 }
 
-/** At the start of a release, which ends with the period, or if overages are turned off. */
+/** State at the start of a release. The release ends with the period, or if overages are turned off. */
 export interface ReleaseTerms {
   periodEndMs: number;
   overages: boolean;

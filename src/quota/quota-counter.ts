@@ -317,7 +317,7 @@ class CounterRestore {
     if (!this.isClosed) throw new Error("The Quota Counter takes calls.");
   }
 
-  /** Without rows of new calls. Repeatable, because no row is settled before the restore ends. */
+  /** Leaves out the rows of new calls. Repeatable, because no row is settled before the restore ends. */
   after(highestRow: number, nowMs: number): Protocol.RestoredCounter {
     this.#ledger.update(nowMs, (ledger) => {
       ledger.nextRow = Math.max(ledger.nextRow, highestRow + 1);

@@ -146,7 +146,7 @@ interface Minute {
 }
 
 interface Key {
-  /** Used as a ring. */
+  /** The last minutes, as a ring buffer. */
   minutes: Minute[];
   quietUntilMs: number;
 }
