@@ -1,5 +1,5 @@
 /**
- * How the Quota Counter admitted a signal. The outbox row has the common facts; a resent signal has its first
+ * The admission of a signal by the Quota Counter. The outbox row has the common facts; a resent signal has its first
  * admission.
  */
 import type { AdmittedVerdict } from "../domain/quota/quota.ts";

@@ -108,15 +108,13 @@ describe("messages", () => {
   });
 });
 
-describe("§8.7: request rate of keys", () => {
-  test("is separate per key, shows the rest without using it, and refuses calls beyond", () => {
-    const buckets = new RequestBuckets({ perSecond: 10, burst: 2 });
-    expect(buckets.left("a", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
-    expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 1, resetMs: 100 });
-    expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 0, resetMs: 200 });
-    expect(buckets.take("a", 1_000)).toMatchObject({ allowed: false, retryAfterMs: 100 });
-    expect(buckets.left("a", 1_000)).toEqual({ remaining: 0, resetMs: 200 });
-    expect(buckets.left("b", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
-    expect(buckets.take("a", 1_100).allowed).toBe(true);
-  });
+test("§8.7: the request rate is separate per key, shows the rest without using it, and refuses calls beyond", () => {
+  const buckets = new RequestBuckets({ perSecond: 10, burst: 2 });
+  expect(buckets.left("a", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
+  expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 1, resetMs: 100 });
+  expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 0, resetMs: 200 });
+  expect(buckets.take("a", 1_000)).toMatchObject({ allowed: false, retryAfterMs: 100 });
+  expect(buckets.left("a", 1_000)).toEqual({ remaining: 0, resetMs: 200 });
+  expect(buckets.left("b", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
+  expect(buckets.take("a", 1_100).allowed).toBe(true);
 });

@@ -148,32 +148,28 @@ function replicated({ nearest }: { nearest: "replica" | "primary" }): { database
   return { database: { withSession } as unknown as D1Database, asked };
 }
 
-describe("§5.2, §7: 403", () => {
-  test("refuses a key on the endpoints of the other family, before the body is read", async () => {
-    const workspace = await newWorkspace();
-    const accountKey = await workspace.newKey(ACCOUNTS);
-    const wrong = await workspace.send("{ not read", { path: PRODUCT_ORGS });
-    expect(await problemOf(wrong)).toMatchObject({ status: 403, code: "endpoint_mismatch" });
-    for (const path of ["/api/signal-staging/webhook/{key}", "/api/signal-staging/webhook/web/{key}", BATCH, BULK]) {
-      expect((await workspace.send(SIGNAL, { path, key: accountKey.key })).status, path).toBe(403);
-    }
-    expect((await workspace.send({ id: "1" }, { path: PRODUCT_ORGS, key: accountKey.key })).status).toBe(202);
-  });
+test("§5.2, §7: answers 403 to a key on the endpoints of the other family, before the body is read", async () => {
+  const workspace = await newWorkspace();
+  const accountKey = await workspace.newKey(ACCOUNTS);
+  const wrong = await workspace.send("{ not read", { path: PRODUCT_ORGS });
+  expect(await problemOf(wrong)).toMatchObject({ status: 403, code: "endpoint_mismatch" });
+  for (const path of ["/api/signal-staging/webhook/{key}", "/api/signal-staging/webhook/web/{key}", BATCH, BULK]) {
+    expect((await workspace.send(SIGNAL, { path, key: accountKey.key })).status, path).toBe(403);
+  }
+  expect((await workspace.send({ id: "1" }, { path: PRODUCT_ORGS, key: accountKey.key })).status).toBe(202);
 });
 
-describe("§3.1: expiration", () => {
-  test("is exact to the millisecond, even while the key is cached", async () => {
-    stopClock(NOW);
-    const workspace = await newWorkspace();
-    const key = await workspace.newKey({ expires_at: new Date(NOW + 30_000).toISOString() });
-    const at = async (ms: number) => {
-      vi.setSystemTime(NOW + ms);
-      return (await workspace.send(SIGNAL, { key: key.key })).status;
-    };
-    expect([await at(0), await at(29_999), await at(30_000), await at(30_001), await at(90_000)]).toEqual([
-      202, 202, 401, 401, 401,
-    ]);
-  });
+test("§3.1: expiration is exact to the millisecond, even while the key is cached", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const key = await workspace.newKey({ expires_at: new Date(NOW + 30_000).toISOString() });
+  const at = async (ms: number) => {
+    vi.setSystemTime(NOW + ms);
+    return (await workspace.send(SIGNAL, { key: key.key })).status;
+  };
+  expect([await at(0), await at(29_999), await at(30_000), await at(30_001), await at(90_000)]).toEqual([
+    202, 202, 401, 401, 401,
+  ]);
 });
 
 describe("§3.1: deactivation (invariant 4)", () => {
@@ -255,43 +251,41 @@ describe("a key whose payload template was dropped", () => {
   });
 });
 
-describe("§7.1: the request rate of a key", () => {
-  test("allows a burst of good and bad calls, then answers 429 with Retry-After, then allows calls at the configured rate", async () => {
-    stopClock(NOW);
-    const workspace = await newWorkspace();
-    const burst = await concurrently(64, 1_010, (n) => workspace.send(n % 2 === 0 ? SIGNAL : "{ broken"));
-    const [accepted = [], broken = [], tooFast = []] = [202, 400, 429].map((status) =>
-      burst.filter((response) => response.status === status),
-    );
-    expect([accepted.length + broken.length, tooFast.length]).toEqual([1_000, 10]);
-    for (const response of tooFast) {
-      expect(response.headers.get("retry-after")).toBe("1");
-      expect(response.headers.get("ratelimit-policy")).toContain('"request-rate";q=1000;w=2');
-      expect(response.headers.get("ratelimit")).toContain('"request-rate";r=0;t=2');
-      expect((await problemOf(response)).code).toBe("rate_limited");
-    }
-    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: accepted.length });
-    expect(await workspace.list("/rejections")).toMatchObject([
-      { code: "rate_limited", calls: 10, detail: expect.stringContaining("faster than the request rate") },
-      { code: "body_not_json", calls: broken.length },
-    ]);
+test("§7.1: the request rate of a key allows a burst of good and bad calls, then answers 429 with Retry-After, then allows calls at the configured rate", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const burst = await concurrently(64, 1_010, (n) => workspace.send(n % 2 === 0 ? SIGNAL : "{ broken"));
+  const [accepted = [], broken = [], tooFast = []] = [202, 400, 429].map((status) =>
+    burst.filter((response) => response.status === status),
+  );
+  expect([accepted.length + broken.length, tooFast.length]).toEqual([1_000, 10]);
+  for (const response of tooFast) {
+    expect(response.headers.get("retry-after")).toBe("1");
+    expect(response.headers.get("ratelimit-policy")).toContain('"request-rate";q=1000;w=2');
+    expect(response.headers.get("ratelimit")).toContain('"request-rate";r=0;t=2');
+    expect((await problemOf(response)).code).toBe("rate_limited");
+  }
+  expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: accepted.length });
+  expect(await workspace.list("/rejections")).toMatchObject([
+    { code: "rate_limited", calls: 10, detail: expect.stringContaining("faster than the request rate") },
+    { code: "body_not_json", calls: broken.length },
+  ]);
 
-    // 500 a second: one every two milliseconds.
-    const statuses = async (calls: number) => {
-      const answers = await concurrently(1, calls, () => workspace.send(SIGNAL));
-      return answers.map((response) => response.status);
-    };
-    vi.setSystemTime(NOW + 1);
-    expect(await statuses(1)).toEqual([429]);
-    vi.setSystemTime(NOW + 2);
-    expect(await statuses(2)).toEqual([202, 429]);
-    vi.setSystemTime(NOW + 8);
-    expect(await statuses(4)).toEqual([202, 202, 202, 429]);
-    const otherKey = await workspace.newKey();
-    expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
-    await workspace.deactivate();
-    expect((await workspace.send("{ broken")).status).toBe(401);
-  });
+  // 500 a second: one every two milliseconds.
+  const statuses = async (calls: number) => {
+    const answers = await concurrently(1, calls, () => workspace.send(SIGNAL));
+    return answers.map((response) => response.status);
+  };
+  vi.setSystemTime(NOW + 1);
+  expect(await statuses(1)).toEqual([429]);
+  vi.setSystemTime(NOW + 2);
+  expect(await statuses(2)).toEqual([202, 429]);
+  vi.setSystemTime(NOW + 8);
+  expect(await statuses(4)).toEqual([202, 202, 202, 429]);
+  const otherKey = await workspace.newKey();
+  expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
+  await workspace.deactivate();
+  expect((await workspace.send("{ broken")).status).toBe(401);
 });
 
 describe("design §5: an isolate refuses calls far beyond the rate", () => {
@@ -518,82 +512,76 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
   });
 });
 
-describe("a database that fails", () => {
-  test("delays new keys; keys known within the last ten minutes go on working unless deactivated", async () => {
-    stopClock(NOW);
-    const workspace = await newWorkspace();
-    const [ended, unseen] = [await workspace.newKey(), await workspace.newKey()];
-    const statuses = async () => [
-      (await workspace.send(SIGNAL)).status,
-      (await workspace.send(SIGNAL, { key: ended.key })).status,
-      (await workspace.send(SIGNAL, { key: unseen.key })).status,
-    ];
-    await workspace.send(SIGNAL);
-    await workspace.send(SIGNAL, { key: ended.key });
-    await workspace.deactivate(ended);
-    await env.DB.exec("ALTER TABLE api_keys RENAME TO gone");
-    try {
-      vi.setSystemTime(NOW + KEY_CACHE_MS);
-      expect(await statuses()).toEqual([202, 401, 503]);
-      vi.setSystemTime(NOW + KEY_STALE_MS);
-      expect(await statuses()).toEqual([503, 401, 503]);
-    } finally {
-      await env.DB.exec("ALTER TABLE gone RENAME TO api_keys");
-    }
-    expect(await statuses()).toEqual([202, 401, 202]);
-  });
+test("a database that fails delays new keys; keys known within the last ten minutes go on working unless deactivated", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const [ended, unseen] = [await workspace.newKey(), await workspace.newKey()];
+  const statuses = async () => [
+    (await workspace.send(SIGNAL)).status,
+    (await workspace.send(SIGNAL, { key: ended.key })).status,
+    (await workspace.send(SIGNAL, { key: unseen.key })).status,
+  ];
+  await workspace.send(SIGNAL);
+  await workspace.send(SIGNAL, { key: ended.key });
+  await workspace.deactivate(ended);
+  await env.DB.exec("ALTER TABLE api_keys RENAME TO gone");
+  try {
+    vi.setSystemTime(NOW + KEY_CACHE_MS);
+    expect(await statuses()).toEqual([202, 401, 503]);
+    vi.setSystemTime(NOW + KEY_STALE_MS);
+    expect(await statuses()).toEqual([503, 401, 503]);
+  } finally {
+    await env.DB.exec("ALTER TABLE gone RENAME TO api_keys");
+  }
+  expect(await statuses()).toEqual([202, 401, 202]);
 });
 
-describe("§2.1: last used", () => {
-  test("is the last authenticated call, accepted or refused, and never a call with a wrong secret", async () => {
-    stopClock(NOW);
-    const workspace = await newWorkspace();
-    const key = await workspace.newKey({ secret: true });
-    const right = secretOf(key);
-    let hour = 0;
-    /** The status of a call an hour later, and the last use that is then listed. */
-    const then = async (body: unknown, headers: Record<string, string>, path?: string) => {
-      vi.setSystemTime(NOW + ++hour * 3_600_000);
-      const options = { key: key.key, headers, ...(path === undefined ? {} : { path }) };
-      const { status } = await workspace.send(body, options);
-      const { last_used_at: lastUsed } = await listed(workspace, key);
-      return [status, lastUsed === null ? null : (Date.parse(lastUsed ?? "") - NOW) / 3_600_000];
-    };
-    expect(await then(SIGNAL, {})).toEqual([401, null]);
-    expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, null]);
-    expect(await then(SIGNAL, right)).toEqual([202, 3]);
-    expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, 3]);
-    expect(await then({ event: "" }, right)).toEqual([422, 5]);
-    expect(await then("{ broken", right)).toEqual([400, 6]);
-    expect(await then(SIGNAL, right, PRODUCT_ORGS)).toEqual([403, 7]);
-    expect(await then([SIGNAL], right)).toEqual([202, 8]);
-    await workspace.deactivate(key);
-    expect(await then(SIGNAL, right)).toEqual([401, 8]);
-  });
+test("§2.1: last used is the last authenticated call, accepted or refused, and never a call with a wrong secret", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const key = await workspace.newKey({ secret: true });
+  const right = secretOf(key);
+  let hour = 0;
+  /** The status of a call an hour later, and the last use that is then listed. */
+  const then = async (body: unknown, headers: Record<string, string>, path?: string) => {
+    vi.setSystemTime(NOW + ++hour * 3_600_000);
+    const options = { key: key.key, headers, ...(path === undefined ? {} : { path }) };
+    const { status } = await workspace.send(body, options);
+    const { last_used_at: lastUsed } = await listed(workspace, key);
+    return [status, lastUsed === null ? null : (Date.parse(lastUsed ?? "") - NOW) / 3_600_000];
+  };
+  expect(await then(SIGNAL, {})).toEqual([401, null]);
+  expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, null]);
+  expect(await then(SIGNAL, right)).toEqual([202, 3]);
+  expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, 3]);
+  expect(await then({ event: "" }, right)).toEqual([422, 5]);
+  expect(await then("{ broken", right)).toEqual([400, 6]);
+  expect(await then(SIGNAL, right, PRODUCT_ORGS)).toEqual([403, 7]);
+  expect(await then([SIGNAL], right)).toEqual([202, 8]);
+  await workspace.deactivate(key);
+  expect(await then(SIGNAL, right)).toEqual([401, 8]);
 });
 
-describe("§7: calls with a wrong secret or an expired key", () => {
-  test("are in the list of rejections with their cause and exact counts, and are no use of the key", async () => {
-    stopClock(NOW);
-    const workspace = await newWorkspace();
-    const withSecret = await workspace.newKey({ secret: true });
-    const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
-    vi.setSystemTime(NOW + 5_000);
-    await workspace.send(SIGNAL, { key: expiring.key });
-    await concurrently(8, 40, (n) =>
-      workspace.send(SIGNAL, { key: withSecret.key, headers: n % 2 === 0 ? {} : { "x-api-secret": "wrong" } }),
-    );
-    const refused = { status: 401, code: "unauthorized", detail: expect.stringContaining("is not valid") };
-    await until(async () => {
-      const items = await workspace.list<{ cause: string }>("/rejections");
-      expect(items.toSorted((a, b) => a.cause.localeCompare(b.cause))).toMatchObject([
-        { ...refused, cause: "key_expired", key_id: expiring.id, calls: 1 },
-        { ...refused, cause: "secret_missing", key_id: withSecret.id, calls: 20 },
-        { ...refused, cause: "secret_wrong", key_id: withSecret.id, calls: 20 },
-      ]);
-    });
-    expect(await listed(workspace, withSecret)).toMatchObject({ last_used_at: null });
+test("§7: calls with a wrong secret or an expired key are in the list of rejections with their cause and exact counts, and are no use of the key", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const withSecret = await workspace.newKey({ secret: true });
+  const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
+  vi.setSystemTime(NOW + 5_000);
+  await workspace.send(SIGNAL, { key: expiring.key });
+  await concurrently(8, 40, (n) =>
+    workspace.send(SIGNAL, { key: withSecret.key, headers: n % 2 === 0 ? {} : { "x-api-secret": "wrong" } }),
+  );
+  const refused = { status: 401, code: "unauthorized", detail: expect.stringContaining("is not valid") };
+  await until(async () => {
+    const items = await workspace.list<{ cause: string }>("/rejections");
+    expect(items.toSorted((a, b) => a.cause.localeCompare(b.cause))).toMatchObject([
+      { ...refused, cause: "key_expired", key_id: expiring.id, calls: 1 },
+      { ...refused, cause: "secret_missing", key_id: withSecret.id, calls: 20 },
+      { ...refused, cause: "secret_wrong", key_id: withSecret.id, calls: 20 },
+    ]);
   });
+  expect(await listed(workspace, withSecret)).toMatchObject({ last_used_at: null });
 });
 
 test("limits unsuccessful look-ups of an isolate with 429 for unknown keys from every network, never for known keys", async () => {

@@ -122,24 +122,22 @@ describe("a failing queue", () => {
   );
 });
 
-describe("a queue that loses messages", () => {
-  test("does not delay new signals while old rows are resent", async () => {
-    const counter = await newCounter();
-    const queue = new Recorder(counter);
-    await counter.sendTo(queue.sendBatch);
-    const start = Date.now();
-    await counter.counted(1);
-    await until(() => expect(queue.rows).toEqual([[1]]));
-    vi.setSystemTime(start + RESEND_AFTER_MS);
-    const sent = Promise.withResolvers<void>();
-    queue.outcomes.push(() => sent.promise);
-    const alarm = runDurableObjectAlarm(counter.stub);
-    await until(() => expect(queue.rows).toEqual([[1], [1]]));
-    await counter.counted(1);
-    sent.resolve();
-    await alarm;
-    await until(() => expect(queue.rows).toEqual([[1], [1], [2]]));
-  });
+test("a queue that loses messages does not delay new signals while old rows are resent", async () => {
+  const counter = await newCounter();
+  const queue = new Recorder(counter);
+  await counter.sendTo(queue.sendBatch);
+  const start = Date.now();
+  await counter.counted(1);
+  await until(() => expect(queue.rows).toEqual([[1]]));
+  vi.setSystemTime(start + RESEND_AFTER_MS);
+  const sent = Promise.withResolvers<void>();
+  queue.outcomes.push(() => sent.promise);
+  const alarm = runDurableObjectAlarm(counter.stub);
+  await until(() => expect(queue.rows).toEqual([[1], [1]]));
+  await counter.counted(1);
+  sent.resolve();
+  await alarm;
+  await until(() => expect(queue.rows).toEqual([[1], [1], [2]]));
 });
 
 test("settles repeated, late and unknown row numbers, and never a new row: numbers are used once, even after a crash or a restore", async () => {

@@ -245,43 +245,39 @@ describe("§8.5: the extra room ends", () => {
   });
 });
 
-describe("§8: periods", () => {
-  test("accept the first signal of a new period, to the millisecond", async () => {
-    stopClock(Date.parse("2031-01-31T23:59:59.999Z"));
-    const workspace = await newWorkspace({ signalLimit: 1, anchor: ANCHOR });
-    expect(await verdicts(workspace, signals(3))).toEqual(["accepted", "held", "extra_room_exceeded"]);
-    expect((await workspace.send(signal())).headers.get("retry-after")).toBe("1");
-    vi.setSystemTime(Date.parse("2031-02-01T00:00:00.000Z"));
-    expect(await verdict(workspace)).toBe("accepted");
-    expect(await usageOf(workspace)).toMatchObject({
-      period_start: "2031-02-01T00:00:00.000Z",
-      accepted: 1,
-      held: 0,
-      rejected: 0,
-      history: [{ accepted: 1, held: 1, rejected: 2 }],
-    });
+test("§8: a new period accepts its first signal, to the millisecond", async () => {
+  stopClock(Date.parse("2031-01-31T23:59:59.999Z"));
+  const workspace = await newWorkspace({ signalLimit: 1, anchor: ANCHOR });
+  expect(await verdicts(workspace, signals(3))).toEqual(["accepted", "held", "extra_room_exceeded"]);
+  expect((await workspace.send(signal())).headers.get("retry-after")).toBe("1");
+  vi.setSystemTime(Date.parse("2031-02-01T00:00:00.000Z"));
+  expect(await verdict(workspace)).toBe("accepted");
+  expect(await usageOf(workspace)).toMatchObject({
+    period_start: "2031-02-01T00:00:00.000Z",
+    accepted: 1,
+    held: 0,
+    rejected: 0,
+    history: [{ accepted: 1, held: 1, rejected: 2 }],
   });
 });
 
-describe("§7: refused calls never count", () => {
-  test("and 401, 403 and every 4xx leave the usage unchanged and take no ordinal", async () => {
-    const workspace = await newWorkspace({ signalLimit: 1 });
-    const withSecret = await workspace.newKey({ secret: true });
-    const statuses = [
-      await workspace.send(signal(), { key: "sk_nothing" }),
-      await workspace.send(signal(), { key: withSecret.key }),
-      await workspace.send(signal(), { path: "/api/product-orgs/webhook/{key}" }),
-      await workspace.send("{ broken"),
-      await workspace.send({}),
-      await workspace.send([{}, 7]),
-      await workspace.send({ event: "x", a: "x".repeat(70_000) }),
-      await workspace.send(signal(), { headers: { "content-encoding": "br" } }),
-    ].map((response) => response.status);
-    expect(statuses).toEqual([401, 401, 403, 400, 422, 422, 413, 415]);
-    expect(await usageOf(workspace)).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
-    expect(await verdict(workspace)).toBe("accepted");
-    expect(await storedOrdinals(workspace)).toEqual(ordinals(1, 1));
-  });
+test("§7: 401, 403 and every 4xx leave the usage unchanged and take no ordinal", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1 });
+  const withSecret = await workspace.newKey({ secret: true });
+  const statuses = [
+    await workspace.send(signal(), { key: "sk_nothing" }),
+    await workspace.send(signal(), { key: withSecret.key }),
+    await workspace.send(signal(), { path: "/api/product-orgs/webhook/{key}" }),
+    await workspace.send("{ broken"),
+    await workspace.send({}),
+    await workspace.send([{}, 7]),
+    await workspace.send({ event: "x", a: "x".repeat(70_000) }),
+    await workspace.send(signal(), { headers: { "content-encoding": "br" } }),
+  ].map((response) => response.status);
+  expect(statuses).toEqual([401, 401, 403, 400, 422, 422, 413, 415]);
+  expect(await usageOf(workspace)).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
+  expect(await verdict(workspace)).toBe("accepted");
+  expect(await storedOrdinals(workspace)).toEqual(ordinals(1, 1));
 });
 
 describe("design §9: RateLimit headers", () => {
