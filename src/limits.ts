@@ -35,6 +35,7 @@ export const REQUEST_BURST = 1_000;
 
 // --- Quota (spec §8) ---
 
+/** Closed periods in a row over the allowance that end the extra room. */
 export const OVERAGE_STREAK_LIMIT = 3;
 /** Refusal entries per workspace, and per key and reason: twenty hours of one an hour. */
 export const REJECTIONS_KEPT = 200;
@@ -45,13 +46,19 @@ export const REJECTION_KEPT_DAYS = 30;
 
 /** An outbox row, and a queue message: one billing unit is 64 KB. A larger signal travels alone. */
 export const MESSAGE_MAX_BYTES = 60_000;
-/** A message costs as much as the rows of a signal. Under a trickle, a score takes this much longer. */
+/**
+ * Pause between two partly filled messages: a message costs as much as the rows of a signal. A score takes this much
+ * longer.
+ */
 export const DRAIN_PACE_MS = 2_000;
 /** Delay of the alarm that drains after a crash. It is not set with every commit, because it costs a row. */
 export const SAFETY_ALARM_MS = 60_000;
 /** Size of the counter's database at which new calls get 503: half of what a Durable Object holds. */
 export const OUTBOX_MAX_BYTES = 5_000_000_000;
-/** Of D1 and of objects. A call that never settles would never be retried; a sender waits about as long. */
+/**
+ * Timeout of calls of D1 and of objects: a call that never settles would never be retried. A sender waits about as
+ * long.
+ */
 export const CALL_TIMEOUT_MS = 10_000;
 /** Timeout of recording a batch, and of linking. Recording takes a tenth of a second. */
 export const RECORD_TIMEOUT_MS = 30_000;
@@ -65,7 +72,7 @@ export const RETRY_MAX_SECONDS = 300;
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** Duplicates window of a payload without an id: the same person may do the same thing again tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
-/** Design §8.5: some 2 ms and never 10, so a batch of thousands stays below the consumer's CPU limit. */
+/** Steps of the rules for one signal (design §8.5): some 2 ms, so a batch stays below the consumer's CPU limit. */
 export const RULES_MAX_STEPS = 50_000;
 /** Elements that a `[]` of a condition's path looks at, the first ones: no order has more lines. */
 export const RULE_PATH_MAX_ELEMENTS = 1_000;
@@ -89,7 +96,7 @@ export const DELETION_REMEMBERED_DAYS = 30;
 
 /** Every notification goes to each subscribed destination. */
 export const DESTINATIONS_MAX = 10;
-/** More thresholds are a funnel, which should be built from events. */
+/** Thresholds with notifications. More of them are a funnel, which should be built from events. */
 export const THRESHOLDS_MAX = 5;
 /** If more people fall below a threshold in one night, one summary replaces the events about each person. */
 export const SCORE_FALLS_MAX = 1_000;
@@ -105,7 +112,7 @@ export const GATHER_EVERY_MS = 1_000;
 export const DELIVERY_TIMEOUT_MS = 10_000;
 /** Bytes of an answer that are stored. */
 export const ANSWER_MAX_BYTES = 1_024;
-/** After it a delivery is sent again. */
+/** Timeout of a delivery's report, after which it is sent again. */
 export const DELIVERY_LEASE_MS = 60_000;
 export const DELIVERIES_KEPT = 200;
 export const DELIVERY_KEPT_DAYS = 30;
@@ -120,7 +127,10 @@ export const TOKEN_USE_STORED_MS = 60_000;
 
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
-/** Commas and opening brackets. 1,000 rules with all conditions have 45,000; 4 MB of `1,` would be millions. */
+/**
+ * Values of a JSON body or rules file, counted as commas and opening brackets. 1,000 rules with all conditions have
+ * 45,000; 4 MB of `1,` would be millions.
+ */
 export const JSON_MAX_VALUES = 50_000;
 /** Levels of nesting there: no field is nested half as deep. */
 export const JSON_MAX_DEPTH = 64;
@@ -131,8 +141,8 @@ export const TEMPLATE_MAX_MAPPINGS = 100;
 export const RULE_MAX_CONDITIONS = 50;
 export const WORKSPACE_MAX_RULES = 1_000;
 /**
- * Paths and values (rule-content.ts), of a rule and of a workspace: two long lists, and fifty. Compiled, the latter
- * take 2 MB.
+ * Paths and values (rule-content.ts) of a rule, and of all rules of a workspace: two long lists, and fifty. Compiled,
+ * the latter take 2 MB, and without `[]` and long texts they stay within RULES_MAX_STEPS.
  */
 export const RULE_MAX_SIZE = 500;
 export const WORKSPACE_RULES_MAX_SIZE = 10_000;
@@ -199,7 +209,7 @@ export const STORE_MAX_BYTES = 9_000_000_000;
 
 /** Active API keys: far more than a workspace has senders. All are read when a key is created. */
 export const WORKSPACE_MAX_ACTIVE_KEYS = 100;
-/** Rotations included. A key's row is never deleted (spec §3.1) and takes 2 to 4 KB: at most 130 MB a year. */
+/** API keys in 24 hours, with rotations. A key's row is never deleted (spec §3.1): 2 to 4 KB, at most 130 MB a year. */
 export const WORKSPACE_MAX_KEYS_A_DAY = 100;
 /** Active API tokens: far more than a workspace has programs that need one. All are read when a token is created. */
 export const WORKSPACE_MAX_ACTIVE_TOKENS = 20;
@@ -210,8 +220,8 @@ export const TEMPLATE_MAX_BYTES = 64 * 1024;
 /** All stored payload templates of a workspace, in bytes of JSON: 100 templates of 100 short mappings (10 KB). */
 export const WORKSPACE_TEMPLATES_MAX_BYTES = 1024 * 1024;
 /**
- * Held signals need the template for up to 31 days, signals of a restored counter for 30 more, dead letters until their
- * replay.
+ * Days that a template outlives its key: held signals need it for 31, signals of a restored counter for 30 more, dead
+ * letters until their replay.
  */
 export const TEMPLATE_KEPT_DAYS = 90;
 /** Members: an invitation to everybody at a mid-sized company. They are all counted when a member is added. */
@@ -219,8 +229,8 @@ export const WORKSPACE_MAX_MEMBERS = 500;
 /** The detail of one audit entry, in bytes of JSON: entries are never deleted. */
 export const AUDIT_DETAIL_MAX_BYTES = 4_096;
 /**
- * Of one person in a workspace, or of one API token, in 24 hours: some 5 MB. Without it, 120 forms a minute would be
- * 800 MB.
+ * Audit entries in 24 hours of one person in a workspace, or of one API token: some 5 MB. Without the limit, 120 forms
+ * a minute would be 800 MB.
  */
 export const ACTOR_MAX_CHANGES_A_DAY = 1_000;
 

@@ -5,7 +5,7 @@ import type { VerdictCounts } from "../domain/quota/quota.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
 import type { SignalsByPeriod } from "../domain/restore.ts";
 
-/** About MESSAGE_MAX_BYTES at most. */
+/** Records of `count` signals (wire/message.ts), about MESSAGE_MAX_BYTES at most. */
 export interface AdmitChunk {
   text: string;
   count: number;
@@ -21,6 +21,7 @@ export interface AdmitCall {
   firstSlice: boolean;
   /** Requests that the body counts as (requestsOfBody); only with the first slice. Default: 1. */
   requests?: number;
+  /** Refused signals of the body, for the rejections list. */
   invalid: InvalidSignals[];
 }
 
@@ -55,6 +56,7 @@ export type AdmitResult =
   | { outcome: "full"; retryAfterMs: number; rate: RateState; period: PeriodState }
   /** Configure the object and call again. An old configuration still decides. */
   | { outcome: "unconfigured" }
+  /** The workspace is being restored. */
   | { outcome: "closed" };
 
 /** A call with a known key and the right secret that the edge refused. */
@@ -77,6 +79,7 @@ export type RefusedResult =
 export interface Counts extends VerdictCounts {
   /** Accepted signals beyond the limit, with overages enabled. */
   overage: number;
+  /** Of all periods, unlike the other counts. */
   admitted: number;
 }
 
@@ -93,6 +96,7 @@ export interface Usage extends ClosedPeriod {
   paid: boolean;
   extraRoomRemoved: boolean;
   configVersion: number;
+  /** Newest first. */
   history: ClosedPeriod[];
 }
 
@@ -100,6 +104,7 @@ export interface UsageByDay {
   usage: Usage;
   /** Days of the current and the previous period. */
   days: UsageDay[];
+  /** First day with counts; null: nothing was counted before today. */
   firstDayMs: number | null;
 }
 
@@ -122,6 +127,7 @@ export interface CounterBooks {
   /** Signals answered with 202, held ones included. */
   admitted: number;
   unsettled: number;
+  /** Lost by restores. */
   lost: number;
 }
 
