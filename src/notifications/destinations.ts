@@ -284,7 +284,7 @@ export class Destinations extends RestorableObject {
 
   /** Runs due work. Never throws: the platform drops an alarm after six failures. */
   override async alarm(): Promise<void> {
-    this.#alarm.rang();
+    this.#alarm.reset();
     try {
       const beganMs = Date.now();
       const isChoreDue = beganMs >= this.#chore.nextMs();

@@ -335,7 +335,7 @@ export class SignalStore extends RestorableObject {
   }
 
   override async alarm(): Promise<void> {
-    this.#alarm.rang();
+    this.#alarm.reset();
     await this.#chores.run();
     this.#alarmForNext();
   }
