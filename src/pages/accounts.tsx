@@ -262,7 +262,6 @@ const SET_BY = { update: "by an account update", group: "by a group call" } as c
   string
 >;
 
-/** Values with the update or group call that set each, and the key whose payload template read it. */
 function Values({ base, account, keys, title, rows, empty }: ValuesProps) {
   const origin = (target: string): Child => {
     const found = account.origins[target];
@@ -315,7 +314,7 @@ function Change({ base, change: { field, before, after, atMs, signalId } }: { ba
 
 const VALUE_CHARACTERS = 10_000;
 
-/** A JSON text that the store may have cut (see AccountSummary). */
+/** @param props.json may be cut (see AccountSummary). */
 function ShortValue({ json, characters }: { json: string | null; characters: number }) {
   if (json === null) return <span class="quiet">–</span>;
   if (json.length > characters) return <>{cut(json, characters)}</>;

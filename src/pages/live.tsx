@@ -1,7 +1,4 @@
-/**
- * Live: the latest signals and refused calls. The page's script (client/live-page.ts) asks for newer rows and puts them on
- * top. Without a script, a link reloads the page.
- */
+/** Live: the latest signals and refused calls. A script (client/live-page.ts) adds newer rows; without it a link reloads. */
 import type { KeyName } from "../control/api-keys.ts";
 import type { Rejection } from "../domain/keys/refusal.ts";
 import type { SignalStatus } from "../domain/signal/signal.ts";
@@ -33,7 +30,7 @@ interface LiveItem {
   href: string;
   email?: string;
   from?: string;
-  /** Undefined: not a refused call, or the key is not visible to the member. */
+  /** Undefined: no refused call, or the member may not see keys (spec §1). */
   apiKey?: KeyName | undefined;
   reason?: string;
 }
@@ -146,7 +143,6 @@ function moreItems(c: Ctx, signals: readonly LiveSignal[], more: number): LiveIt
   return [{ key: `more ${last.id}`, atMs: last.receivedAtMs, status: null, title, href }];
 }
 
-/** Names of keys only for members who may see keys (spec §1). */
 async function rejectionItems(c: Ctx, rejections: readonly Rejection[]): Promise<LiveItem[]> {
   const names = await readKeyNames(
     c,

@@ -1,4 +1,4 @@
-/** Overview: the first page after sign-in. What happened in the last days, and what needs attention. */
+/** Overview, the first page after sign-in: what needs attention, and the figures of the last days. */
 import type { Child } from "hono/jsx";
 import { keysToWatch, listKeys } from "../control/api-keys.ts";
 import { listRules } from "../control/stored-rules.ts";
@@ -32,7 +32,7 @@ import { Dismiss, isDismissed, usageNotice } from "./usage-notices.tsx";
 const DAYS_SHOWN = 14;
 const PEOPLE_SHOWN = 5;
 const PEOPLE_SEEN_DAYS = 7;
-/** Refused calls of a key and code within a day that need attention. */
+/** Refused calls of a key and code within a day. Fewer need no attention. */
 const REFUSED_CALLS_MIN = 20;
 const REFUSALS_SHOWN = 3;
 
@@ -163,7 +163,7 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
   );
 }
 
-/** Problems that need a person, most urgent first. Each entry links to the page that fixes it. */
+/** Most urgent first. */
 function attentionOf(inputs: Inputs): AttentionItem[] {
   const { base, counter, store, failing } = inputs;
   const { deadLettered } = store.totals;
@@ -206,7 +206,7 @@ function attentionOf(inputs: Inputs): AttentionItem[] {
   return items.filter((item) => item !== false);
 }
 
-/** A signal limit that is nearly or wholly used. Held signals below twice the limit have their own item. */
+/** Held signals below twice the limit have their own item. */
 function limitItems({ base, counter: { usage } }: Inputs): AttentionItem[] {
   const notice = usageNotice(usage);
   if (notice === null || usage.overages || (notice.tone === "warn" && usage.held > 0)) return [];
@@ -249,7 +249,7 @@ function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Inputs): Attenti
   });
 }
 
-/** The steps from an empty workspace to the first score. `managers`: only owners and admins can do the step. */
+/** From an empty workspace to the first score. `managers`: only owners and admins can do the step. */
 const STEPS = [
   {
     name: "key",

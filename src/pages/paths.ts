@@ -6,7 +6,7 @@ export function personPath(base: string, email: string): string {
   return `${base}/people/${encodeURIComponent(email)}`;
 }
 
-/** External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
+/** In the query, because an external id may be `.` or `..`, which a path would resolve. */
 export function accountPath(base: string, externalId: string): string {
   return withQuery(`${base}/accounts/one`, { external_id: externalId });
 }

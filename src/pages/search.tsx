@@ -25,7 +25,6 @@ export const searchPages = pages.createApp().get("/", async (c) => {
     const hint = "Search people, events, accounts, mapping rules and signal ids. Press / to jump to the field.";
     return page(c, { title: "Search", section: null }, <Empty title="Enter a search text" text={hint} />);
   }
-  // A signal id leads to the signal at once.
   if (isSignalId(text) && (await followSignal(c.env, id, text)) !== null)
     return c.redirect(signalPath(base, text), 303);
   const [found, rules, keys] = await Promise.all([
@@ -87,7 +86,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   );
 });
 
-/** @param all address of the whole list. */
+/** @param all the address of the unabridged list. */
 function results<Row>(
   title: string,
   found: readonly Row[],

@@ -1,7 +1,4 @@
-/**
- * A delivery: its body, and each attempt with its answer. And "Deliver again": sends everything that failed since a time, after
- * showing how many deliveries that is.
- */
+/** The page of a delivery, and "Deliver again": counts the deliveries that failed since a time, and sends them. */
 import type { AttemptResult } from "../../domain/events/attempts.ts";
 import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
 import { time as timeSchema } from "../../http/fields.ts";
@@ -24,7 +21,7 @@ import {
   requireDestination,
 } from "./notification-parts.tsx";
 
-/** Longest wait for the first answer, so that the page shows it without a script. */
+/** Longest wait for an attempt before the redirect, so that the page shows its result without a script. */
 const FIRST_ANSWER_MS = 3_000;
 const POLL_MS = 100;
 
@@ -54,7 +51,6 @@ function find(c: Ctx) {
   return findDelivery(c.env, c.get("workspace").id, id, deliveryId);
 }
 
-/** Redirects to the delivery's page, after the next attempt if that is soon. */
 export async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemptsBefore: number) {
   const untilMs = Date.now() + FIRST_ANSWER_MS;
   const hasEnded = async () => {
@@ -221,7 +217,7 @@ interface Choosable {
   isChosen: boolean;
 }
 
-/** @param typedTime a time of the viewer's own, in ISO 8601. */
+/** @param typedTime in ISO 8601. */
 async function readChoices(c: Ctx, destinationId: string, typedTime: string | undefined): Promise<Choosable[]> {
   const nowMs = Date.now();
   const presets = PRESETS.map(({ label, hours }) => {

@@ -70,7 +70,7 @@ function afterChange(c: Ctx, isChanged: boolean, message: Done) {
   return done(c, `settings/notifications/${c.req.param("id")}`, message);
 }
 
-/** Tones of a status that needs somebody: a notice says what to do. */
+/** A status with such a tone has a notice that says what to do. */
 const NOTICED_TONES: readonly Tone[] = ["warn", "bad"];
 
 async function destinationPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 409) {

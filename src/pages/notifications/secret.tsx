@@ -1,4 +1,4 @@
-/** The only page that shows a destination's signing secret, and how a receiver verifies deliveries. */
+/** The only page that shows a destination's signing secret; and how a receiver verifies deliveries. */
 import type { CreatedDestination } from "../../notifications/destination-calls.ts";
 import { LinkButton, PostButton } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
@@ -61,10 +61,7 @@ export function VerifyPanel() {
   );
 }
 
-/**
- * Receivers that verify deliveries with the libraries of the Standard Webhooks specification. None holds the secret: each reads
- * it from the environment.
- */
+/** Receivers that use the libraries of the Standard Webhooks specification. They read the secret from the environment. */
 const VERIFY_CODE = [
   {
     id: "javascript",

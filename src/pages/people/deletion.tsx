@@ -32,7 +32,7 @@ export const deletionPages = pages
   .get("/:email/delete", requireManager, async (c) => ((await exists(c)) ? deletePage(c) : toReceipt(c)))
   .post("/:email/delete", requireManager, readForm(), async (c) => {
     const email = emailOf(c);
-    // A form that is sent twice must not delete twice: a second deletion would replace the receipt of the first.
+    // If the form is sent twice, a second deletion would replace the receipt of the first.
     if (!(await exists(c))) return toReceipt(c);
     const typed = formText(c.get("form"), "email");
     if (typed.trim().toLowerCase() !== email) return deletePage(c, typed, `Type ${email} to confirm.`);
@@ -116,7 +116,6 @@ async function receiptPage(c: Ctx, deletion: { id: string } | { email: string })
     c,
     {
       ...HEAD,
-      // Only a person who exists again has a page.
       crumbs: email !== null && isBack ? [[email, personPath(base, email)]] : [],
       intro: email ?? id,
       actions: <LinkButton href={`${base}/people/deletions/${id}/download`} text="Download receipt" />,
@@ -153,7 +152,7 @@ async function receiptPage(c: Ctx, deletion: { id: string } | { email: string })
 
 const HEAD = { section: "people", title: "Deletion receipt" } as const;
 
-/** A deletion that D1 knows and the store does not: it was interrupted before it began. */
+/** D1 knows a deletion that the store does not know, if it was interrupted before it began. */
 async function notBegunOr404(c: Ctx, deletion: { id: string } | { email: string }): Promise<Response> {
   const base = workspacePath(c);
   const askedMs = await deletionAskedMs(c.get("db"), c.get("workspace").id, deletion, Date.now());

@@ -127,7 +127,7 @@ function stepsOf(
   ];
 }
 
-/** Accepted or held (spec §8.2 to §8.4), by the signal's ordinal in the billing period and the limit at that moment. */
+/** Spec §8.2 to §8.4. */
 function verdictStep(base: string, { verdict, ordinal, signalLimit }: Admission | SignalTrace): TimelineStep {
   const place = `signal ${grouped(ordinal)} of ${grouped(signalLimit)}`;
   if (verdict === "held") {
@@ -251,7 +251,7 @@ function pointsText(points: number): string {
   return `${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`;
 }
 
-/** @param added points that the signal has added to the score, also points that have lapsed since. */
+/** @param added includes points that have lapsed since. */
 function effectText(trace: SignalTrace, added: number): string {
   const hadLapsed = trace.rulesMatched.some((match) => match.scored && lapsedOnArrival(trace, match));
   if (added === 0) {
@@ -263,7 +263,7 @@ function effectText(trace: SignalTrace, added: number): string {
   return `Added to the score of the person.${lapsed === 0 ? "" : ` ${pointsText(lapsed)} lapsed since.`}`;
 }
 
-/** Whether the points of a match had lapsed when the signal was recorded or linked to its person. */
+/** Whether the points had lapsed when the signal was recorded, or linked to its person. */
 function lapsedOnArrival({ recordedAtMs, person }: SignalTrace, { lapsesAtMs }: MatchedRule): boolean {
   return lapsesAtMs !== null && lapsesAtMs <= Math.max(recordedAtMs, person?.linkedAtMs ?? 0);
 }
