@@ -22,7 +22,7 @@ import { counted, day, withQuery } from "./kit/format.ts";
 import { Badge, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
-import { keyPath } from "./paths.ts";
+import { destinationPath, keyPath } from "./paths.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { NoScores } from "./people/person.tsx";
 import { groupRejections } from "./rejections.tsx";
@@ -184,7 +184,7 @@ function attentionOf(inputs: Inputs): AttentionItem[] {
       tone: "bad",
       title: off === null ? "Destination failing" : "Destination switched off",
       detail: [name, ", since ", <Time ms={off?.sinceMs ?? sinceMs} />],
-      href: `${base}/settings/notifications/${encodeURIComponent(id)}`,
+      href: destinationPath(base, id),
       action: "Fix destination",
     })),
     deadLettered > 0 && {

@@ -23,6 +23,10 @@ export function rulePath(base: string, id: string): string {
   return `${base}/rules/${encodeURIComponent(id)}`;
 }
 
+export function destinationPath(base: string, id: string): string {
+  return `${base}/settings/notifications/${encodeURIComponent(id)}`;
+}
+
 export function keyPath(base: string, id: string): string {
   return `${base}/settings/api-keys/${encodeURIComponent(id)}`;
 }

@@ -34,7 +34,7 @@ export const askUsage = pages.createMiddleware(async (c, next) => {
 export async function usageBar(c: Ctx, section: Section | null) {
   const usage = await (c.get("usage") ?? usageOrNull(c));
   if (usage === null) return <></>;
-  const [notice, state] = [usageNotice(usage), usageNoticeName(usage)];
+  const [notice, state] = [usageNotice(usage), usageNoticeState(usage)];
   if (notice === null || state === null || isDismissed(c, "usage", state)) return <></>;
   const home = workspacePath(c);
   return (
@@ -190,7 +190,7 @@ export function usageNotice(usage: Usage): NoticeCopy | null {
 }
 
 /** Another level, refusal or period is another state, so a dismissed notice is shown again. */
-export function usageNoticeName(usage: Usage): string | null {
+export function usageNoticeState(usage: Usage): string | null {
   const level = usageLevel(ordinalsTaken(usage), usage.signalLimit);
   if (level === null) return null;
   return `${usage.periodStartMs}-${level}${usage.rejected > 0 ? "-refused" : ""}`;

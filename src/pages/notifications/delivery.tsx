@@ -8,10 +8,10 @@ import { deliverAgain, findDelivery, redeliver } from "../../workspace/manage-de
 import { destinationsOf } from "../../workspace/objects.ts";
 import { Choices, Form, PostButton, TextField } from "../kit/forms.tsx";
 import { counted, exactTime, grouped, indented } from "../kit/format.ts";
-import { sectionPath } from "../kit/layout.tsx";
 import { Badge, Clamped, Empty, Facts, Json, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { type Ctx, formText, pages } from "../pages-env.ts";
+import { type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
+import { destinationPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
 import {
   DeliveryStatus,
@@ -59,7 +59,7 @@ export async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemp
   };
   // oxlint-disable-next-line no-await-in-loop -- each look waits for the previous one
   while (Date.now() < untilMs && !(await hasEnded())) await scheduler.wait(POLL_MS);
-  return c.redirect(`${sectionPath(c, "notifications")}/${destinationId}/deliveries/${id}`, 303);
+  return c.redirect(`${destinationPath(workspacePath(c), destinationId)}/deliveries/${id}`, 303);
 }
 
 async function deliveryPage(c: Ctx, refused?: string) {
@@ -67,12 +67,12 @@ async function deliveryPage(c: Ctx, refused?: string) {
   if (found === null) return notFoundPage(c, "delivery");
   const { delivery, destination, body } = found;
   const { id, type, state, eventId, createdAtMs, attempts } = delivery;
-  const destinationPath = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const path = destinationPath(workspacePath(c), destination.id);
   const inProgress = isInProgress(delivery, destination);
   const isWebhook = destination.type === "webhook";
   const again = (
     <PostButton
-      action={`${destinationPath}/deliveries/${id}/again`}
+      action={`${path}/deliveries/${id}/again`}
       look={state === "failed" ? "primary" : ""}
       text="Deliver again"
     />
@@ -83,7 +83,7 @@ async function deliveryPage(c: Ctx, refused?: string) {
       section: "notifications",
       title: "Delivery",
       heading: EVENT_CATALOGUE[type].label,
-      crumbs: [[destination.name, destinationPath]],
+      crumbs: [[destination.name, path]],
       actions: body !== null && again,
       errors: [refused],
       errorTitle: "Nothing was sent",
@@ -182,7 +182,7 @@ const USUAL_HOURS = 24;
 
 async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 422) {
   const destination = c.get("destination");
-  const path = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const path = destinationPath(workspacePath(c), destination.id);
   const typed = c.req.query("since") ?? "";
   const { data: typedTime } = timeSchema.safeParse(`${typed}:00Z`);
   const error = typed !== "" && typedTime === undefined ? "Enter a date and a time." : undefined;
@@ -224,9 +224,10 @@ async function readChoices(c: Ctx, destinationId: string, typedTime: string | un
     const since = new Date(nowMs - hours * 3_600_000).toISOString();
     return { label, since, isChosen: hours === USUAL_HOURS && typedTime === undefined };
   });
-  const typed = (typedTime === undefined ? [] : [typedTime]).map((since) => {
-    return { label: `Since ${exactTime(Date.parse(since))}`, since, isChosen: true };
-  });
+  const typed =
+    typedTime === undefined
+      ? []
+      : [{ label: `Since ${exactTime(Date.parse(typedTime))}`, since: typedTime, isChosen: true }];
   const object = destinationsOf(c.env, c.get("workspace").id);
   const choices = [...presets, ...typed].map(async (choice) => {
     const failed = await object.failedSince(destinationId, Date.parse(choice.since));

@@ -5,7 +5,7 @@ import type { OveragePrice } from "../../../src/domain/quota/billing.ts";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { duplicatesText, storedText } from "../../../src/pages/usage/usage.tsx";
 import { changeText, costText, extraRoomText, heldText } from "../../../src/pages/usage/plan.tsx";
-import { storageNotice, usageNotice, usageNoticeName, waitingText } from "../../../src/pages/usage-notices.tsx";
+import { storageNotice, usageNotice, usageNoticeState, waitingText } from "../../../src/pages/usage-notices.tsx";
 import type { Usage } from "../../../src/quota/protocol.ts";
 import type { Room } from "../../../src/workspace/read-health.ts";
 
@@ -72,7 +72,7 @@ describe("the notice about the signal limit", () => {
   });
 
   test("if dismissed, returns with the next level, refusal or period", () => {
-    const name = (more: Partial<Usage>) => usageNoticeName(usage(more));
+    const name = (more: Partial<Usage>) => usageNoticeState(usage(more));
     expect(name({ accepted: 79 })).toBeNull();
     const names = [
       { accepted: 60, held: 20 },
