@@ -1,9 +1,9 @@
 /** Search: one field in the sidebar for people, events, signals, accounts, mapping rules and keys. */
+import type { Child } from "hono/jsx";
 import { newestKeyNames, type KeyName } from "../control/api-keys.ts";
 import { rulesNamed } from "../control/stored-rules.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
-import type { Child } from "hono/jsx";
 import { followSignal } from "../workspace/signal-operations.ts";
 import { AccountsTable } from "./accounts.tsx";
 import { KeyTitle } from "./keys/key-parts.tsx";

@@ -29,11 +29,11 @@ export const deliveryPages = pages
   .createApp()
   .get("/:id/deliveries/:delivery_id", (c) => deliveryPage(c))
   .post("/:id/deliveries/:delivery_id/again", async (c) => {
-    const before = await find(c);
+    const before = await readDelivery(c);
     if (before === null) return notFoundPage(c, "delivery");
     const { id, destinationId, attempts } = before.delivery;
     const again = await deliverAgain(destinationsCall(c), destinationId, id);
-    return again.ok ? toDelivery(c, again.value, attempts.length) : deliveryPage(c, problemText(again.refusal));
+    return again.ok ? redirectToDelivery(c, again.value, attempts.length) : deliveryPage(c, problemText(again.refusal));
   })
   .get("/:id/again", requireDestination, (c) => redeliverPage(c))
   .post("/:id/again", readForm(), requireDestination, async (c) => {
@@ -46,12 +46,12 @@ export const deliveryPages = pages
     return done(c, `settings/notifications/${id}`, isAny ? "delivered_again" : "nothing_delivered_again");
   });
 
-function find(c: Ctx) {
+function readDelivery(c: Ctx) {
   const { id = "", delivery_id: deliveryId = "" } = c.req.param() as Record<string, string>;
   return findDelivery(c.env, c.get("workspace").id, id, deliveryId);
 }
 
-export async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemptsBefore: number) {
+export async function redirectToDelivery(c: Ctx, { id, destinationId }: Delivery, attemptsBefore: number) {
   const untilMs = Date.now() + FIRST_ANSWER_MS;
   const hasEnded = async () => {
     const detail = await findDelivery(c.env, c.get("workspace").id, destinationId, id);
@@ -63,7 +63,7 @@ export async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemp
 }
 
 async function deliveryPage(c: Ctx, refused?: string) {
-  const found = await find(c);
+  const found = await readDelivery(c);
   if (found === null) return notFoundPage(c, "delivery");
   const { delivery, destination, body } = found;
   const { id, type, state, eventId, createdAtMs, attempts } = delivery;
@@ -201,7 +201,12 @@ async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 
       errorStatus,
     },
     isActive ? (
-      <Failed path={path} choices={await readChoices(c, destination.id, typedTime)} typed={typed} error={error} />
+      <FailedDeliveries
+        path={path}
+        choices={await readChoices(c, destination.id, typedTime)}
+        typed={typed}
+        error={error}
+      />
     ) : (
       refused === undefined && (
         <Notice tone="warn" title="Nothing can be sent now" text={problemText("destination_not_active")} />
@@ -210,7 +215,7 @@ async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 
   );
 }
 
-interface Choosable {
+interface RedeliveryChoice {
   label: string;
   since: string;
   failed: Redelivery;
@@ -218,7 +223,7 @@ interface Choosable {
 }
 
 /** @param typedTime in ISO 8601. */
-async function readChoices(c: Ctx, destinationId: string, typedTime: string | undefined): Promise<Choosable[]> {
+async function readChoices(c: Ctx, destinationId: string, typedTime: string | undefined): Promise<RedeliveryChoice[]> {
   const nowMs = Date.now();
   const presets = PRESETS.map(({ label, hours }) => {
     const since = new Date(nowMs - hours * 3_600_000).toISOString();
@@ -236,16 +241,16 @@ async function readChoices(c: Ctx, destinationId: string, typedTime: string | un
   return (await Promise.all(choices)).flat();
 }
 
-interface FailedProps {
+interface FailedDeliveriesProps {
   path: string;
-  choices: readonly Choosable[];
+  choices: readonly RedeliveryChoice[];
   typed: string;
   error: string | undefined;
 }
 
-function Failed({ path, choices, typed, error }: FailedProps) {
+function FailedDeliveries({ path, choices, typed, error }: FailedDeliveriesProps) {
   if (choices.every(({ failed }) => failed.requeued === 0)) {
-    return <Empty title="No failed deliveries" text={choices.slice(-1).map(({ failed }) => reasonsText(failed))} />;
+    return <Empty title="No failed deliveries" text={choices.slice(-1).map(({ failed }) => notSentText(failed))} />;
   }
   return (
     <>
@@ -284,11 +289,11 @@ function Failed({ path, choices, typed, error }: FailedProps) {
 }
 
 function numbersText(failed: Redelivery): string {
-  const [number, reasons] = [counted(failed.requeued, "delivery", "deliveries"), reasonsText(failed)];
+  const [number, reasons] = [counted(failed.requeued, "delivery", "deliveries"), notSentText(failed)];
   return reasons === "" ? number : `${number}. ${reasons}`;
 }
 
-function reasonsText({ notRequeued: { personDeleted, tooManyWaiting, notKept } }: Redelivery): string {
+function notSentText({ notRequeued: { personDeleted, tooManyWaiting, notKept } }: Redelivery): string {
   const reasons = [
     personDeleted > 0 && `${grouped(personDeleted)} of deleted people`,
     tooManyWaiting > 0 && `${grouped(tooManyWaiting)} while too many wait`,

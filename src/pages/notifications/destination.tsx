@@ -16,7 +16,7 @@ import { done, notFoundPage, page } from "../page.tsx";
 import { type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
 import { destinationPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
-import { toDelivery } from "./delivery.tsx";
+import { redirectToDelivery } from "./delivery.tsx";
 import {
   DeliveryStatus,
   destinationsCall,
@@ -62,7 +62,7 @@ export const destinationPages = pages
   })
   .post("/:id/test", requireDestination, async (c) => {
     const sent = await destinations.sendTest(destinationsCall(c), c.get("destination").id);
-    return sent.ok ? toDelivery(c, sent.value, 0) : destinationPage(c, problemText(sent.refusal));
+    return sent.ok ? redirectToDelivery(c, sent.value, 0) : destinationPage(c, problemText(sent.refusal));
   });
 
 function afterChange(c: Ctx, isChanged: boolean, message: Done) {

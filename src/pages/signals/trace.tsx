@@ -227,8 +227,8 @@ function scoreSteps(base: string, trace: SignalTrace, rules: RuleNames): Timelin
     return (
       <div>
         <strong>{signed(scoring.includes(match) ? match.points : 0)}</strong> {match.scoringSignal}
-        {howOften(base, match)}
-        {match.scored && lapseOf(trace, match)}, from{" "}
+        {frequencyText(base, match)}
+        {match.scored && lapseWithEffect(trace, match)}, from{" "}
         <a href={rulePath(base, match.ruleId)}>{rule?.name ?? "a deleted rule"}</a> version {match.ruleVersion}
         {rule !== undefined && rule.version !== match.ruleVersion && ` (now version ${rule.version})`}
       </div>
@@ -268,12 +268,12 @@ function lapsedOnArrival({ recordedAtMs, person }: SignalTrace, { lapsesAtMs }: 
   return lapsesAtMs !== null && lapsesAtMs <= Math.max(recordedAtMs, person?.linkedAtMs ?? 0);
 }
 
-function lapseOf(trace: SignalTrace, match: MatchedRule): string {
+function lapseWithEffect(trace: SignalTrace, match: MatchedRule): string {
   if (!lapsedOnArrival(trace, match)) return lapseText(match);
   return `${lapseText(match)}, so ${pointsText(match.points)} ${Math.abs(match.points) === 1 ? "was" : "were"} not added`;
 }
 
-function howOften(base: string, { scored, scoredBy, frequency }: MatchedRule): Child {
+function frequencyText(base: string, { scored, scoredBy, frequency }: MatchedRule): Child {
   if (frequency === undefined) return "";
   if (scored) return `, ${FREQUENCY_LABEL[frequency].said}`;
   if (scoredBy === null) return `, ${ALREADY_SCORED[frequency]}`;

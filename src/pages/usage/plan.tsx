@@ -27,12 +27,12 @@ export const planPages = pages
   .post("/plan", requireManager, readForm(), async (c) => {
     const plan = c.get("form").get("plan");
     const isOffered = typeof plan === "string" && (await isPlanOffered(c.get("db"), plan, c.get("workspace").id));
-    return isOffered ? change(c, { plan }, "plan_changed") : planPage(c, UNKNOWN_PLAN);
+    return isOffered ? changeWorkspace(c, { plan }, "plan_changed") : planPage(c, UNKNOWN_PLAN);
   })
   .post("/overages", requireManager, readForm(), async (c) => {
     const overages = c.get("form").get("overages");
     if (overages !== "on" && overages !== "off") return planPage(c, "Overages are either on or off.");
-    return change(c, { overages: overages === "on" }, `overages_${overages}`);
+    return changeWorkspace(c, { overages: overages === "on" }, `overages_${overages}`);
   })
   .post("/release", requireManager, async (c) => {
     const { released, isUnderWay } = await releaseHeldSignals(contextOf(c));
@@ -69,7 +69,7 @@ async function planPage(c: Ctx, error?: string): Promise<Response> {
 }
 
 /** If the counter cannot be reached, the change is stored, and the next page that reads the usage pushes it. */
-async function change(c: Ctx, to: WorkspaceChange, text: Done): Promise<Response> {
+async function changeWorkspace(c: Ctx, to: WorkspaceChange, text: Done): Promise<Response> {
   const updated = await updateWorkspace(contextOf(c), to);
   if (!updated.ok) return planPage(c, UNKNOWN_PLAN);
   await configureWorkspace(c.env, c.get("db"), c.get("workspace").id);
