@@ -5,9 +5,7 @@ import { intercept } from "../../support/intercept.ts";
 import { type Browser, newMembers, visitWith } from "../../support/members.ts";
 import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
-afterEach(() => {
-  vi.useRealTimers();
-});
+afterEach(() => void vi.useRealTimers());
 
 const send = (workspace: TestWorkspace, count: number) =>
   workspace.send(Array.from({ length: count }, (_, n) => ({ event: "Signed Up", email: `p${n}@example.com` })));
