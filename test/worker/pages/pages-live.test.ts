@@ -57,7 +57,7 @@ describe("while the live page is open", () => {
     expect(live.rows).toEqual([expect.stringMatching(/Rejected .*2 signals\. /)]);
   });
 
-  test("an answer has at most 50 rows, and counts the rest", async () => {
+  test("an answer has at most 50 rows and counts the rest; the page has at most 50 rows", async () => {
     const { workspace, member, path } = await atLive();
     const live = await open(member, path, "signals");
     await workspace.send(Array.from({ length: 130 }, (_, n) => signal(n)));
@@ -66,6 +66,8 @@ describe("while the live page is open", () => {
     expect(live.rows).toHaveLength(51);
     expect(live.rows[0]).toMatch(/^80 more signals/);
     expect(await live.poll()).toBe(204);
+    await workspace.send("{ nonsense");
+    expect((await member.read(path)).rows).toHaveLength(50);
   });
 
   test("a cursor from before a restore and an invalid one return the latest rows", async () => {

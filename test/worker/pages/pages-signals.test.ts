@@ -349,6 +349,7 @@ describe("a signal's page", () => {
       { payload: { type: "track", event: "Seen", userId: "user-1", anonymousId: "visitor-1" }, at },
       { payload: { event: "Seen", source: "web" }, at },
       { payload: { type: "identify", anonymousId: "visitor-2", traits: {} }, at },
+      { payload: form(9, { timestamp: new Date(at - DAY).toISOString() }), at, ordinal: 1_041 },
     );
     for (const [id, ...texts] of [
       ["sig_2", "Duplicate Same content as sig_1. Counted, but not scored.", "The payload of a duplicate is not kept."],
@@ -358,13 +359,14 @@ describe("a signal's page", () => {
       ["sig_6", "Visitor not known yet", "User id user-1", "Anonymous id visitor-1"],
       ["sig_7", "No person named The signal has no email"],
       ["sig_8", "No person identified"],
+      ["sig_9", "Accepted: signal 1,041 of 1,000 Beyond the signal limit at that time", "By timestamp in the payload"],
     ]) {
       const { text } = await read(`/${id}`);
       for (const expected of texts) expect(text).toContain(expected);
     }
     const ids = { anonymousId: "visitor-1", userId: "user-1" };
     const identify = { type: "identify", ...ids, traits: { email: "z@example.com" } };
-    await deliver(workspace.id, [{ id: "sig_9", ordinal: 9, payload: identify }]);
+    await deliver(workspace.id, [{ id: "sig_10", ordinal: 10, payload: identify }]);
     const linked = (await read("/sig_6")).text;
     expect(linked).toContain("z@example.com, by its user id, linked when the visitor became known");
     expect(linked).toContain("0 rules tried, 0 matched");
@@ -434,7 +436,7 @@ describe("dead letters", () => {
     expect(await replay(admin, { id: "sig_1" })).toBe("/signals/sig_1?done=replayed");
     expect(await replay(owner)).toBe("/signals/dead-letters?done=replayed");
     expect(rowsOf(await read("/dead-letters"))).toHaveLength(2);
-    expect(await replay(owner, { id: "sig_none" })).toContain("done=nothing_to_replay");
+    expect(await replay(owner, { id: "sig_none" })).toBe("/signals/dead-letters?done=nothing_to_replay");
     const entries = await workspace.auditLog("dead_letters.replayed");
     expect(entries.map(({ actor }) => actor)).toEqual([admin.email, owner.email, owner.email]);
   });
@@ -445,6 +447,7 @@ describe("dead letters", () => {
     for (const path of ["", "?q=none"])
       expect((await read(path)).link("Dead letters 2").target).toContain("dead-letters");
     for (const path of ["/dead-letters", "/sig_1"]) expect((await read(path)).forms(/replay/)).toHaveLength(0);
+    expect((await members.member.post(`${base}/signals/dead-letters/replay`)).status).toBe(403);
     expect(rowsOf(await read("/dead-letters"))).toHaveLength(2);
   });
 });

@@ -128,6 +128,9 @@ describe("the usage pages", () => {
     }
     vi.setSystemTime(Date.UTC(2031, 2, 5, 6));
     expect(await axis(admin)).toEqual(["0", "200", "400", "600", "800", "Limit 100"]);
+    // Without overages the forecast ends at twice the limit.
+    await workspace.operator("PATCH", "", { overages: false });
+    expect(await axis(admin)).toEqual(["0", "50", "100", "150", "200", "Limit 100", "Twice the limit 200"]);
   });
 
   test("show past periods with the streak, and how close the extra room is to its end", async () => {
@@ -313,6 +316,7 @@ describe("the notice of usage", () => {
       "https://evil.example/",
       "//evil.example/",
       "/w/other/people",
+      `${home}-other/people`,
       "/sign-out",
       `${home}/../other/people`,
       `${home}/people\r\nset-cookie: x=y`,
