@@ -32,9 +32,9 @@ function laneOf(type: AnyEventType): Lane {
 
 /** Maximum bytes of the notifications in one delivery. A single notification may be larger. */
 const DELIVERY_MAX_BYTES = 256 * 1_024;
-/** Maximum characters of a notification's data. Larger data would not fit into a row, so the notification is dropped. */
+/** Maximum characters of a notification's data; a larger notification is dropped, because it would not fit into a row. */
 const EVENT_MAX_CHARACTERS = 600_000;
-/** Limits on the deliveries that wait for one destination. Above either limit the oldest deliveries are given up. */
+/** Above either limit, the oldest deliveries that wait for the destination are given up. */
 export const WAITING_MAX_BYTES = 64 * 1_024 * 1_024;
 export const WAITING_MAX_DELIVERIES = 10_000;
 const ROW_BYTES = 512;
@@ -119,7 +119,7 @@ export class Deliveries {
     return destinationIds.map((id) => this.#join(id, event, seq, bytes) ?? this.#create(id, event, seq, bytes, nowMs));
   }
 
-  /** Adds a notification to the destination's open delivery. Null: there is no open delivery, or it is full. */
+  /** Null: there is no open delivery, or it is full. */
   #join(destinationId: string, event: AnyEvent, seq: number, bytes: number): string | null {
     const counts = this.#countsOf(destinationId);
     const { open } = counts;
@@ -167,7 +167,7 @@ export class Deliveries {
     return this.#read("destination_id = ? AND id = ?", destinationId, id)[0] ?? null;
   }
 
-  /** Merges a delivery's notifications into one body. Null: all of them were about deleted people. */
+  /** The delivery's notifications in one body. Null: all of them were about deleted people. */
   event({ events }: StoredDelivery): AnyEvent | null {
     const rows = this.#sql
       .exec<{ id: string; type: string; time: number; data: string | null }>(
@@ -183,7 +183,7 @@ export class Deliveries {
     return { ...first, data } as AnyEvent;
   }
 
-  /** Records the start of an attempt. The delivery's content is fixed from now on. */
+  /** From now on the delivery's content is fixed. */
   take({ destinationId, id }: StoredDelivery, nowMs: number): void {
     this.#sql.exec("UPDATE deliveries SET taken_ms = ? WHERE destination_id = ? AND id = ?", nowMs, destinationId, id);
     this.#close(destinationId, id);
@@ -194,15 +194,12 @@ export class Deliveries {
     this.#put(delivery, { ...waiting, dueMs, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
-  /** Restarts a delivery's retry schedule at the front of the queue. An attempt in progress is not repeated. */
+  /** Puts the delivery at the front of the queue. An attempt in progress is not repeated. */
   restart(delivery: StoredDelivery): void {
     this.#put(delivery, { state: "waiting", endReason: null, endedMs: null, dueMs: 0, failed: 0 });
   }
 
-  /**
-   * Failed deliveries that ended at `sinceMs` or later. As many are sent again as the limits on waiting deliveries leave room for. Tests
-   * are not counted.
-   */
+  /** Failed deliveries that ended at `sinceMs` or later, without tests, as far as the limits on waiting deliveries leave room. */
   failedSince(destinationId: string, sinceMs: number): FailedDeliveries {
     const rows = this.#sql.exec<{ id: string; bytes: number; hasBody: number }>(
       `SELECT id, bytes, EXISTS (SELECT 1 FROM json_each(deliveries.events) AS carried
@@ -229,7 +226,7 @@ export class Deliveries {
     return { ids, bytes, requeued: ids.length, notRequeued };
   }
 
-  /** Restarts the retry schedules of failed deliveries. They leave before newer ones, oldest first. */
+  /** The deliveries leave before newer ones, oldest first. */
   restartAll(destinationId: string, { ids, bytes }: FailedDeliveries): void {
     const counts = this.#countsOf(destinationId);
     this.#sql.exec(
@@ -419,8 +416,7 @@ function toStoredDelivery({ events, attempts, answersHidden, ...row }: DeliveryR
   };
 }
 
-// Removes a deleted person from waiting deliveries and from the deliveries shown on the pages.
-
+/** Removes deleted people from waiting and stored deliveries. */
 export class DeletedPeople {
   readonly #sql: SqlStorage;
 
@@ -428,7 +424,7 @@ export class DeletedPeople {
     this.#sql = sql;
   }
 
-  /** Deletes a person's data from stored notifications. A request that is already on its way to a receiver cannot be recalled. */
+  /** A request that is already on its way to a receiver cannot be recalled. */
   delete(email: string, atMs: number): void {
     this.#sql.exec(
       `INSERT INTO deleted_people (email_hash, at_ms) VALUES (?, ?)
@@ -473,7 +469,7 @@ export class DeletedPeople {
   }
 
   deleteExpired(nowMs: number): void {
-    this.#sql.exec("DELETE FROM deleted_people WHERE at_ms < ?", nowMs - DELETION_REMEMBERED_DAYS * 24 * 3_600_000);
+    this.#sql.exec("DELETE FROM deleted_people WHERE at_ms < ?", nowMs - DELETION_REMEMBERED_DAYS * DAY_MS);
   }
 }
 

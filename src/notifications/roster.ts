@@ -29,7 +29,7 @@ export interface StoredDestination extends Omit<NewDestination, "headers"> {
   dropped: number;
 }
 
-/** Maximum old secrets per destination; those that expire first are dropped. Each old secret adds a signature to every delivery. */
+/** Those that expire first are dropped: each old secret adds a signature to every delivery. */
 export const OLD_SECRETS_MAX = 5;
 
 type OldSecret = { secret: string; endsMs: number };
@@ -92,7 +92,6 @@ export class Roster {
     this.setHeaders(id, []);
   }
 
-  /** Custom headers, sorted by name. */
   headers(id: string): CustomHeader[] {
     const select = "SELECT name, value FROM destination_headers WHERE destination_id = ? ORDER BY name";
     return this.#sql.exec<{ name: string; value: string }>(select, id).toArray();
