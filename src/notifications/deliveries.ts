@@ -38,7 +38,7 @@ const EVENT_MAX_CHARACTERS = 600_000;
 export const WAITING_MAX_BYTES = 64 * 1_024 * 1_024;
 export const WAITING_MAX_DELIVERIES = 10_000;
 const ROW_BYTES = 512;
-/** Latest attempts kept per delivery: a full schedule and some manual retries. */
+/** Enough for a full schedule and some manual retries. */
 const ATTEMPTS_KEPT = 20;
 const ENDED_BEFORE_CLEARING = 50;
 
@@ -70,7 +70,7 @@ const SELECT = `SELECT destination_id AS destinationId, id, event_id AS eventId,
   end_reason AS endReason, due_ms AS dueMs, taken_ms AS takenMs, attempt, failed, attempts,
   answers_hidden AS answersHidden, created_ms AS createdMs, ended_ms AS endedMs FROM deliveries`;
 
-/** Time of a delivery's end, also of one that has no stored time: its last attempt, or its creation. */
+/** Time of a delivery's end. Without a stored time: its last attempt, or its creation. */
 const ENDED_MS = "coalesce(ended_ms, json_extract(attempts, '$[#-1].atMs'), created_ms)";
 const HOUR_MS = 3_600_000;
 
@@ -105,11 +105,7 @@ export class Deliveries {
     return this.#countsOf(destinationId).waiting;
   }
 
-  /**
-   * Stores a notification for these destinations.
-   *
-   * @returns the ids of the deliveries that carry it, in the same order; empty if the notification is too large to store.
-   */
+  /** @returns the ids of the deliveries that carry the notification, in the same order; empty if it is too large to store. */
   add(event: AnyEvent, destinationIds: readonly string[], nowMs: number): string[] {
     const data = JSON.stringify(event.data);
     if (data.length > EVENT_MAX_CHARACTERS) return [];
@@ -199,7 +195,7 @@ export class Deliveries {
     this.#put(delivery, { state: "waiting", endReason: null, endedMs: null, dueMs: 0, failed: 0 });
   }
 
-  /** Failed deliveries that ended at `sinceMs` or later, without tests, as far as the limits on waiting deliveries leave room. */
+  /** Deliveries that failed at `sinceMs` or later, without tests. `ids`: as many as the limits on waiting deliveries leave room for. */
   failedSince(destinationId: string, sinceMs: number): FailedDeliveries {
     const rows = this.#sql.exec<{ id: string; bytes: number; hasBody: number }>(
       `SELECT id, bytes, EXISTS (SELECT 1 FROM json_each(deliveries.events) AS carried
@@ -319,7 +315,6 @@ export class Deliveries {
     this.#counts.delete(destinationId);
   }
 
-  /** Counts failed deliveries that were deleted, by the hour in which they failed. */
   #countNotKept(destinationId: string, deleted: readonly DeletedRow[], earliestMs: number): void {
     const hours = new Map<number, number>();
     for (const { state, lane, endedMs } of deleted) {
@@ -457,7 +452,7 @@ export class DeletedPeople {
     );
   }
 
-  /** Filters notifications of deleted people: an object may hand one on that it raised before the deletion. */
+  /** A source may hand on a notification that it raised before the deletion. */
   withoutDeleted(events: readonly WorkspaceEvent[]): WorkspaceEvent[] {
     const rows = this.#sql.exec<{ email_hash: string; at_ms: number }>("SELECT email_hash, at_ms FROM deleted_people");
     const deleted = new Map([...rows].map((row) => [row.email_hash, row.at_ms] as const));

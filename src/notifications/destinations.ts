@@ -209,7 +209,7 @@ export class Destinations extends RestorableObject {
     return this.#deliveryNow(destinationId, id);
   }
 
-  /** What `redeliver` would do. */
+  /** Counts the deliveries that `redeliver` would repeat. */
   failedSince(destinationId: string, sinceMs: number): Calls.Redelivery | null {
     if (this.#roster.find(destinationId) === null) return null;
     const { requeued, notRequeued } = this.#deliveries.failedSince(destinationId, sinceMs);
@@ -296,7 +296,6 @@ export class Destinations extends RestorableObject {
     return this.ctx.id.name ?? "";
   }
 
-  /** Adds notifications for the destinations that want them. Known ids are ignored. */
   #addEvents(events: readonly WorkspaceEvent[], nowMs: number): void {
     const active = this.#roster.active();
     const dropped = new Map<string, number>();

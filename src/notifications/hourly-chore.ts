@@ -53,7 +53,7 @@ export class HourlyChore {
     this.#notBeforeMs = untilMs;
   }
 
-  /** All key notices that apply now, including those already raised. */
+  /** Includes notices that were raised before. */
   async keyNotices(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
     const { types } = wantedBy(this.#tables.roster.all(), this.#tables.settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];

@@ -29,7 +29,7 @@ export interface StoredDestination extends Omit<NewDestination, "headers"> {
   dropped: number;
 }
 
-/** Those that expire first are dropped: each old secret adds a signature to every delivery. */
+/** Each old secret adds a signature to every delivery, so the secrets that expire first are dropped. */
 export const OLD_SECRETS_MAX = 5;
 
 type OldSecret = { secret: string; endsMs: number };
@@ -103,7 +103,7 @@ export class Roster {
     for (const { name, value } of headers) this.#sql.exec(insert, id, name, value);
   }
 
-  /** Secrets of earlier rotations that still sign, latest expiry first. */
+  /** Old secrets that still sign, latest expiry first. */
   oldSecrets(id: string, nowMs: number): OldSecret[] {
     const select = `SELECT secret, ends_ms AS endsMs FROM old_secrets WHERE destination_id = ? AND ends_ms > ?
       ORDER BY ends_ms DESC`;

@@ -99,7 +99,7 @@ interface Implementation<
   Json extends z.ZodType,
   Conflict,
 > {
-  /** What a 404 names as missing. Default: the noun of the tag. */
+  /** Noun in the text of a 404. Default: the noun of the tag. */
   noun?: string;
   handle: (
     c: Context<OperatorEnv, Path>,

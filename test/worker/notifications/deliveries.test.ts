@@ -323,14 +323,14 @@ describe("scoring signals", () => {
       if (index === 0) await harness.attempted(id, 1);
     }
     // A notification of another type does not wait for them.
-    const other = crossed();
-    await harness.raise(other);
+    const crossing = crossed();
+    await harness.raise(crossing);
     await until(() => expect(receiver.received).toHaveLength(2));
     await harness.pass(999);
     expect(receiver.received).toHaveLength(2);
     await harness.pass(1);
     await until(() => expect(receiver.received).toHaveLength(3));
-    expect(receiver.ids()).toEqual([events[0]?.id, other.id, events[1]?.id]);
+    expect(receiver.ids()).toEqual([events[0]?.id, crossing.id, events[1]?.id]);
     const signals = receiver.received[2]?.body.data["scoring_signals"] as { email: string }[];
     expect(signals.map(({ email }) => email)).toEqual(["b@example.com", "c@example.com", "d@example.com"]);
   });

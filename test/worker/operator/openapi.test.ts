@@ -39,7 +39,7 @@ beforeAll(async () => {
 
 const under = (prefix: string) => operations.filter(({ path }) => path.startsWith(prefix));
 
-/** How a value violates a schema of the document; undefined if it does not. */
+/** Errors of a value against a schema of the document; undefined if there are none. */
 function issuesOf(schema: JsonSchema | undefined, value: unknown): unknown {
   const text = JSON.stringify({ ...schema, $defs: api.components.schemas }).replaceAll(
     "#/components/schemas/",
