@@ -213,7 +213,7 @@ describe("a request body", () => {
     expect(refusedFields(await post(unknown(names.slice(0, 5_000))))).toHaveLength(100);
     // Five answers of some tens of milliseconds each.
     expect(performance.now() - started).toBeLessThan(10_000);
-    const context = { get: (name: string) => (name === "requestId" ? "req_1" : {}) };
+    const context = { var: { requestId: "req_1", logFields: {} } };
     const long = { path: "\u0001".repeat(300), message: "\u0001".repeat(500) };
     const longest = Array.from({ length: 1_000 }, () => long);
     const text = await validationFailed(context as unknown as Parameters<typeof validationFailed>[0], longest).text();
