@@ -6,6 +6,7 @@ import {
   readDestination,
   type TypedDestination,
 } from "../../../src/pages/notifications/destination-form.tsx";
+import { isInProgress } from "../../../src/pages/notifications/notification-parts.tsx";
 import { readThresholds } from "../../../src/pages/notifications/notifications.tsx";
 
 const ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
@@ -126,3 +127,20 @@ describe("thresholds", () => {
     expect(read.ok ? "" : read.refusal).toContain(why);
   });
 });
+
+test.each([
+  ["soon", { dueAtMs: 30_000 }, {}, true],
+  ["later", { dueAtMs: 90_000 }, {}, false],
+  ["soon, while the destination is paused", { dueAtMs: 30_000 }, { state: "paused" }, false],
+  ["soon after a failure", { dueAtMs: 30_000, attempts: [{}] }, { failingSinceMs: -1 }, true],
+  ["behind the oldest delivery of a failing destination", { dueAtMs: 30_000 }, { failingSinceMs: -1 }, false],
+  ["never", { dueAtMs: null, state: "failed" }, {}, false],
+])(
+  "the page of a delivery that is due %s refreshes as expected",
+  (_, { dueAtMs, ...delivery }, destination, refreshes) => {
+    const due = { type: "person.scored", state: "waiting", attempts: [], dueAtMs: dueAtMs && Date.now() + dueAtMs };
+    const shown = { ...due, ...delivery } as Parameters<typeof isInProgress>[0];
+    const to = { state: "active", failingSinceMs: null, ...destination } as Parameters<typeof isInProgress>[1];
+    expect(isInProgress(shown, to)).toBe(refreshes);
+  },
+);

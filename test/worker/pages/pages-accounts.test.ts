@@ -1,4 +1,5 @@
 /** Accounts (spec §1, design §8.7): the list, and one account with the origin and history of its values. */
+import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, describe, expect, test } from "vitest";
 import { textOf } from "../../support/html.ts";
 import { newMembers, type Members } from "../../support/members.ts";
@@ -116,6 +117,12 @@ describe("an account", () => {
     const forMember = await members.member.read(pathOf("acme"));
     expect(forMember.text).not.toContain("CRM");
     expect(forMember.text).toContain("Growth");
+    // As if retention had dropped the update.
+    await runInDurableObject(members.workspace.store, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE accounts SET claims = replace(claims, ?, 'sig_gone')", third);
+    });
+    const row = (await members.owner.read(pathOf("acme"))).table("Fields").row("User count");
+    expect([row.text.includes("deleted since"), row.targets]).toEqual([true, []]);
   });
 
   test("shows its history in pages, each entry once", async () => {

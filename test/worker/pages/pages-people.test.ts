@@ -265,6 +265,9 @@ describe("a person", () => {
     });
     await evictDurableObject(members.workspace.store);
     expect((await members.member.read(pathOf("kept@example.com"))).text).toContain("No signals kept");
+    await deliverAll(...Array.from({ length: 30 }, (_, n) => signalOf("kept@example.com", `new ${n}`)));
+    const slices = await members.member.readAll(pathOf("kept@example.com"));
+    expect(slices.map(({ text }) => /Signals until .* are deleted/.test(text))).toEqual([false, true]);
     const { text } = await members.member.read(`${pathOf("kept@example.com")}?show=scores`);
     expect(text).toContain("Signal deleted after the retention time +7 old_scored");
   });

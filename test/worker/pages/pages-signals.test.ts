@@ -161,6 +161,10 @@ describe("the page of an event group", () => {
     // Neither the duplicate sig_2 nor a signal from another source.
     expect(new URLSearchParams(toRule(page)?.split("?")[1]).getAll("from").toSorted()).toEqual(["sig_1", "sig_3"]);
     expect(toRule(await read(path))).toBeUndefined();
+    expect([page.text, (await read(`${path}&cursor=0`)).text].map((text) => text.includes("Latest payloads"))).toEqual([
+      true,
+      false,
+    ]);
     const filtered = page.link("Filter signals").target ?? "";
     expect(rowsOf(await members.member.read(`${filtered}&status=held`))).toHaveLength(1);
   });
@@ -350,6 +354,7 @@ describe("a signal's page", () => {
       { payload: { event: "Seen", source: "web" }, at },
       { payload: { type: "identify", anonymousId: "visitor-2", traits: {} }, at },
       { payload: form(9, { timestamp: new Date(at - DAY).toISOString() }), at, ordinal: 1_041 },
+      { payload: form(10, { timestamp: new Date(at + DAY).toISOString() }), at },
     );
     for (const [id, ...texts] of [
       ["sig_2", "Duplicate Same content as sig_1. Counted, but not scored.", "The payload of a duplicate is not kept."],
@@ -360,13 +365,14 @@ describe("a signal's page", () => {
       ["sig_7", "No person named The signal has no email"],
       ["sig_8", "No person identified"],
       ["sig_9", "Accepted: signal 1,041 of 1,000 Beyond the signal limit at that time", "By timestamp in the payload"],
+      ["sig_10", "Not before the receipt, by timestamp in the payload"],
     ]) {
       const { text } = await read(`/${id}`);
       for (const expected of texts) expect(text).toContain(expected);
     }
     const ids = { anonymousId: "visitor-1", userId: "user-1" };
     const identify = { type: "identify", ...ids, traits: { email: "z@example.com" } };
-    await deliver(workspace.id, [{ id: "sig_10", ordinal: 10, payload: identify }]);
+    await deliver(workspace.id, [{ id: "sig_11", ordinal: 11, payload: identify }]);
     const linked = (await read("/sig_6")).text;
     expect(linked).toContain("z@example.com, by its user id, linked when the visitor became known");
     expect(linked).toContain("0 rules tried, 0 matched");
@@ -387,6 +393,20 @@ describe("a signal's page", () => {
     }
     const kept = ["Filled Out Form", "Filled Out Form", "Identify call", "Seen"];
     expect((await read("/all")).rowHeads.toSorted()).toEqual(kept);
+  });
+
+  test("whose payload was lost in a restore says so", async () => {
+    await deliverAll({ payload: form(1) });
+    await runInDurableObject(workspace.store, (store) => {
+      const { signals } = (store as unknown as { state: StoreState }).state;
+      signals.seal();
+      for (const { firstSeq } of [...signals.walk(0)]) {
+        signals.movePayloads(firstSeq, { key: "gone", offset: 0, bytes: 1 });
+        signals.markPayloadsLost(firstSeq);
+      }
+      signals.flush();
+    });
+    expect((await read("/sig_1")).text).toContain("The payload was lost in a restore of this workspace.");
   });
 
   test("of a signal whose email looks like a link says why no person has it", async () => {
