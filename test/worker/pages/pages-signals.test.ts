@@ -400,7 +400,7 @@ describe("a signal's page", () => {
     await runInDurableObject(workspace.store, (store) => {
       const { signals } = (store as unknown as { state: StoreState }).state;
       signals.seal();
-      for (const { firstSeq } of [...signals.walk(0)]) {
+      for (const { firstSeq } of signals.walk(0)) {
         signals.movePayloads(firstSeq, { key: "gone", offset: 0, bytes: 1 });
         signals.markPayloadsLost(firstSeq);
       }
