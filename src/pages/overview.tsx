@@ -2,11 +2,10 @@
 import type { Child } from "hono/jsx";
 import { keysToWatch, listKeys } from "../control/api-keys.ts";
 import { listRules } from "../control/stored-rules.ts";
-import { DAY_MS } from "../domain/duration.ts";
+import { DAY_MS, dayOf } from "../domain/duration.ts";
 import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
 import { canManage, canManageKeys } from "../domain/keys/role.ts";
-import { dayOf } from "../domain/quota/day-counts.ts";
 import { addVerdicts, NO_VERDICTS, ordinalsTaken, roomToRelease, VERDICTS } from "../domain/quota/quota.ts";
 import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
 import { REFUSALS } from "../http/refusal-table.ts";

@@ -1,5 +1,5 @@
 /** The API keys in the Quota Counter: deactivated keys, request rates, and calls by day. */
-import { dayOf } from "../domain/quota/day-counts.ts";
+import { dayOf } from "../domain/duration.ts";
 import {
   FULL_BUCKET,
   requestsLeft,

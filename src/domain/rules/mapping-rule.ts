@@ -6,7 +6,7 @@ import { isJsonObject, parseDotPath, readValue, type DotPath } from "../json/dot
 import type { JsonObject } from "../json/json-value.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { comparatorOf, type Comparator, type MappingCondition } from "./mapping-condition.ts";
-import { dayOf } from "../quota/day-counts.ts";
+import { dayOf } from "../duration.ts";
 
 /** Frequencies of a rule for each person: at each match, once per UTC day of occurrence, once ever. */
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
