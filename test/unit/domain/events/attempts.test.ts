@@ -3,13 +3,13 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   failedAgain,
-  isHopeless,
+  hasFailedTooLong,
   judgeAttempt,
   RETRY_DELAYS_MS,
   RETRY_JITTER,
   RETRY_AFTER_MAX_MS,
   DESTINATION_FAILING_MS,
-  DESTINATION_FORGIVEN_MS,
+  FAILURE_RUN_GAP_MS,
 } from "../../../../src/domain/events/attempts.ts";
 import type { AttemptResult, Failing } from "../../../../src/domain/events/attempts.ts";
 
@@ -62,24 +62,28 @@ describe("a run of failures", () => {
     times.reduce<Failing | null>((failing, time) => failedAgain(failing, time), null);
 
   test("switches a destination off after five days of failures, not before", () => {
-    expect(isHopeless(run([0, 1, 2, 3, 4, 5].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(true);
-    expect(isHopeless(run([0, 1, 2, 3, 4, 4.99].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(false);
+    expect(hasFailedTooLong(run([0, 1, 2, 3, 4, 5].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(
+      true,
+    );
+    expect(hasFailedTooLong(run([0, 1, 2, 3, 4, 4.99].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(
+      false,
+    );
   });
 
   test("starts again after a silence, so that rare failures never switch a destination off", () => {
     expect(run([0, 30 * DAY_MS])).toEqual({ sinceMs: 30 * DAY_MS, lastMs: 30 * DAY_MS });
     fc.assert(
-      fc.property(fc.array(fc.integer({ min: DESTINATION_FORGIVEN_MS + 1, max: 90 * DAY_MS })), (pauses) => {
+      fc.property(fc.array(fc.integer({ min: FAILURE_RUN_GAP_MS + 1, max: 90 * DAY_MS })), (pauses) => {
         let now = 0;
         const failing = run([0, ...pauses.map((pause) => (now += pause))]);
-        expect(failing && isHopeless(failing)).toBe(false);
+        expect(failing && hasFailedTooLong(failing)).toBe(false);
       }),
     );
   });
 
   test("survives the longest delay of the schedule with its jitter", () => {
-    expect(Math.max(...RETRY_DELAYS_MS) * (1 + RETRY_JITTER)).toBeLessThan(DESTINATION_FORGIVEN_MS);
-    expect(RETRY_AFTER_MAX_MS).toBeLessThan(DESTINATION_FORGIVEN_MS);
+    expect(Math.max(...RETRY_DELAYS_MS) * (1 + RETRY_JITTER)).toBeLessThan(FAILURE_RUN_GAP_MS);
+    expect(RETRY_AFTER_MAX_MS).toBeLessThan(FAILURE_RUN_GAP_MS);
     expect(DESTINATION_FAILING_MS).toBe(5 * DAY_MS);
   });
 });

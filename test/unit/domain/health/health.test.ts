@@ -102,14 +102,14 @@ describe("health of a workspace", () => {
       /^The destination "CRM" \(dst_1\) has not been reached for 120 minutes\. Look/,
     );
     expect(alarms(off(HOUR))[0]?.says).toMatch(
-      /^The destination "CRM" \(dst_1\) was switched off: nothing has reached it for days\. Fix/,
+      /^The destination "CRM" \(dst_1\) was switched off: no delivery has succeeded for five days\. Fix/,
     );
     const two = [...missed(HOUR).failingDestinations, ...missed(HOUR).failingDestinations];
-    expect(alarms({ failingDestinations: two })[0]?.says).toContain('"CRM" (dst_1), as 1 more, has not');
+    expect(alarms({ failingDestinations: two })[0]?.says).toContain('"CRM" (dst_1), like 1 other, has not');
     const gone = missed(HOUR, { reason: "gone", sinceMs: NOW });
-    expect(alarms(gone)[0]?.says).toContain("wants nothing any more (410)");
+    expect(alarms(gone)[0]?.says).toContain("has unsubscribed (410)");
     const both = [...gone.failingDestinations, ...off(HOUR).failingDestinations];
-    expect(alarms({ failingDestinations: both })[0]?.says).toContain("nothing has reached it for days");
+    expect(alarms({ failingDestinations: both })[0]?.says).toContain("no delivery has succeeded for five days");
     expect(unreachable("no answer within 5000 ms").says).toContain("do not answer: no answer within 5000 ms.");
   });
 
