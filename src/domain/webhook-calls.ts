@@ -58,14 +58,14 @@ export function webhooksOf(
     {
       id: "source",
       label: "Source-specific webhook",
-      note: "The same; the path names the source. Write your own in place of “website”.",
+      note: "Like the universal webhook, but the path names the source. Replace “website” with your own source.",
       url: `${webhook}/website/${key}`,
       body: SIGNAL_WITHOUT_SOURCE,
     },
     {
       id: "batch",
       label: "Batch",
-      note: "Many signals in one call; each is taken or refused by itself.",
+      note: "Many signals in one call; each is accepted or refused individually.",
       url: `${webhook}/${key}/batch`,
       body: [SIGNAL, SECOND_SIGNAL],
     },

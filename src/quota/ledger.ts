@@ -13,7 +13,7 @@ import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { ClosedPeriod, Counts, Usage, UsageByDay } from "./protocol.ts";
 import type { EventData } from "../domain/events/event-data.ts";
 import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { newUsageLevels } from "../domain/quota/usage-news.ts";
+import { newUsageLevels } from "../domain/quota/usage-levels.ts";
 import { HandOn, type HandOnOptions, newEvent, RaisedEvents } from "../notifications/raised-events.ts";
 import type { CounterAlarm } from "./counter-alarm.ts";
 import type { Drain } from "./drain.ts";
@@ -28,7 +28,7 @@ export interface Ledger extends QuotaConfig, Counts {
   nextRow: number;
   /** UTC day of the last count, as milliseconds since 1970. Part of the ledger, so that a commit writes no row for it. */
   dayMs: number;
-  /** Usage levels with a notification, see domain/quota/usage-news.ts; 0 without a subscriber. */
+  /** Usage levels with a notification, see domain/quota/usage-levels.ts; 0 without a subscriber. */
   notified: number;
   /** Whether a notification about delayed processing was raised and the delay continues. */
   late: boolean;

@@ -30,8 +30,8 @@ export interface OpenRestore {
 }
 
 export interface HealthFigures {
-  store: Filled;
-  outbox: Filled;
+  store: FillLevel;
+  outbox: FillLevel;
   /** Restores that have not finished, or whose data loss is not acknowledged yet. */
   openRestores: readonly OpenRestore[];
   /** Accepted signals in unreadable rows of the outbox. */
@@ -226,7 +226,7 @@ function minutes(ms: number): string {
 /** Percent of STORE_MAX_BYTES at which admins are warned. A store that fills in a year then has ten weeks left. */
 const STORE_NOTICE_PERCENT = 80;
 
-interface Filled {
+interface FillLevel {
   bytes: number;
   maxBytes: number;
 }

@@ -106,7 +106,7 @@ export function addRejection(list: Rejection[], refused: RefusedCalls): Rejectio
   if (latest === undefined || refused.firstAtMs - latest.lastAtMs >= REJECTION_SILENCE_MS) {
     const entry = { ...refused };
     list.push(entry);
-    forgetBeyond(list, refused);
+    enforceLimits(list, refused);
     return entry;
   }
   latest.calls += refused.calls;
@@ -122,7 +122,7 @@ export function forgetOld(list: Rejection[], nowMs: number): void {
 }
 
 /** Removes the entry that was silent longest, if the list exceeds its limit for the reason or in total. */
-function forgetBeyond(list: Rejection[], reason: RejectionReason): void {
+function enforceLimits(list: Rejection[], reason: RejectionReason): void {
   const ofReason = list.filter((entry) => isOfReason(entry, reason));
   const tooMany = ofReason.length > REJECTIONS_KEPT_OF_A_REASON ? ofReason : list.length > REJECTIONS_KEPT ? list : [];
   const [first, ...rest] = tooMany;
