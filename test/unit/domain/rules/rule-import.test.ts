@@ -54,7 +54,7 @@ describe("an imported rule", () => {
     expect(outcomes(planImport([], [rule("One"), rule("One")]))).toEqual(["added", "added"]);
   });
 
-  test("counts in full if added, by its difference if changed", () => {
+  test("adds its whole size if it is new, else the difference", () => {
     const existing = [
       existingRule("r1", "One", { conditions: [{ path: "event", operator: "in", value: ["a", "b", "c"] }] }),
     ];
