@@ -44,7 +44,6 @@ export const OVERAGE_STREAK_LIMIT = 3;
 /** Refusal entries per workspace, and per key and reason: twenty hours of one entry an hour. */
 export const REJECTIONS_KEPT = 200;
 export const REJECTIONS_KEPT_OF_A_REASON = 20;
-/** Retention of refusal entries, in days. */
 export const REJECTION_KEPT_DAYS = 30;
 
 // --- Outbox and queue ---
@@ -124,7 +123,7 @@ export const PERSON_SCORED_MAX_SIGNALS = 1_000;
 export const GATHER_EVERY_MS = 1_000;
 /** Timeout of a receiver's answer. */
 export const DELIVERY_TIMEOUT_MS = 10_000;
-/** Bytes of an answer that are stored. */
+/** The stored part of an answer. */
 export const ANSWER_MAX_BYTES = 1_024;
 /** Timeout of a delivery's report, after which it is sent again. DELIVERY_LEASE_MS in wrangler.toml overrides it. */
 export const DELIVERY_LEASE_MS = 60_000;
@@ -157,7 +156,6 @@ export const GROUP_TRAIT_MAX_BYTES = 1_000;
 export const TEMPLATE_MAX_MAPPINGS = 100;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */
 export const RULE_MAX_CONDITIONS = 50;
-/** Mapping rules of one workspace. */
 export const WORKSPACE_MAX_RULES = 1_000;
 /**
  * Maximum size of a rule's conditions, and of all rules of a workspace, in paths and values (rule-content.ts): two long lists,
@@ -168,7 +166,6 @@ export const RULE_MAX_SIZE = 500;
 export const WORKSPACE_RULES_MAX_SIZE = 10_000;
 /** A file of mapping rules: as many as a workspace may have, with long lists. */
 export const RULES_FILE_MAX_BYTES = 4 * 1024 * 1024;
-/** Kept earlier versions of a mapping rule. */
 export const RULE_VERSIONS_KEPT = 20;
 /** Shown changes of an account's fields. */
 export const ACCOUNT_HISTORY_SHOWN = 100;
@@ -176,9 +173,7 @@ export const ACCOUNT_HISTORY_SHOWN = 100;
 export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
 /** Stored signals that a rule's preview reads: some two seconds, as long as an admin waits. */
 export const PREVIEW_MAX_SIGNALS = 20_000;
-/** Matching signals that a preview shows. */
 export const PREVIEW_SAMPLES = 10;
-/** Days that a preview covers. */
 export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
 
@@ -190,7 +185,6 @@ export const QUEUE_SCAN_GROUPS = 2_000;
 export const QUEUE_SORTED_GROUPS = 5_000;
 /** Signals that one page of a list scans for a filter: some 10 ms. */
 export const LIST_SCAN_SIGNALS = 2_000;
-/** Samples that an event group's page shows. */
 export const GROUP_SAMPLES = 3;
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
@@ -201,7 +195,6 @@ export const PAGE_FORM_MAX_CHARACTERS = 128 * 1024;
 /** A form of a visitor who is not signed in, in bytes: the sign-in page repeats its content and submits it after sign-in. */
 export const STRANGER_FORM_MAX_BYTES = 32 * 1024;
 export const STRANGER_FORM_MAX_FIELDS = 200;
-/** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
 /** People that one page of a list scans for a filter: some 10 ms. */
 export const PEOPLE_SCAN = 5_000;

@@ -4,7 +4,7 @@
  */
 import { isExpired, isWellFormedKey, keyEnd } from "../domain/keys/api-key.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
-import type { Refusal, UnauthorizedCause, RefusedCalls } from "../domain/keys/refusal.ts";
+import type { Refusal, UnauthorizedCause, Rejection } from "../domain/keys/refusal.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { countFailure, countMiss, lookupWaitMs } from "../http/auth-failures.ts";
 import { digest, digestHex } from "../platform/hashes.ts";
@@ -134,7 +134,7 @@ export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   /** From this time one call of a flood goes to the counter, to ask whether the key is still active. */
   shedAskAtMs: number;
   /** Failed authentications that the counter does not know yet. */
-  refused: RefusedCalls[];
+  refused: Rejection[];
   /** Time by which a pending call reports `refused` to the counter; 0: none is pending. */
   refusedReportMs: number;
   /** Earliest time of the next report of `refused`, which limits the number of reports. */

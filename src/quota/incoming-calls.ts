@@ -2,7 +2,7 @@
  * Decides calls: deactivated key, then request rate, then quota. Calls of several senders share a commit (design §6, §7,
  * §14). The object decides again what the edge has decided from its caches.
  */
-import type { RefusedCalls } from "../domain/keys/refusal.ts";
+import type { Rejection } from "../domain/keys/refusal.ts";
 import { addVerdicts, decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -105,7 +105,7 @@ export class IncomingCalls {
     const { ledger, calls, refusals, outbox } = this.#parts;
     const nowMs = Date.now();
     let results: AdmitResult[] = [];
-    const refused: RefusedCalls[] = [];
+    const refused: Rejection[] = [];
     try {
       ledger.update(nowMs, (changed) => {
         const packer = new RowPacker(
@@ -171,7 +171,7 @@ export class IncomingCalls {
 interface Commit {
   ledger: Ledger;
   packer: RowPacker;
-  refused: RefusedCalls[];
+  refused: Rejection[];
   isFull: boolean;
   nowMs: number;
 }

@@ -3,7 +3,7 @@
  * them. Bursts of refusals raise a notification.
  */
 import type { EventData } from "../domain/events/event-data.ts";
-import { addRejection, forgetOld, type Refusal, type RefusedCalls, type Rejection } from "../domain/keys/refusal.ts";
+import { addRejection, forgetOld, type Refusal, type Rejection } from "../domain/keys/refusal.ts";
 import { storedDetail } from "../http/problem.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
@@ -49,7 +49,7 @@ export class Refusals {
   }
 
   /** Adds refused calls, which `countCalls` has also counted. */
-  add(refused: readonly RefusedCalls[], nowMs: number): void {
+  add(refused: readonly Rejection[], nowMs: number): void {
     if (refused.length === 0) return;
     const { calls, notices, alarm } = this.#parts;
     for (const entry of refused) {
@@ -85,7 +85,7 @@ export class Refusals {
   }
 
   /** A notification that cannot be raised must not fail the call. */
-  #notifyBurst(entry: RefusedCalls, newCalls: number, nowMs: number): void {
+  #notifyBurst(entry: Rejection, newCalls: number, nowMs: number): void {
     const { notices } = this.#parts;
     if (!notices.wants("refusals.burst")) return;
     try {
@@ -97,7 +97,7 @@ export class Refusals {
   }
 }
 
-type Reason = Pick<RefusedCalls, "code" | "detail"> & Partial<Pick<RefusedCalls, "cause">>;
+type Reason = Pick<Rejection, "code" | "detail"> & Partial<Pick<Rejection, "cause">>;
 
 export function reasonOf(refusal: Refusal): Reason {
   return { code: refusal.code, cause: "cause" in refusal ? refusal.cause : null, detail: storedDetail(refusal) };
@@ -109,7 +109,7 @@ export function refusedCall(
   { code, cause = null, detail }: Reason,
   signals: number,
   atMs: number,
-): RefusedCalls {
+): Rejection {
   return { keyId, requestId, code, cause, detail, calls: 1, signals, firstAtMs: atMs, lastAtMs: atMs };
 }
 
@@ -174,11 +174,7 @@ export class RefusalBursts {
    * Counts refused calls, which `countCalls` has also counted. Returns the notification's data if they are a burst.
    * @param newCalls calls that no earlier entry has counted: one call may be listed for several reasons.
    */
-  countRefused(
-    { keyId, code, calls }: RefusedCalls,
-    newCalls: number,
-    nowMs: number,
-  ): EventData["refusals.burst"] | null {
+  countRefused({ keyId, code, calls }: Rejection, newCalls: number, nowMs: number): EventData["refusals.burst"] | null {
     const key = this.#keyOf(keyId, nowMs);
     const now = minuteOf(key, nowMs);
     now.codes.set(code, (now.codes.get(code) ?? 0) + calls);
