@@ -5,6 +5,7 @@ import {
   compileTemplate,
   isAccountTarget,
   mapAccount,
+  recordOfGroup,
   templateRefusal,
 } from "../../../../src/domain/accounts/payload-template.ts";
 import type { AccountRecord, PayloadMapping, TemplateError } from "../../../../src/domain/accounts/payload-template.ts";
@@ -242,6 +243,24 @@ describe("§8.7 refusals", () => {
       }),
       { numRuns: 300 },
     );
+  });
+});
+
+describe("§8.7 the traits of a group", () => {
+  test("set fields and attributes by name, without blank, unnameable and large values, and with masked keys", () => {
+    const key = `sk_${"A1b".repeat(13)}x`;
+    const traits = { name: " Acme ", seats: 5, plan: " ", region: null, "a.b": 1, note: `my ${key}`, external_id: "x" };
+    const sized = { most: "x".repeat(998), more: "x".repeat(999), wide: "ж".repeat(500) };
+    expect(recordOfGroup("acme", { ...traits, ...sized })).toEqual({
+      externalId: "acme",
+      fields: { name: "Acme" },
+      attributes: { seats: 5, note: "my sk_A1bA1…A1bx", external_id: "x", most: sized.most },
+    });
+  });
+
+  test("are the first 50", () => {
+    const traits = Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`t${n}`, n]));
+    expect(Object.keys(recordOfGroup("acme", traits).attributes)).toEqual(Object.keys(traits).slice(0, 50));
   });
 });
 

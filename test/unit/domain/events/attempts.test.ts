@@ -5,6 +5,7 @@ import {
   failedAgain,
   hasFailedTooLong,
   judgeAttempt,
+  notBeforeMs,
   RETRY_DELAYS_MS,
   RETRY_JITTER,
   RETRY_AFTER_MAX_MS,
@@ -55,6 +56,15 @@ describe("a delivery attempt", () => {
     expect(at(1_000)).toEqual({ outcome: "again", atMs: 5_000 });
     expect(at(1e12)).toEqual({ outcome: "again", atMs: RETRY_AFTER_MAX_MS });
   });
+});
+
+test("a failing receiver is left alone from its second failure on, at most for the longest delay or its Retry-After", () => {
+  const waits = [1, 2, 3, 99].map((failures) => notBeforeMs(FAILED, failures, 1_000, 0));
+  expect(waits).toEqual([0, 6_000, 301_000, 1_000 + DAY_MS]);
+  expect(notBeforeMs(FAILED, 2, 1_000, 0.5)).toBe(1_000 + 5_000 * (1 + RETRY_JITTER / 2));
+  expect([1, 2].map((failures) => notBeforeMs({ ...FAILED, retryAfterMs: 9_000 }, failures, 0, 0))).toEqual([
+    9_000, 9_000,
+  ]);
 });
 
 describe("a run of failures", () => {

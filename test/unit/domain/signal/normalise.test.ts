@@ -1,7 +1,7 @@
 /** Spec §6, design §8.1, with the payloads of real senders. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cdpCallType, normalise } from "../../../../src/domain/signal/normalise.ts";
+import { cdpCallType, emailProblemOf, normalise } from "../../../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 
 const normalised = (payload: JsonObject, pathSource?: string) => normalise(payload, pathSource);
@@ -153,6 +153,19 @@ describe("§8.1 the email", () => {
     expect(signal.email).toBe(expected);
     expect(Object.hasOwn(signal, "email")).toBe(expected !== undefined);
   });
+});
+
+test.each<[unknown, boolean]>([
+  [{ event: "A", email: "jane" }, true],
+  [{ event: "A", email: "jane@example.com" }, false],
+  [{ event: "A" }, false],
+  [{ ...track, traits: { email: "jane" }, context: { traits: { email: 5 } } }, true],
+  [{ ...track, traits: { email: "jane" }, email: "jane@example.com" }, false],
+  // The email of an identify is a trait.
+  [call("identify", { email: "jane" }), false],
+  ["no object", false],
+])("§8.1 %j has a problem with its email: %s", (payload, hasProblem) => {
+  expect(emailProblemOf(payload)).toEqual(hasProblem ? "Its email is not an email address, so it names nobody." : null);
 });
 
 describe("§8.3 ids", () => {
