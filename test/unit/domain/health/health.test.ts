@@ -52,7 +52,7 @@ describe("health of a workspace", () => {
       { outbox: FULL, store: FULL },
       ["stuck senders_refused", "stuck store_full"],
     ],
-    ["with a restore that has not finished", restore(false, 0), ["stuck restore_unfinished"]],
+    ["with a restore that has not finished", restore(false, 3), ["stuck restore_unfinished"]],
     ["with a restore that has lost signals", restore(true, 3), ["late signals_lost"]],
     ["with a restore that has lost nothing", restore(true, 0), []],
     ["with signals that cannot be read", { unreadable: 2 }, ["stuck signals_unreadable"]],
@@ -84,7 +84,7 @@ describe("health of a workspace", () => {
 
   const gone = missed(HOUR, { reason: "gone", sinceMs: NOW }).failingDestinations;
   const both = [...gone, ...off(HOUR).failingDestinations];
-  const two = [...missed(HOUR).failingDestinations, ...missed(HOUR).failingDestinations];
+  const two = [...missed(HOUR).failingDestinations, ...missed(2 * HOUR).failingDestinations];
   test.each<[figures: Partial<HealthFigures>, says: RegExp]>([
     [waiting(12.5 * MINUTE), /^12,345 accepted signals wait, the oldest for 12 minutes\. Look/],
     [{ store: { bytes: 855, maxBytes: 1_000 } }, /^The store is 85 % full\. Give the workspace a plan/],
@@ -94,7 +94,7 @@ describe("health of a workspace", () => {
     [{ unreadable: 1 }, /^1 accepted signal cannot be read/],
     [dead(MINUTE), /^3 signals could not be processed, the latest 1 minute ago\. Read/],
     [missed(2 * HOUR), /^The destination "CRM" \(dst_1\) has not been reached for 120 minutes\. Look/],
-    [{ failingDestinations: two }, /"CRM" \(dst_1\), like 1 other, has not/],
+    [{ failingDestinations: two }, /"CRM" \(dst_1\), like 1 other, has not been reached for 120 minutes/],
     [off(HOUR), /^The destination "CRM" \(dst_1\) was switched off: no delivery has succeeded for five days\. Fix/],
     [{ failingDestinations: gone }, /has unsubscribed \(410\)/],
     [{ failingDestinations: both }, /no delivery has succeeded for five days/],

@@ -121,7 +121,9 @@ describe("the source of a signal", () => {
   const zoe = { email: "zoe.hart@x.co", userId: "U-4711", anonymousId: "v-1", traits: { name: "Zoe Hart" } };
 
   test.each(
-    list("newsletter_for_zoe@x.co somebody@else.example form_of_u-4711 browser_V-1 for_ZOE hart's_list of_zoe.hart"),
+    list(
+      "newsletter_for_zoe@x.co somebody@else.example form_of_u-4711 browser_V-1 for_ZOE hart's_list of_zoe.hart shart_hart",
+    ),
   )("names its person: %s", (source) => expect(groupSource(source, zoe)).toBe(""));
 
   test.each(["website", "marketing-automation", "unknown", "shart-zoetrope", ""])("names nobody: %j", (source) =>

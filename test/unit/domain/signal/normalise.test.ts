@@ -234,6 +234,10 @@ describe("§6 the traits", () => {
     [{ email, event: "A", properties: { first_name: "Jane", last_name: null } }, { name: "Jane" }],
     [{ event: "A", userId: "u-1", email: "", properties: template }, {}],
     [{ email, event: "A", properties: { title: "Intro" } }, {}],
+    ...["lead_id", "first_name", "last_name", "company"].map((field): [JsonObject, object] => [
+      { email, event: "A", properties: { [field]: 7, title: "CTO" } },
+      { title: "CTO" },
+    ]),
   ])("of %j are %j", (payload, traits) => expect(normalised(payload).traits).toEqual(traits));
 });
 
