@@ -110,7 +110,7 @@ export const PERSON_SCORED_MAX_SIGNALS = 1_000;
 /** Minimum time between two deliveries of scoring signals to a destination. */
 export const GATHER_EVERY_MS = 1_000;
 export const DELIVERY_TIMEOUT_MS = 10_000;
-/** Bytes of an answer that are stored. */
+/** The stored part of an answer. */
 export const ANSWER_MAX_BYTES = 1_024;
 /** Timeout of a delivery's report, after which it is sent again. */
 export const DELIVERY_LEASE_MS = 60_000;
@@ -176,7 +176,6 @@ export const PAGE_FORM_MAX_CHARACTERS = 128 * 1024;
 /** A form of a visitor who is not signed in, in bytes: the sign-in page repeats its content and submits it after sign-in. */
 export const STRANGER_FORM_MAX_BYTES = 32 * 1024;
 export const STRANGER_FORM_MAX_FIELDS = 200;
-/** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
 /** People that one page of a list scans for a filter: some 10 ms. */
 export const PEOPLE_SCAN = 5_000;

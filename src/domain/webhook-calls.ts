@@ -25,7 +25,7 @@ const SIGNAL = {
   properties: { form_name: "Demo request", page_url: "https://example.com/demo" },
 };
 const { source: _source, ...SIGNAL_WITHOUT_SOURCE } = SIGNAL;
-const SECOND = {
+const SECOND_SIGNAL = {
   email: "jane@example.com",
   event: "Viewed Pricing",
   properties: { page_url: "https://example.com/pricing" },
@@ -58,23 +58,23 @@ export function webhooksOf(
     {
       id: "source",
       label: "Source-specific webhook",
-      note: "The same; the path names the source. Write your own in place of “website”.",
+      note: "Like the universal webhook, but the path names the source. Replace “website” with your own source.",
       url: `${webhook}/website/${key}`,
       body: SIGNAL_WITHOUT_SOURCE,
     },
     {
       id: "batch",
       label: "Batch",
-      note: "Many signals in one call; each is taken or refused by itself.",
+      note: "Many signals in one call; each is accepted or refused individually.",
       url: `${webhook}/${key}/batch`,
-      body: [SIGNAL, SECOND],
+      body: [SIGNAL, SECOND_SIGNAL],
     },
     {
       id: "bulk",
       label: "Bulk",
       note: "For imports: an array, or one JSON object per line.",
       url: `${origin}/api/signal-staging/bulk/${key}`,
-      body: [SIGNAL, SECOND],
+      body: [SIGNAL, SECOND_SIGNAL],
     },
   ];
 }

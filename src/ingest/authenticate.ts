@@ -4,7 +4,7 @@
  */
 import { isExpired, isWellFormedKey, keyEnd } from "../domain/keys/api-key.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
-import type { Refusal, UnauthorizedCause, RefusedCalls } from "../domain/keys/refusal.ts";
+import type { Refusal, UnauthorizedCause, Rejection } from "../domain/keys/refusal.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { countFailure, countMiss, lookupWaitMs } from "../http/auth-failures.ts";
 import { digest, digestHex } from "../platform/hashes.ts";
@@ -124,7 +124,7 @@ export interface KnownKey extends ReturnType<typeof keyFacts> {
   /** When one call of a flood asks the counter whether the key is still active. */
   shedAskAtMs: number;
   /** Failed authentications that the counter does not know yet. */
-  refused: RefusedCalls[];
+  refused: Rejection[];
   /** When a pending call reports `refused` to the counter, at the latest; 0: none is pending. */
   refusedReportMs: number;
   /** The next report waits until then: a deactivated key has one a minute. */

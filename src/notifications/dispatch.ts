@@ -6,7 +6,7 @@
 import {
   FAILING_AFTER,
   failedAgain,
-  isHopeless,
+  hasFailedTooLong,
   judgeAttempt,
   notBeforeMs,
   type AttemptResult,
@@ -152,7 +152,7 @@ export class Dispatch {
     const notBefore = Math.max(destination.notBeforeMs, notBeforeMs(result, failures, nowMs, Math.random()));
     const missed = { ...destination, failing, failures, notBeforeMs: notBefore };
     if (result.status === 410) this.#switchOff(missed, "gone", nowMs);
-    else if (isHopeless(failing)) this.#switchOff(missed, "failing", nowMs);
+    else if (hasFailedTooLong(failing)) this.#switchOff(missed, "failing", nowMs);
     else this.#roster.put(missed);
   }
 

@@ -323,7 +323,7 @@ export const ruleRoutes = [
 
 function refuseImport({ steps, noRoom }: RuleImport) {
   const errors = steps.flatMap((step, index) =>
-    step.what === "refused" ? [{ path: `items.${index}.name`, message: IMPORT_REFUSAL[step.why] }] : [],
+    step.result === "refused" ? [{ path: `items.${index}.name`, message: IMPORT_REFUSAL[step.why] }] : [],
   );
   return refuse(noRoom === null || errors.length > 0 ? errors : noRoom);
 }
@@ -332,14 +332,14 @@ function refuseImport({ steps, noRoom }: RuleImport) {
 function importResultOf({ steps }: RuleImport, addedIds: readonly string[]): ImportResult {
   const ids = addedIds.values();
   const items = steps.flatMap((step): ImportResult["items"][number][] => {
-    if (step.what === "refused") return [];
-    if (step.what === "added") {
-      return [{ name: step.rule.name, result: step.what, ruleId: ids.next().value ?? null, changes: [] }];
+    if (step.result === "refused") return [];
+    if (step.result === "added") {
+      return [{ name: step.rule.name, result: step.result, ruleId: ids.next().value ?? null, changes: [] }];
     }
-    const { what, before } = step;
-    const after = what === "changed" ? step.rule : before;
+    const { result, before } = step;
+    const after = result === "changed" ? step.rule : before;
     const changes = ruleDifferences(before, after).map(({ field }) => snakeCase(field));
-    return [{ name: after.name, result: what, ruleId: before.id, changes }];
+    return [{ name: after.name, result, ruleId: before.id, changes }];
   });
   const sum = (result: string) => items.filter((item) => item.result === result).length;
   return { added: sum("added"), changed: sum("changed"), unchanged: sum("unchanged"), items };

@@ -12,7 +12,7 @@ import { planNames } from "../control/plans.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { EVENT_CATALOGUE } from "../domain/events/workspace-event.ts";
 import { readTokenActor } from "../domain/keys/api-token.ts";
-import { canManageKeys } from "../domain/keys/role.ts";
+import { canManage } from "../domain/keys/role.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
@@ -89,7 +89,7 @@ export const activityPages = pages.createApp().get("/", async (c) => {
     planNames(db),
   ]);
   const actors = ["operator", ...members.items.map(({ email }) => email)];
-  const forManagers = canManageKeys(c.get("role"));
+  const forManagers = canManage(c.get("role"));
   const list = new ListAddress(`${base}/settings/activity`, c.req.query());
   const action = list.choice("action", "Action", actionOptions(forManagers));
   const actor = list.text("actor", "By", "By (part of an email)")?.toLowerCase();

@@ -2,11 +2,10 @@
 import type { Child } from "hono/jsx";
 import { keysToWatch, listKeys } from "../control/api-keys.ts";
 import { listRules } from "../control/stored-rules.ts";
-import { DAY_MS } from "../domain/duration.ts";
+import { DAY_MS, dayOf } from "../domain/duration.ts";
 import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
-import { canManage, canManageKeys } from "../domain/keys/role.ts";
-import { dayOf } from "../domain/quota/day-counts.ts";
+import { canManage } from "../domain/keys/role.ts";
 import { addVerdicts, NO_VERDICTS, ordinalsTaken, roomToRelease, VERDICTS } from "../domain/quota/quota.ts";
 import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
@@ -58,7 +57,7 @@ export const overviewPages = pages.createApp().get("/", async (c) => {
     overviewOf(c.env, db, c.get("workspace")),
     storeOf(c).overview(dayOf(nowMs) - PEOPLE_SEEN_DAYS + 1, PEOPLE_SHOWN),
     canManage(role) ? destinationsOf(c.env, id).failing() : [],
-    canManageKeys(role) ? keysToWatch(db, id, nowMs) : [],
+    canManage(role) ? keysToWatch(db, id, nowMs) : [],
     listKeys(db, id, first),
     listRules(db, id, first),
   ]);

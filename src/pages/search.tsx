@@ -2,7 +2,7 @@
 import type { Child } from "hono/jsx";
 import { newestKeyNames, type KeyName } from "../control/api-keys.ts";
 import { rulesNamed } from "../control/stored-rules.ts";
-import { canManageKeys } from "../domain/keys/role.ts";
+import { canManage } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import { followSignal } from "../workspace/signal-operations.ts";
 import { AccountsTable } from "./accounts.tsx";
@@ -31,9 +31,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
     storeOf(c).search(text, RESULTS_SHOWN),
     rulesNamed(c.get("db"), id, text, RESULTS_SHOWN + 1),
     // Spec §1: only owners and admins see keys.
-    canManageKeys(c.get("role"))
-      ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1)
-      : new Map<string, KeyName>(),
+    canManage(c.get("role")) ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1) : new Map<string, KeyName>(),
   ]);
   const { people, events, accounts } = found;
   const isEmpty = [people, events, accounts, rules, [...keys]].every(({ length }) => length === 0);

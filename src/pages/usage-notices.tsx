@@ -4,7 +4,7 @@
  */
 import { getCookie, setCookie } from "hono/cookie";
 import { ordinalsTaken, quotaBounds } from "../domain/quota/quota.ts";
-import { usageLevel } from "../domain/quota/usage-news.ts";
+import { usageLevel } from "../domain/quota/usage-levels.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { Usage } from "../quota/protocol.ts";
 import { usageOf } from "../workspace/configure-workspace.ts";

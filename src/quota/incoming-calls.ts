@@ -1,5 +1,5 @@
 /** Decides calls: deactivated key, request rate, quota. Concurrent calls share a commit (design §6, §7, §14). */
-import type { RefusedCalls } from "../domain/keys/refusal.ts";
+import type { Rejection } from "../domain/keys/refusal.ts";
 import { addVerdicts, decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -98,7 +98,7 @@ export class IncomingCalls {
     const { ledger, calls, refusals, outbox } = this.#parts;
     const nowMs = Date.now();
     let results: AdmitResult[] = [];
-    const refused: RefusedCalls[] = [];
+    const refused: Rejection[] = [];
     try {
       ledger.update(nowMs, (changed) => {
         const packer = new RowPacker(
@@ -162,7 +162,7 @@ export class IncomingCalls {
 interface Commit {
   ledger: Ledger;
   packer: RowPacker;
-  refused: RefusedCalls[];
+  refused: Rejection[];
   isFull: boolean;
   nowMs: number;
 }

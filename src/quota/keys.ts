@@ -1,5 +1,5 @@
 /** API keys: deactivated keys, request rates, calls by day. */
-import { dayOf } from "../domain/quota/day-counts.ts";
+import { dayOf } from "../domain/duration.ts";
 import {
   FULL_BUCKET,
   requestsLeft,

@@ -13,7 +13,7 @@ import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { ClosedPeriod, Counts, Usage, UsageByDay } from "./protocol.ts";
 import type { EventData } from "../domain/events/event-data.ts";
 import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { newUsageLevels } from "../domain/quota/usage-news.ts";
+import { newUsageLevels } from "../domain/quota/usage-levels.ts";
 import { HandOn, type HandOnOptions, newEvent, RaisedEvents } from "../notifications/raised-events.ts";
 import type { CounterAlarm } from "./counter-alarm.ts";
 import type { Drain } from "./drain.ts";
@@ -27,7 +27,7 @@ export interface Ledger extends QuotaConfig, Counts {
   nextRow: number;
   /** Start of the UTC day of the last count. Part of the ledger, so that a commit writes no row for it. */
   dayMs: number;
-  /** Notified usage levels (domain/quota/usage-news.ts); 0 without a subscriber. */
+  /** Notified usage levels (domain/quota/usage-levels.ts); 0 without a subscriber. */
   notified: number;
   /** Whether a delay was notified and continues. */
   late: boolean;

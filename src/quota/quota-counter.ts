@@ -7,7 +7,7 @@
  */
 import type * as Protocol from "./protocol.ts";
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
-import type { RefusedCalls, Rejection } from "../domain/keys/refusal.ts";
+import type { Rejection } from "../domain/keys/refusal.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import { NO_VERDICTS, ordinalsTaken, overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
@@ -143,7 +143,7 @@ export class QuotaCounter extends RestorableObject {
   }
 
   /** Counts failed authentications, which are no use of the key. */
-  countRefused(calls: RefusedCalls[]): void {
+  countRefused(calls: Rejection[]): void {
     const nowMs = Date.now();
     this.#alarm.countCall();
     for (const { keyId, calls: count } of calls) this.#refusals.countCalls(keyId, count, nowMs);

@@ -1,6 +1,6 @@
 /** Refused calls by reason, and bursts of them. New counts stay in memory until the alarm writes them. */
 import type { EventData } from "../domain/events/event-data.ts";
-import { addRejection, forgetOld, type Refusal, type RefusedCalls, type Rejection } from "../domain/keys/refusal.ts";
+import { addRejection, forgetOld, type Refusal, type Rejection } from "../domain/keys/refusal.ts";
 import { storedDetail } from "../http/problem.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
@@ -43,7 +43,7 @@ export class Refusals {
     if (this.#parts.notifications.wants("refusals.burst")) this.#bursts.countCalls(keyId, calls, nowMs);
   }
 
-  add(refused: readonly RefusedCalls[], nowMs: number): void {
+  add(refused: readonly Rejection[], nowMs: number): void {
     if (refused.length === 0) return;
     const { calls, notifications, alarm } = this.#parts;
     for (const entry of refused) {
@@ -78,7 +78,7 @@ export class Refusals {
   }
 
   /** A notification that cannot be raised must not fail the call. */
-  #notifyBurst(entry: RefusedCalls, newCalls: number, nowMs: number): void {
+  #notifyBurst(entry: Rejection, newCalls: number, nowMs: number): void {
     const { notifications } = this.#parts;
     if (!notifications.wants("refusals.burst")) return;
     try {
@@ -90,7 +90,7 @@ export class Refusals {
   }
 }
 
-type Reason = Pick<RefusedCalls, "code" | "detail"> & Partial<Pick<RefusedCalls, "cause">>;
+type Reason = Pick<Rejection, "code" | "detail"> & Partial<Pick<Rejection, "cause">>;
 
 export function reasonOf(refusal: Refusal): Reason {
   return { code: refusal.code, cause: "cause" in refusal ? refusal.cause : null, detail: storedDetail(refusal) };
@@ -101,7 +101,7 @@ export function refusedCall(
   { code, cause = null, detail }: Reason,
   signals: number,
   atMs: number,
-): RefusedCalls {
+): Rejection {
   return { keyId, requestId, code, cause, detail, calls: 1, signals, firstAtMs: atMs, lastAtMs: atMs };
 }
 
@@ -161,11 +161,7 @@ export class RefusalBursts {
   /**
    * @returns the notification's data if the calls are a burst. @param newCalls those that no earlier entry has counted.
    */
-  countRefused(
-    { keyId, code, calls }: RefusedCalls,
-    newCalls: number,
-    nowMs: number,
-  ): EventData["refusals.burst"] | null {
+  countRefused({ keyId, code, calls }: Rejection, newCalls: number, nowMs: number): EventData["refusals.burst"] | null {
     const key = this.#keyOf(keyId, nowMs);
     const now = minuteOf(key, nowMs);
     now.codes.set(code, (now.codes.get(code) ?? 0) + calls);

@@ -6,7 +6,7 @@
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { AccountField } from "../domain/accounts/payload-template.ts";
-import type { DayCounts } from "../domain/quota/day-counts.ts";
+import type { DayCounts } from "../domain/day-counts.ts";
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import type { DeadLetterStatus } from "../domain/signal/signal.ts";
 import { eachTrait } from "../domain/signal/traits.ts";

@@ -48,7 +48,7 @@ export async function planRuleImport(
 }
 
 export function canBeDone({ steps, noRoom }: RuleImport): boolean {
-  return noRoom === null && steps.every(({ what }) => what !== "refused");
+  return noRoom === null && steps.every(({ result }) => result !== "refused");
 }
 
 /**
@@ -81,8 +81,8 @@ export async function importRules(
 const IMPORT_ATTEMPTS = 5;
 
 async function write(context: ControlContext, { steps, rulesVersion }: RuleImport): Promise<string[] | null> {
-  const added = steps.flatMap((step) => (step.what === "added" ? [step.rule] : []));
-  const changed = steps.flatMap((step) => (step.what === "changed" ? [{ id: step.before.id, rule: step.rule }] : []));
+  const added = steps.flatMap((step) => (step.result === "added" ? [step.rule] : []));
+  const changed = steps.flatMap((step) => (step.result === "changed" ? [{ id: step.before.id, rule: step.rule }] : []));
   if (added.length + changed.length === 0) return [];
   return writeImport(context, { added, changed }, rulesVersion);
 }

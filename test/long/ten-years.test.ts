@@ -3,7 +3,8 @@
  * Store grows with the days, and the counts of the rules stay correct.
  */
 import { expect, test, vi } from "vitest";
-import { dayOf, latestDays } from "../../src/domain/quota/day-counts.ts";
+import { latestDays } from "../../src/domain/day-counts.ts";
+import { dayOf } from "../../src/domain/duration.ts";
 import type { RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { DAYS_COUNTED, WORKSPACE_MAX_RULES } from "../../src/limits.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "../../src/store/deletion/retention.ts";

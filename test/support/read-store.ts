@@ -2,7 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
-import { dayOf } from "../../src/domain/quota/day-counts.ts";
+import { dayOf } from "../../src/domain/duration.ts";
 import { ascendingEntries, readEntries, personList } from "../../src/store/people/timelines.ts";
 import { deadSignals, heldSignals } from "../../src/store/resend-jobs.ts";
 import type { StoredSignal } from "../../src/store/resend-jobs.ts";

@@ -84,7 +84,7 @@ function collect(value: JsonObject, prefix: string, levels: number, leaves: Leaf
   for (const [name, inner] of Object.entries(value)) {
     if (name === "" || name.includes(".") || /\[\d*\]$/.test(name) || inner === null || inner === "") continue;
     const path = prefix + name;
-    const isFlags = NAMES.some(([target, names]) => target === "feature_flags" && names.includes(plain(name)));
+    const isFlags = NAMES.some(([target, names]) => target === "feature_flags" && names.includes(plainName(name)));
     if (isJsonObject(inner) && !isFlags && levels > 1) collect(inner, `${path}.`, levels - 1, leaves);
     else leaves.push({ path, value: inner });
   }
@@ -98,7 +98,7 @@ function bestLeaf(
 ): Leaf | undefined {
   for (const name of names) {
     for (const leaf of leaves) {
-      if (used.has(leaf) || (plain(lastName(leaf.path)) !== name && plain(leaf.path) !== name)) continue;
+      if (used.has(leaf) || (plainName(lastName(leaf.path)) !== name && plainName(leaf.path) !== name)) continue;
       const isWhole = typeof leaf.value === "object";
       // A dotted path also reads a property of that exact name.
       const alone = { [leaf.path]: leaf.value };
@@ -138,7 +138,7 @@ function lastName(path: string): string {
   return path.slice(path.lastIndexOf(".") + 1);
 }
 
-function plain(name: string): string {
+function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
 }
 
@@ -159,9 +159,9 @@ export function exampleFor(template: readonly PayloadMapping[]): JsonObject {
   const example: JsonObject = {};
   for (const place of placesOf(template)) {
     const value = valueFor(place.mappings);
-    if (isShort(place.steps) && put(example, place.steps, value)) continue;
+    if (isShort(place.steps) && putAt(example, place.steps, value)) continue;
     // Another mapping has a plain value on the way. A property with the path's whole text wins over the steps.
-    for (const { path } of place.mappings) define(example, path, value);
+    for (const { path } of place.mappings) setOwnProperty(example, path, value);
   }
   return example;
 }
@@ -212,19 +212,19 @@ const TEXTS: Readonly<Record<string, string>> = {
 const NUMBERS: Readonly<Record<string, number>> = { external_id: 4_711, user_count: 25, recurring_revenue: 1200.5 };
 
 /** Sets the value at a path. Returns false and changes nothing if a value of another kind is on the way. */
-function put(container: object, [step, ...rest]: readonly (string | number)[], value: unknown): boolean {
+function putAt(container: object, [step, ...rest]: readonly (string | number)[], value: unknown): boolean {
   if (step === undefined || (typeof step === "number") !== Array.isArray(container)) return false;
   const known: unknown = Object.getOwnPropertyDescriptor(container, step)?.value ?? undefined;
   if (known !== undefined && typeof known !== "object") return false;
   const inner: object = known ?? (typeof rest[0] === "number" ? [] : {});
-  if (rest.length > 0 && !put(inner, rest, value)) return false;
+  if (rest.length > 0 && !putAt(inner, rest, value)) return false;
   if (known !== undefined) return true;
   while (Array.isArray(container) && container.length < Number(step)) container.push(null);
-  define(container, step, rest.length === 0 ? value : inner);
+  setOwnProperty(container, step, rest.length === 0 ? value : inner);
   return true;
 }
 
-/** Sets an own property, as JSON.parse does; plain assignment of `__proto__` would set the prototype. */
-function define(container: object, name: string | number, value: unknown): void {
+/** As JSON.parse does; plain assignment of `__proto__` would set the prototype. */
+function setOwnProperty(container: object, name: string | number, value: unknown): void {
   Object.defineProperty(container, name, { value, enumerable: true, configurable: true, writable: true });
 }

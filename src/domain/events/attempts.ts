@@ -10,8 +10,8 @@ export const RETRY_JITTER = 0.2;
 export const RETRY_AFTER_MAX_MS = 24 * HOUR_MS;
 /** Time without a successful delivery after which a destination is switched off. */
 export const DESTINATION_FAILING_MS = 5 * 24 * HOUR_MS;
-/** Time after which a failure starts a new run: longer than the longest delay with its jitter. */
-export const DESTINATION_FORGIVEN_MS = 36 * HOUR_MS;
+/** A failure after a longer pause starts a new run. Longer than the longest retry delay with its jitter. */
+export const FAILURE_RUN_GAP_MS = 36 * HOUR_MS;
 
 /** The specification's schedule: delays from a failure to the next attempt, about three days in all. */
 export const RETRY_DELAYS_MS: readonly number[] = [
@@ -76,10 +76,10 @@ export interface Failing {
  * switched off for two failures a week apart.
  */
 export function failedAgain(failing: Failing | null, nowMs: number): Failing {
-  if (failing === null || nowMs - failing.lastMs > DESTINATION_FORGIVEN_MS) return { sinceMs: nowMs, lastMs: nowMs };
+  if (failing === null || nowMs - failing.lastMs > FAILURE_RUN_GAP_MS) return { sinceMs: nowMs, lastMs: nowMs };
   return { sinceMs: failing.sinceMs, lastMs: nowMs };
 }
 
-export function isHopeless({ sinceMs, lastMs }: Failing): boolean {
+export function hasFailedTooLong({ sinceMs, lastMs }: Failing): boolean {
   return lastMs - sinceMs >= DESTINATION_FAILING_MS;
 }

@@ -20,7 +20,6 @@ export interface Destination {
   type: DestinationType;
   /** The target without the parts that would let a reader send there. */
   maskedTarget: string;
-  /** Names of the custom headers. */
   headerNames: string[];
   events: EventType[];
   state: DestinationState;

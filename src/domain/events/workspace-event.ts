@@ -154,8 +154,8 @@ export const EVENT_CATALOGUE: { [Type in AnyEventType]: CatalogueEntry<EventData
       const counts = `${grouped(used)} of ${counted(signal_limit, "signal")}`;
       const text =
         level === "first_refusal"
-          ? `A signal was refused for the signal limit (${counts}).`
-          : `${level} % of the signal limit are reached: ${counts}.`;
+          ? `A signal was refused because of the signal limit (${counts}).`
+          : `Usage has reached ${level} % of the signal limit: ${counts}.`;
       return { text: `${text} The billing period ends on ${minuteOf(period_end)}.`, page: "usage" };
     },
     withoutPeople: keepAll,
@@ -176,7 +176,7 @@ export const EVENT_CATALOGUE: { [Type in AnyEventType]: CatalogueEntry<EventData
     },
     sentence({ signal_limit, streak, extra_room_removed, ...counts }) {
       const over = streak === 0 ? "" : ` It is the ${ordinal(streak)} period in a row over the limit.`;
-      const removed = extra_room_removed ? " There is no extra room beyond the limit any more." : "";
+      const removed = extra_room_removed ? " The extra room beyond the limit has been removed." : "";
       const limit = counted(signal_limit, "signal");
       const text = `A billing period has ended: ${verdictWords(counts).join(", ")}, with a limit of ${limit}.${over}${removed}`;
       return { text, page: "usage" };
@@ -195,7 +195,7 @@ export const EVENT_CATALOGUE: { [Type in AnyEventType]: CatalogueEntry<EventData
     },
     sentence({ key_id, key_name, expires_at, days, successor_id }, formatName) {
       const rotated = successor_id === null ? "" : " It was rotated and is still in use.";
-      const text = `The API key “${formatName(key_name)}” ends in ${counted(days, "day")} or less, on ${minuteOf(expires_at)}.${rotated}`;
+      const text = `The API key “${formatName(key_name)}” expires in ${counted(days, "day")} or less, on ${minuteOf(expires_at)}.${rotated}`;
       return { text, page: keyPage(key_id) };
     },
     withoutPeople: keepAll,
@@ -206,7 +206,7 @@ export const EVENT_CATALOGUE: { [Type in AnyEventType]: CatalogueEntry<EventData
     example: { ...KEY, days: 3, last_used_at: "2026-11-17T08:00:00.000Z" },
     sentence({ key_id, key_name, days, last_used_at }, formatName) {
       const since = last_used_at === null ? "never" : `last ${minuteOf(last_used_at)}`;
-      const text = `Nothing has come with the API key “${formatName(key_name)}” for ${counted(days, "day")} (${since}).`;
+      const text = `No calls have arrived with the API key “${formatName(key_name)}” for ${counted(days, "day")} (${since}).`;
       return { text, page: keyPage(key_id) };
     },
     withoutPeople: keepAll,
@@ -257,7 +257,7 @@ export const EVENT_CATALOGUE: { [Type in AnyEventType]: CatalogueEntry<EventData
       reason: "failing",
     },
     sentence({ destination_name, reason }, formatName) {
-      const why = reason === "gone" ? "it answered 410 Gone" : "nothing has reached it for five days";
+      const why = reason === "gone" ? "it answered 410 Gone" : "no delivery has succeeded for five days";
       const text = `The destination “${formatName(destination_name)}” was switched off: ${why}.`;
       return { text, page: NOTIFICATIONS_PAGE };
     },
@@ -334,7 +334,7 @@ function rescoredSentence(data: EventData["people.rescored"], formatName: Format
   const changes = counts.map(([change, count]) => `${grouped(count)} ${change}`).join(", ");
   const sum = `${changes} (${signed(points)} points).`;
   if (email !== null) {
-    const text = `Earlier signals have become those of ${formatName(email)}. Scoring signals: ${sum}`;
+    const text = `Earlier signals now belong to ${formatName(email)}. Scoring signals: ${sum}`;
     return { text, page: personPage(email) };
   }
   const risen = thresholds.map(({ threshold, risen: times }) => ({ threshold, times }));

@@ -30,8 +30,8 @@ export interface OpenRestore {
 }
 
 export interface HealthFigures {
-  store: Filled;
-  outbox: Filled;
+  store: FillLevel;
+  outbox: FillLevel;
   /** Restores that have not finished, or whose data loss is not acknowledged yet. */
   openRestores: readonly OpenRestore[];
   /** Accepted signals in unreadable rows of the outbox. */
@@ -66,7 +66,7 @@ const JOB_FAILING_MS = 10 * MINUTE_MS;
 const DEAD_LETTERS_NEW_MS = DAY_MS;
 /** Failing time after which a destination is reported; deploying a receiver takes some minutes. */
 const DESTINATION_FAILING_REPORT_MS = 60 * MINUTE_MS;
-/** Time for which a switched-off destination is reported. The operator may leave it that way. */
+/** Time for which a switched-off destination is reported. The operator may leave it switched off. */
 const DESTINATION_OFF_REPORT_MS = 7 * DAY_MS;
 
 /** Every alarm, the most severe first. */
@@ -147,7 +147,7 @@ const CATALOGUE = {
       (destination) => destination.off !== null && nowMs - destination.off.sinceMs < DESTINATION_OFF_REPORT_MS,
     );
     const gone = off.every((destination) => destination.off?.reason === "gone");
-    const why = gone ? "the receiver wants nothing any more (410)" : "nothing has reached it for days";
+    const why = gone ? "the receiver has unsubscribed (410)" : "no delivery has succeeded for five days";
     return (
       off.length > 0 &&
       `${named(off)} was switched off: ${why}. Fix the receiver, then POST …/destinations/{id}/resume.`
@@ -215,7 +215,7 @@ function waiting(figures: HealthFigures, nowMs: number): string {
 }
 
 function named([first, ...rest]: readonly FailingDestination[]): string {
-  const more = rest.length === 0 ? "" : `, as ${rest.length} more,`;
+  const more = rest.length === 0 ? "" : `, like ${counted(rest.length, "other")},`;
   return `The destination "${first?.name}" (${first?.id})${more}`;
 }
 
@@ -226,7 +226,7 @@ function minutes(ms: number): string {
 /** Percent of STORE_MAX_BYTES at which admins are warned. A store that fills in a year then has ten weeks left. */
 const STORE_NOTICE_PERCENT = 80;
 
-interface Filled {
+interface FillLevel {
   bytes: number;
   maxBytes: number;
 }

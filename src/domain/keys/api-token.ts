@@ -33,8 +33,7 @@ export function readTokenActor(actor: string): { id: string; name: string } | nu
   return id === undefined || name === undefined ? null : { id, name };
 }
 
-// The meaning of each scope of an API token, for the pages and the OpenAPI document.
-
+/** For the pages and the OpenAPI document. */
 export const SCOPE_MEANING = {
   read: "Reads what every member sees: signals, people, accounts, rules, members, usage.",
   rules: "Creates, changes, tests, imports, applies and deletes mapping rules.",

@@ -6,8 +6,8 @@ import { holdsKey, holdsSecret } from "./api-key.ts";
 
 /** Characters of an echo: fewer than half of a key's random ones. */
 const ECHO_MAX_LENGTH = 16;
-/** Characters that are checked: a key or secret that begins within the echo is recognised in full. */
-const LOOKED_AT = 256;
+/** Enough to recognise in full a key or secret that begins within the echo. */
+const CHECKED_CHARACTERS = 256;
 
 const BEGINS_LIKE_KEY = /(?:sk|wt)_[0-9A-Za-z]{8,}/g;
 const LONG_RUN = /[0-9A-Za-z+/_=-]{21,}/g;
@@ -21,9 +21,9 @@ export function holdsCredential(text: string): boolean {
 
 /** The beginning of `text` in quotes, with keys and secrets blanked. */
 export function echo(text: string): string {
-  const blanked = withoutCredentials(text.slice(0, LOOKED_AT));
+  const blanked = withoutCredentials(text.slice(0, CHECKED_CHARACTERS));
   const shown = blanked.slice(0, ECHO_MAX_LENGTH).toWellFormed();
-  const isCut = blanked.length > ECHO_MAX_LENGTH || text.length > LOOKED_AT;
+  const isCut = blanked.length > ECHO_MAX_LENGTH || text.length > CHECKED_CHARACTERS;
   return `${JSON.stringify(shown)}${isCut ? "…" : ""}`;
 }
 

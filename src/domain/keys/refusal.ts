@@ -83,7 +83,8 @@ export interface RejectionReason {
   cause: UnauthorizedCause | null;
 }
 
-export interface RefusedCalls extends RejectionReason {
+/** Refused calls for the same reason: an entry of the rejections list, or calls to add to the list. */
+export interface Rejection extends RejectionReason {
   /** The detail of the first call's answer, without the text that it repeated from the body. */
   detail: string;
   requestId: string;
@@ -94,19 +95,16 @@ export interface RefusedCalls extends RejectionReason {
   lastAtMs: number;
 }
 
-/** An entry of the rejections list. */
-export type Rejection = RefusedCalls;
-
 /**
  * Adds refused calls to the latest entry for their reason, or as a new entry after a silence. A flood therefore
  * displaces no refusal that happened once (design §5). @param list in the order in which the entries began.
  */
-export function addRejection(list: Rejection[], refused: RefusedCalls): Rejection {
+export function addRejection(list: Rejection[], refused: Rejection): Rejection {
   const latest = list.findLast((entry) => isOfReason(entry, refused));
   if (latest === undefined || refused.firstAtMs - latest.lastAtMs >= REJECTION_SILENCE_MS) {
     const entry = { ...refused };
     list.push(entry);
-    forgetBeyond(list, refused);
+    enforceLimits(list, refused);
     return entry;
   }
   latest.calls += refused.calls;
@@ -122,7 +120,7 @@ export function forgetOld(list: Rejection[], nowMs: number): void {
 }
 
 /** Removes the entry that was silent longest, if the list exceeds its limit for the reason or in total. */
-function forgetBeyond(list: Rejection[], reason: RejectionReason): void {
+function enforceLimits(list: Rejection[], reason: RejectionReason): void {
   const ofReason = list.filter((entry) => isOfReason(entry, reason));
   const tooMany = ofReason.length > REJECTIONS_KEPT_OF_A_REASON ? ofReason : list.length > REJECTIONS_KEPT ? list : [];
   const [first, ...rest] = tooMany;

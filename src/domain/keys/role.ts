@@ -14,9 +14,6 @@ export function canManage(role: Role): boolean {
 /** The roles that may manage (spec §5.6). */
 export const MANAGER_ROLES: readonly Role[] = ROLES.filter(canManage);
 
-/** Spec §5.6. */
-export const canManageKeys = canManage;
-
 /**
  * Whether a member with role `by` may change another member's role from `current` (null: a new member) to `next` (null:
  * removed). Admins may not change owners: an admin could lock out the owner who invited them. The database makes sure

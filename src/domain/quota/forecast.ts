@@ -43,13 +43,13 @@ function sumOf(numbers: readonly number[]): number {
 }
 
 /** Expected signals at the end of the billing period at this pace, rounded to two digits. */
-export function expected(perDay: number, now: { nowMs: number; periodEndMs: number; used: number }): number {
+export function expectedUsage(perDay: number, now: { nowMs: number; periodEndMs: number; used: number }): number {
   const signals = now.used + (perDay * Math.max(0, now.periodEndMs - now.nowMs)) / DAY_MS;
   return Math.max(now.used, Math.round(Number(signals.toPrecision(2))));
 }
 
 /** Time at which usage reaches `target`; "reached" if it already has, null if not in this period. */
-export function reaches(
+export function whenReached(
   target: number,
   perDay: number,
   now: { nowMs: number; periodEndMs: number; used: number },

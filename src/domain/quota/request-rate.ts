@@ -17,12 +17,12 @@ export interface RateState {
 /** Times are milliseconds since 1970. */
 export interface RateBucket {
   /** Time at which the debt is paid off. */
-  readonly emptyAtMs: number;
+  readonly paidOffAtMs: number;
   /** A clock below this time was set back. */
   readonly writtenAtMs: number;
 }
 
-export const FULL_BUCKET: RateBucket = { emptyAtMs: 0, writtenAtMs: 0 };
+export const FULL_BUCKET: RateBucket = { paidOffAtMs: 0, writtenAtMs: 0 };
 
 export interface RateDecision extends RateState {
   allowed: boolean;
@@ -82,12 +82,12 @@ export function chargeRequests(bucket: RateBucket, nowMs: number, rate: RequestR
 }
 
 /** The debt at `nowMs`. If the clock was set back, no time counts as passed. */
-function debtTicks({ emptyAtMs, writtenAtMs }: RateBucket, nowMs: number, rate: RequestRate): number {
-  return Math.max(0, Math.round((emptyAtMs - Math.max(nowMs, writtenAtMs)) * rate.perSecond));
+function debtTicks({ paidOffAtMs, writtenAtMs }: RateBucket, nowMs: number, rate: RequestRate): number {
+  return Math.max(0, Math.round((paidOffAtMs - Math.max(nowMs, writtenAtMs)) * rate.perSecond));
 }
 
 function bucketOf(debt: number, nowMs: number, rate: RequestRate): RateBucket {
-  return { emptyAtMs: nowMs + debt / rate.perSecond, writtenAtMs: nowMs };
+  return { paidOffAtMs: nowMs + debt / rate.perSecond, writtenAtMs: nowMs };
 }
 
 function stateOf(debt: number, rate: RequestRate): RateState {

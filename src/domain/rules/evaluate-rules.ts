@@ -26,7 +26,7 @@ export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, emai
   };
   for (const rule of compiled.byEvent.get(signal.event) ?? []) evaluateRule(rule);
   for (const wildcard of compiled.byWildcard) {
-    run.take(1 + wildcard.middle.length);
+    run.spend(1 + wildcard.middle.length);
     if (fitsWildcard(wildcard, signal.event)) evaluateRule(wildcard.rule);
   }
   return run.isExceeded ? null : { rulesTried, matches };
@@ -50,7 +50,7 @@ class Run {
     return this.#steps > RULES_MAX_STEPS;
   }
 
-  take(steps: number): void {
+  spend(steps: number): void {
     this.#steps += steps;
   }
 

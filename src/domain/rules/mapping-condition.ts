@@ -53,7 +53,7 @@ export interface Comparator {
 
 /** Null: the condition lacks the value that its operator needs, and never holds. */
 export function comparatorOf({ operator, value }: MappingCondition): Comparator | null {
-  if (operator === "exists" || operator === "not_exists") return at(() => true);
+  if (operator === "exists" || operator === "not_exists") return withoutScan(() => true);
   if (operator === "is_true") return equalTo([true]);
   if (operator === "is_false") return equalTo([false]);
   const operands = value === undefined ? [] : Array.isArray(value) ? value : [value];
@@ -70,18 +70,18 @@ export function comparatorOf({ operator, value }: MappingCondition): Comparator 
     case "not_contains":
       return { fits: (actual) => actual.text !== undefined && actual.text.includes(text), scansText: true };
     case "starts_with":
-      return at((actual) => actual.text !== undefined && actual.text.startsWith(text));
+      return withoutScan((actual) => actual.text !== undefined && actual.text.startsWith(text));
     case "ends_with":
-      return at((actual) => actual.text !== undefined && actual.text.endsWith(text));
+      return withoutScan((actual) => actual.text !== undefined && actual.text.endsWith(text));
     // `NaN` makes every numeric comparison false.
     case "greater_than":
-      return at(({ number }) => number > operand);
+      return withoutScan(({ number }) => number > operand);
     case "greater_or_equal":
-      return at(({ number }) => number >= operand);
+      return withoutScan(({ number }) => number >= operand);
     case "less_than":
-      return at(({ number }) => number < operand);
+      return withoutScan(({ number }) => number < operand);
     case "less_or_equal":
-      return at(({ number }) => number <= operand);
+      return withoutScan(({ number }) => number <= operand);
     default:
       return operator satisfies never;
   }
@@ -91,10 +91,12 @@ export function comparatorOf({ operator, value }: MappingCondition): Comparator 
 function equalTo(operands: readonly (string | number | boolean)[]): Comparator {
   const texts = new Set(operands.map((operand) => String(operand).toLowerCase()));
   const numbers = new Set(operands.map((operand) => toComparable(operand).number).filter(isExact));
-  return at(({ text, number }) => (text !== undefined && texts.has(text)) || (isExact(number) && numbers.has(number)));
+  return withoutScan(
+    ({ text, number }) => (text !== undefined && texts.has(text)) || (isExact(number) && numbers.has(number)),
+  );
 }
 
-function at(fits: Comparator["fits"]): Comparator {
+function withoutScan(fits: Comparator["fits"]): Comparator {
   return { fits, scansText: false };
 }
 

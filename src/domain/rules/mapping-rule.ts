@@ -6,7 +6,7 @@ import { isJsonObject, parseDotPath, readValue, type DotPath } from "../json/dot
 import type { JsonObject } from "../json/json-value.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { comparatorOf, type Comparator, type MappingCondition } from "./mapping-condition.ts";
-import { dayOf } from "../quota/day-counts.ts";
+import { dayOf } from "../duration.ts";
 
 /** Frequencies of a rule for each person: at each match, once per UTC day of occurrence, once ever. */
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
@@ -199,14 +199,7 @@ function hasValueAt(properties: JsonObject, path: string): boolean {
   return steps !== undefined && readValue(properties, steps) !== undefined;
 }
 
-// Points that lapse: a mapping rule can say for how many days its points count.
-
-/**
- * The UTC day, counted since 1970, at whose start the points lapse. They still count on the whole day that is `lastDays` after
- * the day of the signal.
- *
- * @param occurredMs when the signal occurred.
- */
+/** The day (`dayOf`) at whose start the points lapse. They count until the end of the day before. */
 export function lapseDayOf(occurredMs: number, lastDays: PointsLastDays): number {
   return dayOf(occurredMs) + lastDays + 1;
 }

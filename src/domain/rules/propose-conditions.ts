@@ -53,8 +53,8 @@ interface Candidate {
  */
 export function proposeRule(signal: NormalisedSignal, similar: readonly NormalisedSignal[] = []): ProposedRule {
   const candidates = candidatesOf(signal);
-  const telling = (["kind", "flag"] as const).flatMap((kind) => candidates.filter(({ rank }) => rank === kind));
-  const ranked = telling.length === 0 ? candidates : telling;
+  const preferred = (["kind", "flag"] as const).flatMap((kind) => candidates.filter(({ rank }) => rank === kind));
+  const ranked = preferred.length === 0 ? candidates : preferred;
   const conditions: MappingCondition[] = [];
   const proposed = new Set<unknown>();
   for (const { condition } of ranked) {
@@ -104,8 +104,8 @@ function candidateOf(path: string, value: unknown): Candidate | undefined {
     return isOrdinal ? { rank, condition: { path, operator: "equals", value } } : undefined;
   }
   if (typeof value !== "string") return undefined;
-  const located = locate(value);
-  if (located !== undefined) return fitsName(located.value) ? { rank, condition: { path, ...located } } : undefined;
+  const address = addressOf(value);
+  if (address !== undefined) return fitsName(address.value) ? { rank, condition: { path, ...address } } : undefined;
   return isChoice(value) ? { rank, condition: { path, operator: "equals", value } } : undefined;
 }
 
@@ -126,7 +126,7 @@ function rankOf(path: string): Rank | undefined {
 const ADDRESS = /^(?:[a-z][a-z\d+.-]*:)?\/\/(?:[^/?#\s]*@)?([^/?#@\s]+)(\/[^?#\s]*)?(?:[?#]\S*)?$/i;
 const PATH = /^(\/[^?#\s]+)(?:[?#]\S*)?$/;
 
-function locate(text: string): { operator: "contains" | "starts_with"; value: string } | undefined {
+function addressOf(text: string): { operator: "contains" | "starts_with"; value: string } | undefined {
   const [, host, path = ""] = ADDRESS.exec(text) ?? [];
   if (host !== undefined) return { operator: "contains", value: host + stablePath(path) };
   const [, pathOnly] = PATH.exec(text) ?? [];

@@ -12,10 +12,10 @@ export interface ImportedRule extends RuleContent {
 export type ImportRefusal = "name_ambiguous" | "twice";
 
 export type ImportStep<Known extends KnownRule> =
-  | { what: "added"; rule: RuleContent }
-  | { what: "changed"; rule: RuleContent; before: Known }
-  | { what: "unchanged"; before: Known }
-  | { what: "refused"; rule: RuleContent; why: ImportRefusal };
+  | { result: "added"; rule: RuleContent }
+  | { result: "changed"; rule: RuleContent; before: Known }
+  | { result: "unchanged"; before: Known }
+  | { result: "refused"; rule: RuleContent; why: ImportRefusal };
 
 type KnownRule = RuleContent & { id: string };
 
@@ -30,14 +30,14 @@ export function planImport<Known extends KnownRule>(
     const rule = contentOf(content);
     const named = byName.get(rule.name) ?? [];
     const identified = id === undefined ? undefined : byId.get(id);
-    if (identified === undefined && named.length > 1) return { what: "refused", rule, why: "name_ambiguous" };
+    if (identified === undefined && named.length > 1) return { result: "refused", rule, why: "name_ambiguous" };
     const before = identified ?? named[0];
-    if (before === undefined) return { what: "added", rule };
-    if (taken.has(before.id)) return { what: "refused", rule, why: "twice" };
+    if (before === undefined) return { result: "added", rule };
+    if (taken.has(before.id)) return { result: "refused", rule, why: "twice" };
     taken.add(before.id);
     return ruleDifferences(before, rule).length === 0
-      ? { what: "unchanged", before }
-      : { what: "changed", rule, before };
+      ? { result: "unchanged", before }
+      : { result: "changed", rule, before };
   });
 }
 
@@ -48,9 +48,9 @@ export function afterImport<Known extends KnownRule>(
   let count = known.length;
   let size = known.reduce((sum, rule) => sum + ruleSize(rule), 0);
   for (const step of steps) {
-    if (step.what === "added") count++;
-    if (step.what === "added" || step.what === "changed") size += ruleSize(step.rule);
-    if (step.what === "changed") size -= ruleSize(step.before);
+    if (step.result === "added") count++;
+    if (step.result === "added" || step.result === "changed") size += ruleSize(step.rule);
+    if (step.result === "changed") size -= ruleSize(step.before);
   }
   return { count, size };
 }

@@ -62,12 +62,12 @@ export function isPlausibleEmail(text: string): boolean {
 /** Explains in a sentence why a signal's email is unusable. Null: it is usable or absent. */
 export function emailProblem(value: unknown): string | null {
   if (isAbsent(value)) return null;
-  if (typeof value !== "string") return "Its email is no text, so it names nobody.";
+  if (typeof value !== "string") return "Its email is not a text, so it names nobody.";
   const address = value.trim();
   if (isPlausibleEmail(address)) return null;
   if (holdsKey(address)) return "Its email holds an API key, so it names nobody.";
   return hasEmailShape(address)
-    ? 'Its email has a "/", ":", "<" or ">", as no address of a person may here, so it names nobody.'
+    ? 'Its email has a "/", ":", "<" or ">", which no address of a person may have, so it names nobody.'
     : "Its email is not an email address, so it names nobody.";
 }
 

@@ -6,7 +6,7 @@
 import { findKey, listKeys, type ApiKey } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { Rejection } from "../../domain/keys/refusal.ts";
-import { canManageKeys } from "../../domain/keys/role.ts";
+import { canManage } from "../../domain/keys/role.ts";
 import {
   composedEvent,
   CRM_BODY,
@@ -33,7 +33,7 @@ import { notFoundPage, page } from "../page.tsx";
 import { counterOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 
 export const connectPages = pages.createApp().get("/", async (c) => {
-  const chosen = canManageKeys(c.get("role")) ? await chosenKey(c) : null;
+  const chosen = canManage(c.get("role")) ? await chosenKey(c) : null;
   if (chosen instanceof Response) return chosen;
   const { status = USUAL_EVENT.status, program = USUAL_EVENT.program } = c.req.query();
   const list = new ListAddress(sectionPath(c, "connect"), c.req.query());

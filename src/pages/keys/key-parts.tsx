@@ -4,7 +4,7 @@
  */
 import { type ApiKey, type KeyName, keyNames, newestKeyNames } from "../../control/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
-import { canManageKeys } from "../../domain/keys/role.ts";
+import { canManage } from "../../domain/keys/role.ts";
 import { grouped } from "../../domain/text.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { Confirm, Menu } from "../kit/forms.tsx";
@@ -17,7 +17,7 @@ export type KeyNames = ReadonlyMap<string, KeyName>;
 
 /** Empty for members. */
 export async function readKeyNames(c: Ctx, keyIds: readonly string[]): Promise<KeyNames> {
-  if (!canManageKeys(c.get("role"))) return new Map();
+  if (!canManage(c.get("role"))) return new Map();
   return keyNames(c.get("db"), c.get("workspace").id, [...new Set(keyIds)]);
 }
 
@@ -43,7 +43,7 @@ export const KEYS_OFFERED = 100;
  * @param any the option for all rows.
  */
 export async function readKeyFilter(c: Ctx, list: ListAddress, any = "Any"): Promise<string> {
-  if (!canManageKeys(c.get("role"))) return "";
+  if (!canManage(c.get("role"))) return "";
   const [db, { id: workspaceId }] = [c.get("db"), c.get("workspace")];
   const { key = "", key_name = "" } = c.req.query();
   const [chosen, text] = [key.trim(), key_name.trim().slice(0, NAME_MAX_CODE_POINTS)];

@@ -4,8 +4,7 @@
  */
 import { type ApiKey, findKey, renameKey, rotatedWith, watchForSilence } from "../../control/api-keys.ts";
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
-import { DAY_MS } from "../../domain/duration.ts";
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { NO_VERDICTS } from "../../domain/quota/quota.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";

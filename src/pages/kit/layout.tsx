@@ -1,6 +1,6 @@
 /** The frame of every page: sidebar with search, workspace switcher, who is signed in. */
 import type { Child } from "hono/jsx";
-import { canManage, canManageKeys, type Role } from "../../domain/keys/role.ts";
+import { canManage, type Role } from "../../domain/keys/role.ts";
 import { SCRIPT_PATH, STYLE_PATH } from "../assets.ts";
 import { ROLE_LABEL } from "../copy.ts";
 import { workspacePath, type Ctx } from "../pages-env.ts";
@@ -43,7 +43,7 @@ export const SECTIONS = {
   people: { path: "people", text: "People", icon: "people" },
   accounts: { path: "accounts", text: "Accounts", icon: "account" },
   usage: { path: "usage", text: "Usage", icon: "chart" },
-  keys: { path: "settings/api-keys", text: "API keys", icon: "key", isShown: canManageKeys },
+  keys: { path: "settings/api-keys", text: "API keys", icon: "key", isShown: canManage },
   tokens: { path: "settings/api-tokens", text: "API tokens", icon: "program", isShown: canManage },
   connect: { path: "connect", text: "Connect", icon: "plug" },
   members: { path: "settings/members", text: "Members", icon: "members" },

@@ -4,8 +4,7 @@
  * filter is not in use. A value that makes no sense is not applied, and the page says so.
  */
 import type { Child, PropsWithChildren } from "hono/jsx";
-import { DAY_MS } from "../../domain/duration.ts";
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import { LinkButton, NameField, SelectField, TextField } from "./forms.tsx";

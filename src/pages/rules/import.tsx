@@ -156,9 +156,9 @@ interface PreviewProps {
 
 function ImportPreview(props: PreviewProps) {
   const { base, plan, stopped } = props;
-  const count = (kind: RuleImportStep["what"]) => plan.steps.filter((step) => step.what === kind).length;
+  const count = (kind: RuleImportStep["result"]) => plan.steps.filter((step) => step.result === kind).length;
   const listed = (["refused", "changed", "added"] as const).flatMap((kind) =>
-    plan.steps.filter((step): step is ShownStep => step.what === kind),
+    plan.steps.filter((step): step is ShownStep => step.result === kind),
   );
   const shown = firstSteps(listed);
   return (
@@ -185,9 +185,13 @@ function ImportPreview(props: PreviewProps) {
             {
               head: "Rule",
               cell: (step) =>
-                step.what === "changed" ? <a href={`${base}/${step.before.id}`}>{step.before.name}</a> : step.rule.name,
+                step.result === "changed" ? (
+                  <a href={`${base}/${step.before.id}`}>{step.before.name}</a>
+                ) : (
+                  step.rule.name
+                ),
             },
-            { head: "Change", cell: ({ what }) => <Badge tone={STEP_COPY[what][0]}>{STEP_COPY[what][1]}</Badge> },
+            { head: "Change", cell: ({ result }) => <Badge tone={STEP_COPY[result][0]}>{STEP_COPY[result][1]}</Badge> },
             { head: "Details", kind: "text", cell: (step) => <StepDetails step={step} /> },
             { head: "Status", cell: ({ rule }) => <EnabledBadge enabled={rule.enabled} /> },
           ]}
@@ -204,7 +208,7 @@ function ImportPreview(props: PreviewProps) {
   );
 }
 
-type ShownStep = Exclude<RuleImportStep, { what: "unchanged" }>;
+type ShownStep = Exclude<RuleImportStep, { result: "unchanged" }>;
 
 function firstSteps(steps: readonly ShownStep[]): ShownStep[] {
   let characters = 0;
@@ -214,8 +218,8 @@ function firstSteps(steps: readonly ShownStep[]): ShownStep[] {
 const STEP_COPY = { added: ["good", "Added"], changed: ["info", "Changed"], refused: ["bad", "Refused"] } as const;
 
 function StepDetails({ step }: { step: ShownStep }) {
-  if (step.what === "refused") return <>{IMPORT_REFUSAL[step.why]}</>;
-  if (step.what === "changed") return <RuleDifferences before={step.before} after={step.rule} />;
+  if (step.result === "refused") return <>{IMPORT_REFUSAL[step.why]}</>;
+  if (step.result === "changed") return <RuleDifferences before={step.before} after={step.rule} />;
   return <RuleSummary rule={step.rule} maxValues={VALUES_SHOWN} />;
 }
 

@@ -10,7 +10,8 @@ import {
   type RuleVersion,
   type StoredRule,
 } from "../../control/stored-rules.ts";
-import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
+import { latestDays } from "../../domain/day-counts.ts";
+import { dayOf } from "../../domain/duration.ts";
 import { ruleDifferences } from "../../domain/rules/rule-content.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PREVIEW_MAX_DAYS, RULE_VERSIONS_KEPT } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";

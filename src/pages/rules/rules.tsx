@@ -1,6 +1,6 @@
 /** Mapping rules (spec §1, design §8.5): the list, and the routes of a rule's pages. */
 import { listRules, type StoredRule } from "../../control/stored-rules.ts";
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import { dayOf } from "../../domain/duration.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { RuleFacts } from "../../store/protocol/store-operations.ts";
 import { countText, FREQUENCY_LABEL } from "../copy.ts";

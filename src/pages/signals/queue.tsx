@@ -1,6 +1,6 @@
 /** Signal queue (spec §6.3): signals by event and source, the page of an event, and the routes of the other pages of signals. */
-import { DAY_MS } from "../../domain/duration.ts";
-import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
+import { DAY_MS, dayOf } from "../../domain/duration.ts";
+import { latestDays } from "../../domain/day-counts.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PAGE_ROWS, QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
 import type { QueueGroup, QueueSort, SignalTrace, StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { LinkButton } from "../kit/forms.tsx";

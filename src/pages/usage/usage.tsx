@@ -3,10 +3,10 @@ import { plansFor, type Plan } from "../../control/plans.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import type { Balance } from "../../domain/quota/balance.ts";
 import type { OveragePrice } from "../../domain/quota/billing.ts";
-import { expected, paceOf, reaches, type Pace } from "../../domain/quota/forecast.ts";
+import { expectedUsage, paceOf, whenReached, type Pace } from "../../domain/quota/forecast.ts";
 import { ordinalsTaken, quotaBounds, quotaCeiling, VERDICTS, type VerdictCounts } from "../../domain/quota/quota.ts";
 import { usageCurve, utcDay, verdictsPerDay, type CurvePoint, type UsageDay } from "../../domain/quota/usage-day.ts";
-import { usageLevel } from "../../domain/quota/usage-news.ts";
+import { usageLevel } from "../../domain/quota/usage-levels.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
 import { usageByDayOf, usageOf } from "../../workspace/configure-workspace.ts";
@@ -152,17 +152,17 @@ function forecastText(usage: Usage, pace: Pace | null, price: OveragePrice | nul
   const basis =
     pace.fullDays === 0 ? "a rough estimate" : `average of the last ${counted(pace.fullDays, "full day", "full days")}`;
   const perDay = `At ${counted(Math.round(pace.perDay), "signal")} a day (${basis})`;
-  const total = expected(pace.perDay, now);
+  const total = expectedUsage(pace.perDay, now);
   if (overages && total > signalLimit) {
     const beyond = total - signalLimit;
     return `${perDay}, you reach about ${grouped(total)} by ${day(periodEndMs)}: ${counted(beyond, "overage")}${costText(beyond, price)}.`;
   }
   const reach = (target: number, name: string): string => {
-    const at = reaches(target, pace.perDay, now);
+    const at = whenReached(target, pace.perDay, now);
     if (at === null) return `do not reach ${name} in this period`;
     return at === "reached" ? `have reached ${name}` : `reach ${name} on ${day(at)}`;
   };
-  const isReached = reaches(signalLimit, pace.perDay, now) !== null;
+  const isReached = whenReached(signalLimit, pace.perDay, now) !== null;
   const twice = isReached && !overages && !extraRoomRemoved;
   return `${perDay}, you ${reach(signalLimit, "the limit")}${twice ? ` and ${reach(quotaBounds(usage).hold, "twice the limit")}` : ""}.`;
 }

@@ -7,8 +7,7 @@
  *   drops anything, and at least once a day.
  * - The purge empties held signals at the end of their billing period. Retention never drops them.
  */
-import { DAY_MS } from "../../domain/duration.ts";
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { removeUnusedObjects, scrubCold } from "../log/cold.ts";
 import { afterPurge, isDropped, type Facts } from "../log/line.ts";

@@ -2,8 +2,7 @@
  * Visits the people whose points lapse at the start of a UTC day, in bounded steps of the alarm. A batch that changes a
  * person also removes their lapsed points, so the run skips this person. At most three rows a person: their row and two indexes.
  */
-import { DAY_MS } from "../../domain/duration.ts";
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { fallenBelow } from "../../domain/events/workspace-event.ts";
 import { SCORE_FALLS_MAX } from "../../limits.ts";
 import { newEvent } from "../../notifications/raised-events.ts";

@@ -1,5 +1,5 @@
 /** People as a batch reads and changes them. Rows are read on demand, and each changed row is written once, by `write`. */
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import { dayOf } from "../../domain/duration.ts";
 import {
   eachTrait,
   folded,

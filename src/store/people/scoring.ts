@@ -3,8 +3,7 @@
  * state/rule-outcomes.ts). When that line is removed, the next match replaces it.
  */
 import type { JsonObject } from "../../domain/json/json-value.ts";
-import { DAY_MS } from "../../domain/duration.ts";
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { evaluate, pointsOf, type Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import { lapseDayOf, type CompiledRules, type RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";

@@ -1,5 +1,5 @@
 /** Exports, deletions, restores and rules on stored signals, in questions and answers. Times are milliseconds since 1970. */
-import type { DayCounts } from "../../domain/quota/day-counts.ts";
+import type { DayCounts } from "../../domain/day-counts.ts";
 import type { SignalsByPeriod } from "../../domain/restore.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";

@@ -1,7 +1,7 @@
 /** Signals in calls and answers of the store. Times are milliseconds since 1970. */
 import type { AccountRecord } from "../../domain/accounts/payload-template.ts";
 import type { FailingJob } from "../../domain/health/alarm.ts";
-import type { DayCounts } from "../../domain/quota/day-counts.ts";
+import type { DayCounts } from "../../domain/day-counts.ts";
 import type { Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { AdmittedVerdict } from "../../domain/quota/quota.ts";

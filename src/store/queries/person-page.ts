@@ -1,5 +1,5 @@
 /** Everything that a person's page shows, in one call, and the parts that lists and exports show too. */
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import { dayOf } from "../../domain/duration.ts";
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import { nameOf, SHORT_NAME } from "../accounts/accounts.ts";

@@ -39,7 +39,7 @@ import { addCrossings, wants, type ScoreNews } from "../state/raise-events.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
 import { parsed } from "../../domain/json/json-value.ts";
-import { dayOf } from "../../domain/quota/day-counts.ts";
+import { dayOf } from "../../domain/duration.ts";
 
 /** Event groups that an estimate of a job's work reads. */
 const RULE_ESTIMATE_GROUPS = 10_000;

@@ -2,7 +2,8 @@
  * Outcomes of mapping rules. `RuleOutcomes`: the scores of each rule version. `Once`: the signal that counts if a rule scores a
  * person once. `countScore`: the number of scores of each rule, by day.
  */
-import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.ts";
+import { addToDays, type DayCounts } from "../../domain/day-counts.ts";
+import { dayOf } from "../../domain/duration.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { Lru } from "../../platform/lru.ts";
 import type { Facts } from "../log/line.ts";

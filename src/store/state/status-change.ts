@@ -5,7 +5,8 @@
  * Changes of event groups wait in the head of the log until the head is full or a reader needs the groups' rows. So a busy group costs
  * one row for hundreds of signals. The caller flushes the log.
  */
-import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.ts";
+import { addToDays, type DayCounts } from "../../domain/day-counts.ts";
+import { dayOf } from "../../domain/duration.ts";
 import type { SignalsByPeriod } from "../../domain/restore.ts";
 import { groupSource } from "../../domain/signal/identity.ts";
 import type { LineStatus } from "../../domain/signal/signal.ts";

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import type { RefusedCalls } from "../../../src/domain/keys/refusal.ts";
+import type { Rejection } from "../../../src/domain/keys/refusal.ts";
 import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS, RefusalBursts } from "../../../src/quota/refusals.ts";
 
 const NOW = Date.UTC(2031, 2, 5, 12);
 const MINUTE = 60_000;
 
-function refusedCalls(keyId: string, calls: number, atMs: number): RefusedCalls {
+function refusedCalls(keyId: string, calls: number, atMs: number): Rejection {
   const reason = { keyId, code: "body_empty", cause: null, detail: "The body is empty." } as const;
   return { ...reason, requestId: "req_1", calls, signals: calls, firstAtMs: atMs, lastAtMs: atMs };
 }

@@ -65,7 +65,7 @@ describe("email, with a binding and a sender", () => {
     expect(send.mock.lastCall?.[0]).toEqual({
       from: "signals@example.com",
       to: "ops@example.com",
-      subject: expect.stringContaining("“Website” ends in 7 days or less"),
+      subject: expect.stringContaining("“Website” expires in 7 days or less"),
       text: expect.stringMatching(/\n\nhttps:\/\/signals\.example\/w\/demo\/settings\/api-keys\/key_[\w-]+\n$/),
       headers: { "X-Event-Id": PARCEL.event.id },
     });

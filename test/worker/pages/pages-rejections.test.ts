@@ -1,6 +1,6 @@
 /** The Rejections page (spec §7): refused calls by key and code, with their reason and advice for the sender. */
 import { beforeEach, describe, expect, test } from "vitest";
-import type { RefusedCalls } from "../../../src/domain/keys/refusal.ts";
+import type { Rejection } from "../../../src/domain/keys/refusal.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../../../src/limits.ts";
 import { type Members, newMembers } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
@@ -19,7 +19,7 @@ beforeEach(async () => {
 const masked = ({ key }: { key: string }) => `${key.slice(0, 8)}…${key.slice(-4)}`;
 const textAt = async (query = "") => (await members.owner.read(path + query)).text;
 
-function entry(keyId: string, atMs: number): RefusedCalls {
+function entry(keyId: string, atMs: number): Rejection {
   const reason = { keyId, code: "event_missing", cause: null, detail: "No event.", requestId: `req_${keyId}` } as const;
   return { ...reason, calls: 1, signals: 1, firstAtMs: atMs, lastAtMs: atMs };
 }

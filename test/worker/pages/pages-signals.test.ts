@@ -411,7 +411,7 @@ describe("a signal's page", () => {
 
   test("of a signal whose email looks like a link says why no person has it", async () => {
     const email = "https://evil.example/login?x=1#@x.co";
-    const why = 'Its email has a "/", ":", "<" or ">", as no address of a person may here, so it names nobody.';
+    const why = 'Its email has a "/", ":", "<" or ">", which no address of a person may have, so it names nobody.';
     const ids = [
       await send({ event: "Signed Up", email }),
       await send({ type: "track", event: "Signed Up", anonymousId: "visitor-1", traits: { email } }),

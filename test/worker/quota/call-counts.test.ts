@@ -2,7 +2,7 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
-import { dayOf } from "../../../src/domain/quota/day-counts.ts";
+import { dayOf } from "../../../src/domain/duration.ts";
 import { DAYS_COUNTED, SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { CALL_KEYS_KEPT } from "../../../src/quota/keys.ts";
 import type { RefusedCall } from "../../../src/quota/protocol.ts";

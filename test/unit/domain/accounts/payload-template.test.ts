@@ -5,6 +5,7 @@ import {
   compileTemplate,
   isAccountTarget,
   mapAccount,
+  recordOfGroup,
   templateRefusal,
 } from "../../../../src/domain/accounts/payload-template.ts";
 import type { AccountRecord, PayloadMapping, TemplateError } from "../../../../src/domain/accounts/payload-template.ts";
@@ -142,15 +143,11 @@ describe("§8.7 an external id", () => {
     ["42", "42"],
     [`"007"`, "007"],
     [`"12345678901234567890"`, "12345678901234567890"],
-  ])("%s", (json, externalId) => {
+  ])("sent as %s is %s with any declared type, with all its digits", (json, externalId) => {
     const types = (["string", "json"] as const).map((type) => mapped([{ ...ID, type }], `{"id":${json}}`).externalId);
     expect(types).toEqual([externalId, externalId]);
-  });
-
-  test("keeps all its digits even if the template declares a number", () => {
-    const template: PayloadMapping[] = [{ ...ID, type: "number" }];
-    expect(mapped(template, `{"id":"12345678901234567890"}`).externalId).toBe("12345678901234567890");
-    expect(errorsOf(template, `{"id":"a1"}`)).toHaveLength(1);
+    const number = map([{ ...ID, type: "number" }], `{"id":${json}}`);
+    expect(number).toMatchObject(externalId === "a-1" ? { ok: false } : { ok: true, value: { externalId } });
   });
 
   test.each([
@@ -246,6 +243,24 @@ describe("§8.7 refusals", () => {
       }),
       { numRuns: 300 },
     );
+  });
+});
+
+describe("§8.7 the traits of a group", () => {
+  test("set fields and attributes by name, without blank, unnameable and large values, and with masked keys", () => {
+    const key = `sk_${"A1b".repeat(13)}x`;
+    const traits = { name: " Acme ", seats: 5, plan: " ", region: null, "a.b": 1, note: `my ${key}`, external_id: "x" };
+    const sized = { most: "x".repeat(998), more: "x".repeat(999), wide: "ж".repeat(500) };
+    expect(recordOfGroup("acme", { ...traits, ...sized })).toEqual({
+      externalId: "acme",
+      fields: { name: "Acme" },
+      attributes: { seats: 5, note: "my sk_A1bA1…A1bx", external_id: "x", most: sized.most },
+    });
+  });
+
+  test("are the first 50", () => {
+    const traits = Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`t${n}`, n]));
+    expect(Object.keys(recordOfGroup("acme", traits).attributes)).toEqual(Object.keys(traits).slice(0, 50));
   });
 });
 

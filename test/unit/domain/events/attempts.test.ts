@@ -3,13 +3,14 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   failedAgain,
-  isHopeless,
+  hasFailedTooLong,
   judgeAttempt,
+  notBeforeMs,
   RETRY_DELAYS_MS,
   RETRY_JITTER,
   RETRY_AFTER_MAX_MS,
   DESTINATION_FAILING_MS,
-  DESTINATION_FORGIVEN_MS,
+  FAILURE_RUN_GAP_MS,
 } from "../../../../src/domain/events/attempts.ts";
 import type { AttemptResult, Failing } from "../../../../src/domain/events/attempts.ts";
 
@@ -57,29 +58,42 @@ describe("a delivery attempt", () => {
   });
 });
 
+test("a failing receiver is left alone from its second failure on, at most for the longest delay or its Retry-After", () => {
+  const waits = [1, 2, 3, 99].map((failures) => notBeforeMs(FAILED, failures, 1_000, 0));
+  expect(waits).toEqual([0, 6_000, 301_000, 1_000 + DAY_MS]);
+  expect(notBeforeMs(FAILED, 2, 1_000, 0.5)).toBe(1_000 + 5_000 * (1 + RETRY_JITTER / 2));
+  expect([1, 2].map((failures) => notBeforeMs({ ...FAILED, retryAfterMs: 9_000 }, failures, 0, 0))).toEqual([
+    9_000, 9_000,
+  ]);
+});
+
 describe("a run of failures", () => {
   const run = (times: readonly number[]) =>
     times.reduce<Failing | null>((failing, time) => failedAgain(failing, time), null);
 
   test("switches a destination off after five days of failures, not before", () => {
-    expect(isHopeless(run([0, 1, 2, 3, 4, 5].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(true);
-    expect(isHopeless(run([0, 1, 2, 3, 4, 4.99].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(false);
+    expect(hasFailedTooLong(run([0, 1, 2, 3, 4, 5].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(
+      true,
+    );
+    expect(hasFailedTooLong(run([0, 1, 2, 3, 4, 4.99].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(
+      false,
+    );
   });
 
   test("starts again after a silence, so that rare failures never switch a destination off", () => {
     expect(run([0, 30 * DAY_MS])).toEqual({ sinceMs: 30 * DAY_MS, lastMs: 30 * DAY_MS });
     fc.assert(
-      fc.property(fc.array(fc.integer({ min: DESTINATION_FORGIVEN_MS + 1, max: 90 * DAY_MS })), (pauses) => {
+      fc.property(fc.array(fc.integer({ min: FAILURE_RUN_GAP_MS + 1, max: 90 * DAY_MS })), (pauses) => {
         let now = 0;
         const failing = run([0, ...pauses.map((pause) => (now += pause))]);
-        expect(failing && isHopeless(failing)).toBe(false);
+        expect(failing && hasFailedTooLong(failing)).toBe(false);
       }),
     );
   });
 
   test("survives the longest delay of the schedule with its jitter", () => {
-    expect(Math.max(...RETRY_DELAYS_MS) * (1 + RETRY_JITTER)).toBeLessThan(DESTINATION_FORGIVEN_MS);
-    expect(RETRY_AFTER_MAX_MS).toBeLessThan(DESTINATION_FORGIVEN_MS);
+    expect(Math.max(...RETRY_DELAYS_MS) * (1 + RETRY_JITTER)).toBeLessThan(FAILURE_RUN_GAP_MS);
+    expect(RETRY_AFTER_MAX_MS).toBeLessThan(FAILURE_RUN_GAP_MS);
     expect(DESTINATION_FAILING_MS).toBe(5 * DAY_MS);
   });
 });

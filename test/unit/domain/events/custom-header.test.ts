@@ -113,8 +113,9 @@ describe("a change of a destination", () => {
 
 test("an answer that repeats a header value is stored without it, also without its scheme, quoted or escaped", () => {
   const headers = [
+    // A part of the longer value: the longer value must be replaced first.
+    { name: "X-Pin", value: "4711" },
     { name: "Authorization", value: 'Bearer to"ken/4711==' },
-    { name: "X-Pin", value: "Bearer" },
   ];
   const repeated = [
     'Authorization: Bearer to"ken/4711==',
@@ -125,7 +126,7 @@ test("an answer that repeats a header value is stored without it, also without i
   for (const answer of repeated) {
     const masked = withoutHeaderValues(answer, headers);
     expect(masked).toContain("••••");
-    expect(masked).not.toContain("4711");
+    expect(masked).not.toMatch(/4711|["2]ken/);
   }
   expect(withoutHeaderValues("thanks", headers)).toBe("thanks");
 });

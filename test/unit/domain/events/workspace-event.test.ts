@@ -75,29 +75,37 @@ test.each<[AnyEventType, Changes, string]>([
   [
     "people.rescored",
     { email: "a@b.c" },
-    "Earlier signals have become those of a@b.c. Scoring signals: 1,240 added (+24,800 points). [people/a%40b.c]",
+    "Earlier signals now belong to a@b.c. Scoring signals: 1,240 added (+24,800 points). [people/a%40b.c]",
   ],
-  ["usage.level", {}, `80 % of the signal limit are reached: 400,000 of 500,000 signals. ${PERIOD_END}`],
+  ["usage.level", {}, `Usage has reached 80 % of the signal limit: 400,000 of 500,000 signals. ${PERIOD_END}`],
   [
     "usage.level",
     { level: "first_refusal" },
-    `A signal was refused for the signal limit (400,000 of 500,000 signals). ${PERIOD_END}`,
+    `A signal was refused because of the signal limit (400,000 of 500,000 signals). ${PERIOD_END}`,
   ],
   ["period.closed", {}, `${ENDED}500,000 signals. It is the first period in a row over the limit. [usage]`],
   [
     "period.closed",
     { streak: 4, extra_room_removed: true },
-    `${ENDED}500,000 signals. It is the 4th period in a row over the limit. There is no extra room beyond the limit any more. [usage]`,
+    `${ENDED}500,000 signals. It is the 4th period in a row over the limit. The extra room beyond the limit has been removed. [usage]`,
   ],
   ["period.closed", { streak: 0, signal_limit: 1 }, `${ENDED}1 signal. [usage]`],
-  ["key.expiring", {}, `The API key “Website” ends in 7 days or less, on 2026-11-27 00:00 UTC. ${KEY_PAGE}`],
+  ["key.expiring", {}, `The API key “Website” expires in 7 days or less, on 2026-11-27 00:00 UTC. ${KEY_PAGE}`],
   [
     "key.expiring",
     { days: 1, successor_id: "key_2" },
-    `The API key “Website” ends in 1 day or less, on 2026-11-27 00:00 UTC. It was rotated and is still in use. ${KEY_PAGE}`,
+    `The API key “Website” expires in 1 day or less, on 2026-11-27 00:00 UTC. It was rotated and is still in use. ${KEY_PAGE}`,
   ],
-  ["key.silent", {}, `Nothing has come with the API key “Website” for 3 days (last 2026-11-17 08:00 UTC). ${KEY_PAGE}`],
-  ["key.silent", { last_used_at: null }, `Nothing has come with the API key “Website” for 3 days (never). ${KEY_PAGE}`],
+  [
+    "key.silent",
+    {},
+    `No calls have arrived with the API key “Website” for 3 days (last 2026-11-17 08:00 UTC). ${KEY_PAGE}`,
+  ],
+  [
+    "key.silent",
+    { last_used_at: null },
+    `No calls have arrived with the API key “Website” for 3 days (never). ${KEY_PAGE}`,
+  ],
   [
     "refusals.burst",
     { codes: { event_missing: 2, body_not_json: 60 } },
@@ -108,7 +116,7 @@ test.each<[AnyEventType, Changes, string]>([
   [
     "destination.disabled",
     {},
-    "The destination “CRM” was switched off: nothing has reached it for five days. [settings/notifications]",
+    "The destination “CRM” was switched off: no delivery has succeeded for five days. [settings/notifications]",
   ],
   [
     "destination.disabled",

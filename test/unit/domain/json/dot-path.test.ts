@@ -49,11 +49,11 @@ describe("§8.5 a dot path", () => {
     expect(read(`{"__proto__":{"x":1}}`, "x")).toEqual([]);
   });
 
-  test.each(["", ".", "a.", ".a", "a..b", "[0]", "a.[]"])("has no empty name: %j is refused", (path) =>
+  test.each(["", ".", "a.", ".a", "a..b", "[0]", "a.[]"])("with an empty name is refused: %j", (path) =>
     expect(parseDotPath(path)).toBeUndefined(),
   );
 
-  test("gives its first value to readValue", () => {
+  test("reads its first value with readValue", () => {
     const path = parseDotPath("items[].sku");
     if (path === undefined) throw new Error("does not parse");
     expect(readValue({ items: [{}, { sku: "B" }, { sku: "C" }] }, path)).toBe("B");

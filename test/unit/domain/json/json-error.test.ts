@@ -65,6 +65,13 @@ describe("findJsonError", () => {
     );
   });
 
+  test("checks the order of closing brackets in deep nesting", () => {
+    const deep = `${'[{"a":'.repeat(20_000)}1${"}]".repeat(20_000)}`;
+    expect(findJsonError(deep)).toBeNull();
+    const swapped = `${deep.slice(0, -4)}]}}]`;
+    expect(findJsonError(swapped)).toEqual({ position: swapped.length - 4, kind: "comma_expected" });
+  });
+
   test("reports a position up to which the text is only truncated", () => {
     fc.assert(
       fc.property(fc.oneof(nearlyJson, soup), (text) => {
@@ -219,12 +226,5 @@ describe("an explanation", () => {
         expect(explainJsonError(text).match(/[жΩñ]/g)?.length ?? 0).toBeLessThanOrEqual(1);
       }),
     );
-  });
-
-  test("checks the order of closing brackets in deep nesting", () => {
-    const deep = `${'[{"a":'.repeat(20_000)}1${"}]".repeat(20_000)}`;
-    expect(findJsonError(deep)).toBeNull();
-    const swapped = `${deep.slice(0, -4)}]}}]`;
-    expect(findJsonError(swapped)).toEqual({ position: swapped.length - 4, kind: "comma_expected" });
   });
 });

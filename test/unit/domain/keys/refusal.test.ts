@@ -1,18 +1,18 @@
 /** Design §5: the list of refused calls, by key and reason. */
 import { describe, expect, test } from "vitest";
 import { addRejection, forgetOld, REJECTION_SILENCE_MS } from "../../../../src/domain/keys/refusal.ts";
-import type { RefusedCalls, Rejection } from "../../../../src/domain/keys/refusal.ts";
+import type { Rejection } from "../../../../src/domain/keys/refusal.ts";
 import { REJECTIONS_KEPT, REJECTIONS_KEPT_OF_A_REASON, REJECTION_KEPT_DAYS } from "../../../../src/limits.ts";
 
 const DAY = 24 * 3_600_000;
 
-function refused(atMs: number, more: Partial<RefusedCalls> = {}): RefusedCalls {
+function refused(atMs: number, more: Partial<Rejection> = {}): Rejection {
   const reason = { keyId: "key_1", code: "body_empty", cause: null, detail: "Empty." } as const;
   const when = { firstAtMs: atMs, lastAtMs: atMs };
   return { ...reason, requestId: `req_${atMs}`, calls: 1, signals: 1, ...when, ...more };
 }
 
-function listOf(...all: RefusedCalls[]): Rejection[] {
+function listOf(...all: Rejection[]): Rejection[] {
   const list: Rejection[] = [];
   for (const calls of all) addRejection(list, calls);
   return list;

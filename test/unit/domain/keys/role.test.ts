@@ -1,9 +1,9 @@
 /** Spec §1, §5.6: the permissions of each role. */
 import { describe, expect, test } from "vitest";
-import { canChangeMember, canManageKeys, ROLES, type Role } from "../../../../src/domain/keys/role.ts";
+import { canChangeMember, canManage, ROLES, type Role } from "../../../../src/domain/keys/role.ts";
 
 test("§5.6 lets only owners and admins manage keys and settings", () => {
-  expect(ROLES.filter(canManageKeys)).toEqual(["owner", "admin"]);
+  expect(ROLES.filter(canManage)).toEqual(["owner", "admin"]);
 });
 
 describe("changing the role of another member", () => {

@@ -1,7 +1,7 @@
 /** §8: the forecast of a period's usage and of the day on which it reaches a limit. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { expected, paceOf, reaches } from "../../../../src/domain/quota/forecast.ts";
+import { expectedUsage, paceOf, whenReached } from "../../../../src/domain/quota/forecast.ts";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
 import { NO_VERDICTS } from "../../../../src/domain/quota/quota.ts";
 import type { UsageDay } from "../../../../src/domain/quota/usage-day.ts";
@@ -18,9 +18,9 @@ const end = (number: number, accepted: number, periodStartMs = START): UsageDay 
 const at = (nowMs: number, used: number, periodStartMs = START) => ({ nowMs, periodStartMs, periodEndMs: END, used });
 
 test("the expected usage continues the pace, rounded to two digits, and is never below the present usage", () => {
-  expect(expected(214, at(day(2), 200))).toBe(6_600);
-  expect(expected(0, at(day(2), 123_456))).toBe(123_456);
-  expect(expected(50, at(END + 5, 7))).toBe(7);
+  expect(expectedUsage(214, at(day(2), 200))).toBe(6_600);
+  expect(expectedUsage(0, at(day(2), 123_456))).toBe(123_456);
+  expect(expectedUsage(50, at(END + 5, 7))).toBe(7);
 });
 
 describe("the pace", () => {
@@ -59,20 +59,20 @@ describe("the pace", () => {
 });
 
 describe("the day on which a limit is reached", () => {
-  test.each<[string, target: number, perDay: number, now: ReturnType<typeof at>, ReturnType<typeof reaches>]>([
+  test.each<[string, target: number, perDay: number, now: ReturnType<typeof at>, ReturnType<typeof whenReached>]>([
     ["lies as many days ahead as the pace needs", 150, 25, at(day(10), 100), day(12)],
     ["is null at the period's end", 110, 10, at(day(31), 100), null],
     ["is null without a pace", 110, 0, at(day(10), 100), null],
     ["is reached once usage equals the limit", 100, 5, at(day(10), 100), "reached"],
     ["lies ahead before that", 100, 5, at(day(10), 99), day(10) + DAY_MS / 5],
-  ])("%s", (_, target, perDay, now, reached) => expect(reaches(target, perDay, now)).toBe(reached));
+  ])("%s", (_, target, perDay, now, reached) => expect(whenReached(target, perDay, now)).toBe(reached));
 
   test("is within the period, not in the past, and not later for the limit than for twice the limit", () => {
     const number = fc.integer({ min: 0, max: 1_000_000 });
     fc.assert(
       fc.property(number, fc.integer({ min: 1, max: 1_000_000 }), number, (used, limit, perDay) => {
         const now = at(day(10), used);
-        const [first, second] = [reaches(limit, perDay, now), reaches(2 * limit, perDay, now)];
+        const [first, second] = [whenReached(limit, perDay, now), whenReached(2 * limit, perDay, now)];
         for (const reached of [first, second]) {
           expect(typeof reached !== "number" || (reached >= now.nowMs && reached <= END)).toBe(true);
         }

@@ -9,6 +9,7 @@ import {
   overageOfRelease,
   overageOfRun,
   quotaCeiling,
+  roomToRelease,
   verdictInRun,
 } from "../../../../src/domain/quota/quota.ts";
 import type { AdmittedVerdict, QuotaPlan, QuotaRefusal } from "../../../../src/domain/quota/quota.ts";
@@ -144,6 +145,15 @@ describe("§8.5: the end of a billing period", () => {
       }),
     );
   });
+});
+
+test.each([
+  ["as many held signals as fit the limit", { accepted: 40, held: 80 }, 60],
+  ["all held signals if they fit", { accepted: 40, held: 30 }, 30],
+  ["none after more than the limit was accepted", { accepted: L + 20, held: 5 }, 0],
+  ["all held signals with overages on", { accepted: L, held: 80, overages: true }, 80],
+])("a release has room for %s", (_, counts, room) => {
+  expect(roomToRelease({ ...free, ...counts })).toBe(room);
 });
 
 describe("the overage of a release", () => {

@@ -157,7 +157,7 @@ describe("a large body", () => {
         const atOnce = takeRequest(FULL_BUCKET, NOW, rate, Math.min(requests, rate.burst));
         const more = Math.min(requests, rate.burst) - 1;
         const later = chargeRequests(takeRequest(FULL_BUCKET, NOW, rate).bucket, NOW, rate, more);
-        expect(later.emptyAtMs).toBeCloseTo(atOnce.bucket.emptyAtMs, 3);
+        expect(later.paidOffAtMs).toBeCloseTo(atOnce.bucket.paidOffAtMs, 3);
       }),
     );
   });

@@ -285,8 +285,12 @@ describe("§8.5 the step budget of an evaluation", () => {
     value: Array.from({ length: count }, (_, index) => `${of} ${index}`),
   });
   const elements = (count: number) => signal({ properties: { a: Array.from({ length: count }, (_, n) => n) } });
-  const times = (count: number, conditions: MappingCondition[], event = "*") =>
-    compileRules(Array.from({ length: count }, (_, n) => rule({ id: `r${n}`, event, conditions })));
+  const times = (count: number, conditions: MappingCondition[] | ((nth: number) => MappingCondition), event = "*") =>
+    compileRules(
+      Array.from({ length: count }, (_, nth) =>
+        rule({ id: `r${nth}`, event, conditions: Array.isArray(conditions) ? conditions : [conditions(nth)] }),
+      ),
+    );
 
   test("ends an evaluation without matches once it is exceeded", () => {
     const compiled = times(200, [inList("v", 200)]);
@@ -300,16 +304,10 @@ describe("§8.5 the step budget of an evaluation", () => {
     ["rules", times(RULES_MAX_STEPS + 1, [])],
     ["rules of one event", times(RULES_MAX_STEPS + 1, [], "A")],
     ["parts of patterns", times(1 + RULES_MAX_STEPS / 100, [], `A${"*b".repeat(100)}`)],
-    [
-      "conditions",
-      times(
-        1,
-        Array.from({ length: RULES_MAX_STEPS + 1 }, () => onX("exists", undefined)),
-      ),
-    ],
+    ["conditions", times(1, Array<MappingCondition>(RULES_MAX_STEPS + 1).fill(onX("exists", undefined)))],
     ["elements", times(1 + RULES_MAX_STEPS / 1_000, [{ path: "properties.a[]", operator: "equals", value: "none" }])],
-    ["elements of which nothing is taken", compileRules(elementPaths(1 + RULES_MAX_STEPS / 1_000))],
-    ["characters that are read", compileRules(textPaths(20))],
+    ["elements of which nothing is taken", times(1 + RULES_MAX_STEPS / 1_000, elementPath)],
+    ["characters that are read", times(20, textPath)],
     ["characters that are searched", times(20, [{ path: "properties.text", operator: "not_contains", value: "b" }])],
   ])("counts %s", (_, compiled) => {
     const text = "a".repeat(60_000);
@@ -323,33 +321,26 @@ describe("§8.5 the step budget of an evaluation", () => {
   });
 
   /** Each rule reads the elements separately. */
-  function elementPaths(count: number): MappingRule[] {
-    return Array.from({ length: count }, (_, n) =>
-      rule({ conditions: [{ path: `properties.a[].x${n}`, operator: "not_exists" }] }),
-    );
+  function elementPath(nth: number): MappingCondition {
+    return { path: `properties.a[].x${nth}`, operator: "not_exists" };
   }
   /** Each rule reads another text. */
-  function textPaths(count: number): MappingRule[] {
-    return Array.from({ length: count }, (_, n) =>
-      rule({ conditions: [{ path: `properties.texts[${n}]`, operator: "exists" }] }),
-    );
+  function textPath(nth: number): MappingCondition {
+    return { path: `properties.texts[${nth}]`, operator: "exists" };
   }
 
   test("counts the conversion of a long text once, for any number of paths", () => {
-    const paths = Array.from({ length: 200 }, (_, n) =>
-      rule({ conditions: [{ path: `properties.texts[${"0".repeat(n + 1)}]`, operator: "exists" }] }),
-    );
+    const paths = times(200, (nth) => ({ path: `properties.texts[${"0".repeat(nth + 1)}]`, operator: "exists" }));
     const sent = signal({ properties: { texts: ["a".repeat(60_000)] } });
-    expect(evaluate(compileRules(paths), sent)).toMatchObject({ rulesTried: 200 });
+    expect(evaluate(paths, sent)).toMatchObject({ rulesTried: 200 });
   });
 
   test("counts the levels of deep paths", () => {
-    const paths = Array.from({ length: 1_200 }, (_, n) =>
-      rule({ conditions: [{ path: `properties.${"a.".repeat(110)}${n}`, operator: "equals", value: 1 }] }),
-    );
+    const deep = (nth: number) => `properties.${"a.".repeat(110)}${nth}`;
+    const paths = times(1_200, (nth) => ({ path: deep(nth), operator: "equals", value: 1 }));
     const nested = Array.from({ length: 28 }).reduce<NormalisedSignal["properties"]>((inner) => ({ a: inner }), {});
-    expect(evaluate(compileRules(paths), signal({ properties: nested }))).toBeNull();
-    expect(evaluate(compileRules(paths), signal({ properties: {} }))).not.toBeNull();
+    expect(evaluate(paths, signal({ properties: nested }))).toBeNull();
+    expect(evaluate(paths, signal({ properties: {} }))).not.toBeNull();
   });
 
   test.each([

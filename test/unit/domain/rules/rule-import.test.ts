@@ -18,7 +18,7 @@ const rule = (name: string, more: Partial<RuleContent> = {}): RuleContent => ({
   ...more,
 });
 const existingRule = (id: string, name: string, more: Partial<RuleContent> = {}) => ({ id, ...rule(name, more) });
-const outcomes = (steps: readonly { what: string }[]) => steps.map(({ what }) => what);
+const outcomes = (steps: readonly { result: string }[]) => steps.map(({ result }) => result);
 
 describe("an imported rule", () => {
   test("changes the rule with its id, else the rule with its name, else is added", () => {
@@ -30,10 +30,10 @@ describe("an imported rule", () => {
       rule("Four"),
     ]);
     expect(steps).toEqual([
-      { what: "changed", rule: rule("Renamed"), before: existing[0] },
-      { what: "changed", rule: rule("Two", { points: 2 }), before: existing[1] },
-      { what: "unchanged", before: existing[2] },
-      { what: "added", rule: rule("Four") },
+      { result: "changed", rule: rule("Renamed"), before: existing[0] },
+      { result: "changed", rule: rule("Two", { points: 2 }), before: existing[1] },
+      { result: "unchanged", before: existing[2] },
+      { result: "added", rule: rule("Four") },
     ]);
   });
 
@@ -46,15 +46,15 @@ describe("an imported rule", () => {
       { ...rule("3"), id: "r3" },
     ]);
     expect(steps).toMatchObject([
-      { what: "refused", why: "name_ambiguous" },
-      { what: "unchanged" },
-      { what: "unchanged" },
-      { what: "refused", why: "twice" },
+      { result: "refused", why: "name_ambiguous" },
+      { result: "unchanged" },
+      { result: "unchanged" },
+      { result: "refused", why: "twice" },
     ]);
     expect(outcomes(planImport([], [rule("One"), rule("One")]))).toEqual(["added", "added"]);
   });
 
-  test("counts in full if added, by its difference if changed", () => {
+  test("adds its whole size if it is new, else the difference", () => {
     const existing = [
       existingRule("r1", "One", { conditions: [{ path: "event", operator: "in", value: ["a", "b", "c"] }] }),
     ];
@@ -92,7 +92,7 @@ describe("a file of mapping rules", () => {
       updated_by: "operator",
     }));
     expect(readRuleFile(JSON.stringify({ items: listed, next: null }))).toEqual({ ok: true, value: all });
-    expect(planImport(all, readAll(text)).every(({ what }) => what === "unchanged")).toBe(true);
+    expect(planImport(all, readAll(text)).every(({ result }) => result === "unchanged")).toBe(true);
   });
 
   function readAll(text: string) {

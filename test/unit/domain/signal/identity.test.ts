@@ -52,10 +52,10 @@ describe("§8.1 an email address", () => {
   });
 
   const SHAPE = "Its email is not an email address, so it names nobody.";
-  const LINK = 'Its email has a "/", ":", "<" or ">", as no address of a person may here, so it names nobody.';
+  const LINK = 'Its email has a "/", ":", "<" or ">", which no address of a person may have, so it names nobody.';
   test.each<[unknown, string | null]>([
     ...[null, undefined, "", " "].map((absent) => [absent, null] as [unknown, null]),
-    ...[5, {}, ["a@b.c"]].map((value) => [value, "Its email is no text, so it names nobody."] as [unknown, string]),
+    ...[5, {}, ["a@b.c"]].map((value) => [value, "Its email is not a text, so it names nobody."] as [unknown, string]),
     ...[
       ...list("jane.example.com jane@doe@example.com @example.com jane@ jane_doe@example.com {{lead.Email_Address}}"),
       "jane\u00a0doe@example.com",
@@ -121,7 +121,9 @@ describe("the source of a signal", () => {
   const zoe = { email: "zoe.hart@x.co", userId: "U-4711", anonymousId: "v-1", traits: { name: "Zoe Hart" } };
 
   test.each(
-    list("newsletter_for_zoe@x.co somebody@else.example form_of_u-4711 browser_V-1 for_ZOE hart's_list of_zoe.hart"),
+    list(
+      "newsletter_for_zoe@x.co somebody@else.example form_of_u-4711 browser_V-1 for_ZOE hart's_list of_zoe.hart shart_hart",
+    ),
   )("names its person: %s", (source) => expect(groupSource(source, zoe)).toBe(""));
 
   test.each(["website", "marketing-automation", "unknown", "shart-zoetrope", ""])("names nobody: %j", (source) =>

@@ -1,7 +1,7 @@
 /** Spec §6, design §8.1, with the payloads of real senders. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cdpCallType, normalise } from "../../../../src/domain/signal/normalise.ts";
+import { cdpCallType, emailProblemOf, normalise } from "../../../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 
 const normalised = (payload: JsonObject, pathSource?: string) => normalise(payload, pathSource);
@@ -155,6 +155,19 @@ describe("§8.1 the email", () => {
   });
 });
 
+test.each<[unknown, boolean]>([
+  [{ event: "A", email: "jane" }, true],
+  [{ event: "A", email: "jane@example.com" }, false],
+  [{ event: "A" }, false],
+  [{ ...track, traits: { email: "jane" }, context: { traits: { email: 5 } } }, true],
+  [{ ...track, traits: { email: "jane" }, email: "jane@example.com" }, false],
+  // The email of an identify is a trait.
+  [call("identify", { email: "jane" }), false],
+  ["no object", false],
+])("§8.1 %j has a problem with its email: %s", (payload, hasProblem) => {
+  expect(emailProblemOf(payload)).toEqual(hasProblem ? "Its email is not an email address, so it names nobody." : null);
+});
+
 describe("§8.3 ids", () => {
   test.each<[JsonObject, object]>([
     [
@@ -221,6 +234,10 @@ describe("§6 the traits", () => {
     [{ email, event: "A", properties: { first_name: "Jane", last_name: null } }, { name: "Jane" }],
     [{ event: "A", userId: "u-1", email: "", properties: template }, {}],
     [{ email, event: "A", properties: { title: "Intro" } }, {}],
+    ...["lead_id", "first_name", "last_name", "company"].map((field): [JsonObject, object] => [
+      { email, event: "A", properties: { [field]: 7, title: "CTO" } },
+      { title: "CTO" },
+    ]),
   ])("of %j are %j", (payload, traits) => expect(normalised(payload).traits).toEqual(traits));
 });
 

@@ -34,6 +34,7 @@ describe("the source of the time", () => {
       "originalTimestamp",
     ],
     ["the next field after a time before 2000", { event: "E", timestamp: 0, occurred_at: ISO }, WHEN, "occurred_at"],
+    ["a time at the start of 2000", { event: "E", timestamp: "2000-01-01" }, Date.UTC(2000, 0, 1), "timestamp"],
     ["the receipt for a later time", { event: "E", timestamp: RECEIVED + 1 }, RECEIVED, "timestamp"],
   ])("is %s", (_, payload, ms, from) => {
     expect(occurredAt(payload, RECEIVED)).toEqual({ ms, from });
@@ -85,6 +86,7 @@ test.each([
     "Its `timestamp` cannot be read: send ISO 8601, or milliseconds since 1970.",
   ],
   [{ event: "E", occurred_at: 12 }, "Its `occurred_at` is before the year 2000, so it is not used."],
+  [{ event: "E", timestamp: "2000-01-01" }, null],
   [{ ...cdp, occurred_at: "never" }, null],
   [{ event: "E", timestamp: ISO, occurred_at: "never" }, null],
   [{ event: "E" }, null],

@@ -37,7 +37,7 @@ describe("a trait", () => {
     expect(traitsOf({ firstName: long, lastName: "B" })).toEqual({ name: cut });
   });
 
-  test("shows no more of a key at its limit than the masked form", () => {
+  test("is masked before it is truncated, so that no part of a key remains", () => {
     const key = composeKey(randomBytes);
     const before = "x".repeat(TRAIT_MAX_BYTES - 12);
     expect(traitsOf({ name: before + key })).toEqual({ name: `${before}${key.slice(0, 8)}…${key.at(-4)}` });

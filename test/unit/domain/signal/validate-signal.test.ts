@@ -25,6 +25,7 @@ test.each<object>([
   { type: "page", anonymousId: "a-1" },
   { type: "alias", userId: "u-1", previousId: "a-1" },
   { type: "charge", messageId: "m-1", anonymousId: "a-1" },
+  { type: chars(256), messageId: "m-1", anonymousId: "a-1" },
   { type: "track", messageId: 1, event: "A", email: 5, source: [], properties: [] },
 ])("§2.2, §6: %j is accepted", (payload) => expect(validateSignal(payload)).toEqual({ ok: true, value: payload }));
 

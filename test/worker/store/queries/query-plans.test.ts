@@ -6,7 +6,7 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
-import { dayOf } from "../../../../src/domain/quota/day-counts.ts";
+import { dayOf } from "../../../../src/domain/duration.ts";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { QuotaCounter } from "../../../../src/quota/quota-counter.ts";
 import { scrubCold } from "../../../../src/store/log/cold.ts";

@@ -4,8 +4,7 @@
  */
 import * as fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { DAY_MS } from "../../../../src/domain/duration.ts";
-import { dayOf } from "../../../../src/domain/quota/day-counts.ts";
+import { DAY_MS, dayOf } from "../../../../src/domain/duration.ts";
 import {
   POINTS_LAST_DAYS,
   RULE_FREQUENCIES,

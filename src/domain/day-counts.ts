@@ -1,6 +1,5 @@
 /** Counts by day for the latest days, in a form small enough for the row that they belong to. */
-import { DAYS_COUNTED } from "../../limits.ts";
-import { DAY_MS } from "../duration.ts";
+import { DAYS_COUNTED } from "../limits.ts";
 
 /**
  * The latest day with a count, that count, and the counts of the days before it, down to the earliest above zero:
@@ -8,14 +7,7 @@ import { DAY_MS } from "../duration.ts";
  */
 export type DayCounts = string;
 
-/** The number of a UTC day since 1970. */
-export function dayOf(ms: number): number {
-  return Math.floor(ms / DAY_MS);
-}
-
-/**
- * Adds changes by day, and keeps DAYS_COUNTED days up to the latest with a count. No count falls below zero.
- */
+/** Keeps DAYS_COUNTED days up to the latest with a count. No count falls below zero. */
 export function addToDays(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts {
   const [before, counts] = parse(days);
   const first = Math.min(before - counts.length + 1, ...changes.keys());

@@ -1,8 +1,9 @@
 /** Counts of the latest days. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { addToDays, dayOf, latestDays } from "../../../../src/domain/quota/day-counts.ts";
-import { DAYS_COUNTED } from "../../../../src/limits.ts";
+import { addToDays, latestDays } from "../../../src/domain/day-counts.ts";
+import { dayOf } from "../../../src/domain/duration.ts";
+import { DAYS_COUNTED } from "../../../src/limits.ts";
 
 test("a day begins at midnight UTC", () => {
   const midnight = Date.UTC(2026, 10, 21);

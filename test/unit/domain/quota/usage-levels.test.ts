@@ -2,7 +2,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { NO_VERDICTS } from "../../../../src/domain/quota/quota.ts";
-import { usageLevel, newUsageLevels, type UsageStanding } from "../../../../src/domain/quota/usage-news.ts";
+import { usageLevel, newUsageLevels, type UsageStanding } from "../../../../src/domain/quota/usage-levels.ts";
 
 const standing = (accepted: number, more: Partial<UsageStanding> = {}): UsageStanding => ({
   ...NO_VERDICTS,
