@@ -44,7 +44,7 @@ function sectionsOf(toml: string): Section[] {
 
 /** Findings in a section of a file with this text. */
 function findings(toml: string, environment?: string): string[] {
-  return missingInConfig(sectionsOf(toml), environment).map(({ what, how }) => `${what} → ${how}`);
+  return missingInConfig(sectionsOf(toml), environment).map(({ problem, fix }) => `${problem} → ${fix}`);
 }
 
 const containing = (...texts: string[]): unknown[] => texts.map((text) => expect.stringContaining(text));
@@ -83,7 +83,7 @@ describe("the configuration", () => {
     ] as const) {
       expect(findings(TOML, environment)).toEqual([
         `DB has no database yet. → npx wrangler d1 create ${name}, and its id as database_id in ${place}`,
-        expect.stringMatching(/^ACCESS_AUD is empty: nobody gets to the pages\. → .*AUD/),
+        expect.stringMatching(/^ACCESS_AUD is empty: nobody can open the pages\. → .*AUD/),
       ]);
     }
     expect(readSections(FILE).map(({ environment }) => environment)).toEqual([undefined, "staging"]);
@@ -152,7 +152,7 @@ describe("the configuration", () => {
 describe("an environment", () => {
   test("is refused if it is not in the file, because it would use the top level's database", () => {
     expect(findings(TOP + environmentLike("staging"), "stagign")).toEqual(
-      containing("There is no environment stagign. → [env.stagign] in wrangler.toml with bindings of its own"),
+      containing("There is no environment stagign. → [env.stagign] in wrangler.toml with its own bindings"),
     );
   });
 
@@ -172,7 +172,7 @@ describe("an environment", () => {
     [
       "without a consumer",
       { 'consumers]]\nqueue = "deliveries-staging"': "other]]" },
-      "Nobody consumes the queue deliveries-staging.",
+      "The queue deliveries-staging has no consumer.",
     ],
     [
       "without a rate limiter",
@@ -194,7 +194,7 @@ describe("an environment", () => {
     [
       "without routes of its own",
       { '[[env.staging.routes]]\npattern = "staging.example.com"\ncustom_domain = true\n': "" },
-      "The host signals.example.com is also that of the top level. → one of its own",
+      "The host signals.example.com is also that of the top level. → a value of its own",
     ],
     [
       "with other flags",
@@ -283,16 +283,13 @@ describe("an environment", () => {
     [{ "deliveries-staging": "staging-deliveries" }, []],
     [
       { "deliveries-staging": "out" },
-      ["The queue out would be taken for one of signals. → a name with deliveries as a"],
+      ["The service would treat the queue out as a queue of signals. → a name with deliveries as a"],
     ],
-    [
-      { "signals-dlq-staging": "given-up" },
-      ["given-up would be taken for one of signals. → a name with dlq as a word"],
-    ],
-    [{ "signals-staging": "deliveries-in" }, ["would be taken for one of deliveries. → a name with neither"]],
+    [{ "signals-dlq-staging": "given-up" }, ["the queue given-up as a queue of signals. → a name with dlq as a word"]],
+    [{ "signals-staging": "deliveries-in" }, ["as a queue of deliveries. → a name with neither"]],
     [
       { 'producers]]\nbinding = "SIGNALS"\nqueue = "signals': 'producers]]\nbinding = "SIGNALS"\nqueue = "in' },
-      ["Nobody consumes the queue in-staging."],
+      ["The queue in-staging has no consumer."],
     ],
   ])("may choose queue names that show the kind of message: %j", (edits, found) => {
     expect(findings(TOP + environmentLike("staging", edits), "staging")).toEqual(containing(...found));
@@ -356,7 +353,7 @@ describe("the account", () => {
   };
 
   test("lacks everything if it is empty, each with the command that creates it", async () => {
-    expect((await missing(EMPTY, CONFIG, "staging")).map(({ how }) => how)).toEqual([
+    expect((await missing(EMPTY, CONFIG, "staging")).map(({ fix }) => fix)).toEqual([
       "npx wrangler d1 create signal-ingestion",
       ...QUEUES.map((queue) => `npx wrangler queues create ${queue}`),
       "npx wrangler r2 bucket create signals-cold",
@@ -366,7 +363,7 @@ describe("the account", () => {
 
   test("is read and filled in the jurisdiction", async () => {
     const asked: string[] = [];
-    expect((await missing(EMPTY, IN_EU, undefined, asked)).map(({ how }) => how)).toEqual([
+    expect((await missing(EMPTY, IN_EU, undefined, asked)).map(({ fix }) => fix)).toEqual([
       "npx wrangler d1 create signal-ingestion --jurisdiction eu",
       ...QUEUES.map((queue) => `a queue ${queue} in the jurisdiction "eu": docs/deploy.md has the command`),
       "npx wrangler r2 bucket create signals-cold --jurisdiction eu",
@@ -381,7 +378,7 @@ describe("the account", () => {
     const otherId = "9d9d9d9d-1111-4222-8333-444455556666";
     const databases = { ...EVERYTHING, "d1 list": JSON.stringify([{ uuid: otherId, name: "signal-ingestion" }]) };
     expect(await missing(databases)).toEqual([
-      { what: `There is no database ${ID}.`, how: `database_id = "${otherId}" in wrangler.toml` },
+      { problem: `There is no database ${ID}.`, fix: `database_id = "${otherId}" in wrangler.toml` },
     ]);
   });
 
@@ -390,14 +387,14 @@ describe("the account", () => {
     const found = await missing(closed);
     expect(found).toHaveLength(1);
     expect(missingText(found)).toMatch(
-      /^One thing is missing:\n\n {2}Wrangler could not be asked for database .*: In a non-inter/,
+      /^One thing is missing:\n\n {2}Wrangler could not check database .*: In a non-inter/,
     );
     for (const command of Object.keys(closed)) {
       // oxlint-disable-next-line no-await-in-loop
       const [first, ...others] = await missing({ ...EVERYTHING, [command]: NO_LOGIN });
-      expect([first?.what, others]).toEqual([expect.stringContaining("Wrangler could not be asked for"), []]);
+      expect([first?.problem, others]).toEqual([expect.stringContaining("Wrangler could not check"), []]);
     }
-    expect((await missing({ ...EVERYTHING, "d1 list": "<html>" }))[0]?.what).toContain("no JSON: <html>");
+    expect((await missing({ ...EVERYTHING, "d1 list": "<html>" }))[0]?.problem).toContain("no JSON: <html>");
   });
 
   test("must have its data in the configured jurisdiction", async () => {
@@ -407,12 +404,12 @@ describe("the account", () => {
     });
     expect(await missing(withData({ id: "ws_1", jurisdiction: "eu" }), IN_EU)).toEqual([]);
     expect(await missing(withData({ id: "ws_1", jurisdiction: "us" }), IN_EU)).toEqual([
-      { what: expect.stringContaining('this deployment\'s data is in "us"'), how: 'JURISDICTION = "us"' },
+      { problem: expect.stringContaining('this deployment\'s data is in "us"'), fix: 'JURISDICTION = "us"' },
     ]);
     // A workspace of a version without jurisdictions.
     expect(await missing(withData({ id: "ws_1" }))).toEqual([]);
     expect(await missing(withData({ id: "ws_1" }), IN_EU)).toEqual([
-      { what: expect.stringContaining("data is in no jurisdiction"), how: 'JURISDICTION = ""' },
+      { problem: expect.stringContaining("data is in no jurisdiction"), fix: 'JURISDICTION = ""' },
     ]);
   });
 
@@ -436,7 +433,7 @@ test("a host gets a hint if Access protects its webhooks or not its pages; a hos
   const at = async (webhooks: () => Response, pages: () => Response, config = CONFIG, host = "signals.example") => {
     const answer = async (url: string) => (url.includes("/api/") ? webhooks() : pages());
     const checked = { config, environment: undefined, hosts: [host] };
-    return (await missingInAccount(checked, answering(EVERYTHING), answer)).map(({ what }) => what);
+    return (await missingInAccount(checked, answering(EVERYTHING), answer)).map(({ problem }) => problem);
   };
   const nobody = () => {
     throw new Error("no such host");
@@ -501,6 +498,6 @@ test.runIf(isLongRun)("npm run deploy changes nothing and fails while something 
   const { status, stdout } = spawnSync(process.execPath, ["src/dev/deploy/deploy.ts"], options);
   expect(status).toBe(1);
   expect(stdout).toContain("DB has no database yet.");
-  expect(stdout).toContain("Wrangler could not be asked for");
+  expect(stdout).toContain("Wrangler could not check");
   expect(stdout).not.toMatch(/migrations/i);
 });
