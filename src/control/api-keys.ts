@@ -46,12 +46,12 @@ export async function listKeys(
   page: Page,
   activeAtMs?: number,
 ): Promise<PageOf<ApiKey>> {
-  const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
-  const shown = activeAtMs === undefined ? undefined : isActive(activeAtMs);
+  const isAfterCursor = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
+  const isShown = activeAtMs === undefined ? undefined : isActive(activeAtMs);
   const rows = await db
     .select()
     .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), behind, shown))
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isAfterCursor, isShown))
     .orderBy(desc(apiKeys.id))
     .limit(page.limit + 1);
   return pageOf(rows.map(toApiKey), page, (key) => key.id);
@@ -112,8 +112,8 @@ export async function newestKeyNames(
   text: string,
   limit: number,
 ): Promise<Map<string, KeyName>> {
-  const fits = text === "" ? undefined : sql`instr(lower(${apiKeys.name}), lower(${text})) > 0`;
-  const ofText = and(eq(apiKeys.workspaceId, workspaceId), fits);
+  const nameMatches = text === "" ? undefined : sql`instr(lower(${apiKeys.name}), lower(${text})) > 0`;
+  const ofText = and(eq(apiKeys.workspaceId, workspaceId), nameMatches);
   return namesById(await db.select(NAME_COLUMNS).from(apiKeys).where(ofText).orderBy(desc(apiKeys.id)).limit(limit));
 }
 

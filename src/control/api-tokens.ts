@@ -92,8 +92,8 @@ export async function createToken(
     auditEntry(db, by, entry, hasRow(apiTokens, eq(apiTokens.id, row.id))),
   ]);
   if (inserted.length === 1) return ok({ record: toApiToken(row), value });
-  const made = await madeBy(db, row);
-  if (made !== undefined) return refuse({ reason: "made_before", token: made });
+  const existing = await createdByForm(db, row);
+  if (existing !== undefined) return refuse({ reason: "made_before", token: existing });
   if (!decided?.refusal) throw new Error("The token was not inserted, although nothing refuses it.");
   return refuse({ reason: decided.refusal });
 }
@@ -117,11 +117,11 @@ function isActive(nowMs: number): SQL | undefined {
   return and(isNull(apiTokens.revokedAt), or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, iso(nowMs))));
 }
 
-async function madeBy(db: ControlDatabase, { workspaceId, formToken }: TokenRow): Promise<ApiToken | undefined> {
+async function createdByForm(db: ControlDatabase, { workspaceId, formToken }: TokenRow): Promise<ApiToken | undefined> {
   if (formToken === null) return undefined;
   const isSameForm = and(eq(apiTokens.workspaceId, workspaceId), eq(apiTokens.formToken, formToken));
-  const made = await db.select().from(apiTokens).where(isSameForm).get();
-  return made && toApiToken(made);
+  const existing = await db.select().from(apiTokens).where(isSameForm).get();
+  return existing && toApiToken(existing);
 }
 
 /** Active, expired and revoked tokens, newest first. */
