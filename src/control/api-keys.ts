@@ -148,20 +148,23 @@ export async function loadTemplates(
 
 /** Marks a key as deactivated in D1 (spec §3.1); the caller has revoked it in the Quota Counter. */
 export function deactivateKey(context: ControlContext, keyId: string) {
-  const change = { set: { deactivatedAt: iso(context.by.nowMs) }, isChange: isNull(apiKeys.deactivatedAt) };
-  return changeKey(context, keyId, { ...change, action: "key.deactivated" });
+  const set = { deactivatedAt: iso(context.by.nowMs) };
+  return changeKey(context, keyId, { set, isChange: isNull(apiKeys.deactivatedAt), action: "key.deactivated" });
 }
 
 export function renameKey(context: ControlContext, keyId: string, name: string) {
-  const change = { set: { name }, isChange: ne(apiKeys.name, name), detail: { name } };
-  return changeKey(context, keyId, { ...change, action: "key.renamed" });
+  const isChange = ne(apiKeys.name, name);
+  return changeKey(context, keyId, { set: { name }, isChange, action: "key.renamed", detail: { name } });
 }
 
 /** Sets the inactivity alert of a key in days; null removes it. */
 export function watchForSilence(context: ControlContext, keyId: string, days: number | null) {
-  const isChange = sql`${apiKeys.silentAfterDays} IS NOT ${days}`;
-  const change = { set: { silentAfterDays: days }, isChange, detail: { silent_after_days: days } };
-  return changeKey(context, keyId, { ...change, action: "key.silence_changed" });
+  return changeKey(context, keyId, {
+    set: { silentAfterDays: days },
+    isChange: sql`${apiKeys.silentAfterDays} IS NOT ${days}`,
+    action: "key.silence_changed",
+    detail: { silent_after_days: days },
+  });
 }
 
 interface KeyChange {

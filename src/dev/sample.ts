@@ -52,8 +52,7 @@ export function sampleStartMs(untilMs: number): number {
 function sampleHours(untilMs: number, keys: DemoKeys): Hour[] {
   const random = randomNumbers(7);
   const pick = <T>(from: readonly [T, ...T[]]): T => from[Math.floor(random() * from.length)] ?? from[0];
-  const [first, ...rest] = LEADS;
-  const anyLead = () => pick([first ?? NOBODY, ...rest]);
+  const anyLead = () => pick(LEADS);
   const visitor = () => `visitor-${Math.floor(random() * 40)}`;
 
   const web = (event: string, properties: object, who: object) => ({ event, source: "website", properties, ...who });
@@ -86,7 +85,6 @@ function sampleHours(untilMs: number, keys: DemoKeys): Hour[] {
 }
 
 type Lead = (typeof LEADS)[number];
-const NOBODY: Lead = { id: 0, email: "", firstName: "", lastName: "", company: null, title: null };
 const PAGES = ["/", "/pricing", "/blog/first-party-data", "/customers", "/docs"] as const;
 const MAILS = ["October news", "Product update", "Webinar invitation"] as const;
 const FEATURES = ["export", "dashboards", "alerts", "sharing"] as const;

@@ -181,23 +181,20 @@ export async function redeliver(
   return repeated;
 }
 
-const scoreList = z
-  .array(z.int().min(-1_000_000).max(1_000_000))
-  .max(THRESHOLDS_MAX)
-  .refine((scores) => new Set(scores).size === scores.length, "the same score twice")
-  .transform((scores) => scores.toSorted((a, b) => a - b));
+function scoreThresholds(subject: "a person" | "an account", example: number[]) {
+  return z
+    .array(z.int().min(-1_000_000).max(1_000_000))
+    .max(THRESHOLDS_MAX)
+    .refine((scores) => new Set(scores).size === scores.length, "the same score twice")
+    .transform((scores) => scores.toSorted((a, b) => a - b))
+    .meta({
+      description: `Scores that raise a notification when ${subject} reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
+      example,
+    });
+}
 
-/** Thresholds for people's scores, without repetitions, sorted ascending. */
-export const thresholds = scoreList.meta({
-  description: `Scores that raise a notification when a person reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
-  example: [50, 100],
-});
-
-/** The same for accounts' scores. */
-export const accountThresholds = scoreList.meta({
-  description: `Scores that raise a notification when an account reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
-  example: [200],
-});
+export const thresholds = scoreThresholds("a person", [50, 100]);
+export const accountThresholds = scoreThresholds("an account", [200]);
 
 /** @param accounts undefined: the thresholds for accounts stay as they are. Both lists are ascending. */
 export async function changeThresholds(

@@ -61,7 +61,7 @@ interface Lead {
   title: string | null;
 }
 
-export const LEADS: readonly Lead[] = [
+export const LEADS: readonly [Lead, ...Lead[]] = [
   newLead(5001, "Peter", "Gibbons", "Initech", "Engineer"),
   newLead(5002, "Samir", "Nadeem", "Initech", "Engineer"),
   newLead(5003, "Joanna", "Reyes", "Corner Table", "Manager"),
