@@ -39,11 +39,10 @@ test("an unfinished restore cannot be acknowledged, so that health goes on showi
 test("only the latest restore reports losses, because its number includes those of earlier restores", async () => {
   const { create, open } = await newRestores();
   for (const lost of [3, 5]) {
-    // oxlint-disable-next-line no-await-in-loop -- one restore after the other
     const restore = await create();
-    await beginRestoring(db, restore, BEFORE); // oxlint-disable-line no-await-in-loop
-    await endRestore(db, restore, lost, Date.UTC(2031, 0, 2)); // oxlint-disable-line no-await-in-loop
-    expect(await open()).toEqual([{ id: restore.id, isFinished: true, lost }]); // oxlint-disable-line no-await-in-loop
+    await beginRestoring(db, restore, BEFORE);
+    await endRestore(db, restore, lost, Date.UTC(2031, 0, 2));
+    expect(await open()).toEqual([{ id: restore.id, isFinished: true, lost }]);
   }
 });
 

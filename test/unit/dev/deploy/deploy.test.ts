@@ -351,7 +351,6 @@ describe("the account", () => {
       /^One thing is missing:\n\n {2}Wrangler could not check database .*: In a non-inter/,
     );
     for (const command of Object.keys(closed)) {
-      // oxlint-disable-next-line no-await-in-loop
       const [first, ...others] = await missing({ ...EVERYTHING, [command]: NO_LOGIN });
       expect([first?.problem, others]).toEqual([expect.stringContaining("Wrangler could not check"), []]);
     }
