@@ -15,8 +15,7 @@ import { RULE_MAX_SIZE, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "..
 import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operation.ts";
 import { deliver } from "../../support/deliver.ts";
 import { conditionsOf, RULE, storedRules } from "../../support/rules.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 const db = controlDatabase(env.DB);
 let workspace: TestWorkspace;

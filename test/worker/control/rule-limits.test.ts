@@ -1,14 +1,12 @@
 /** Design §8.5: limits of a workspace's mapping rules, and the size of their audit entries. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { controlDatabase } from "../../../src/control/database.ts";
-import type { ControlDatabase } from "../../../src/control/database.ts";
+import { controlDatabase, type ControlDatabase } from "../../../src/control/database.ts";
 import { updateRule } from "../../../src/control/rule-changes.ts";
 import { rulesVersion } from "../../../src/control/stored-rules.ts";
 import { RULE_MAX_SIZE, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../../../src/limits.ts";
 import { conditionsOf, RULE, storedRules } from "../../support/rules.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 let workspace: TestWorkspace;
 beforeEach(async () => {
@@ -81,21 +79,12 @@ describe("the audit log of a rule", () => {
     expect(again.body).toMatchObject({ version: 4 });
     expect(await version()).toBe(4);
     const entries = (await audit()).map(({ action, detail }) => [action, detail] as const);
+    const updated = (to: number, changes: object) => ["rule.updated", { name: "Wants a demo", version: to, changes }];
     expect(entries).toEqual([
       ["rule.created", expect.objectContaining({ name: "Asked for a demo", points: 20, conditions: [demo] })],
-      [
-        "rule.updated",
-        {
-          name: "Wants a demo",
-          version: 2,
-          changes: { points: { from: 20, to: 5 }, name: { from: "Asked for a demo", to: "Wants a demo" } },
-        },
-      ],
-      [
-        "rule.updated",
-        { name: "Wants a demo", version: 3, changes: { conditions: { removed: [demo], added: [paid] } } },
-      ],
-      ["rule.updated", { name: "Wants a demo", version: 4, changes: { enabled: { from: true, to: false } } }],
+      updated(2, { points: { from: 20, to: 5 }, name: { from: "Asked for a demo", to: "Wants a demo" } }),
+      updated(3, { conditions: { removed: [demo], added: [paid] } }),
+      updated(4, { enabled: { from: true, to: false } }),
     ]);
   });
 

@@ -12,8 +12,7 @@ import {
 import { findRule, listRuleVersions, rulesOf, rulesVersion } from "../../../src/control/stored-rules.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../../../src/limits.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 const db = controlDatabase(env.DB);
 let workspace: TestWorkspace;

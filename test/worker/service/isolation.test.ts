@@ -3,8 +3,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { newId } from "../../../src/platform/ids.ts";
 import { lose, TestCounter } from "../../support/counter.ts";
 import { deliver } from "../../support/deliver.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 let mine: TestWorkspace;
 let otherWorkspace: TestWorkspace;

@@ -15,8 +15,7 @@ import { consumeMessages, messageOf } from "../../support/deliver.ts";
 import { SeededFaults } from "../../support/seeded-faults.ts";
 import { until } from "../../support/until.ts";
 import { WaitingClock } from "../../support/waiting-clock.ts";
-import { call, newWorkspace } from "../../support/workspace.ts";
-import type { Problem, TestWorkspace } from "../../support/workspace.ts";
+import { call, newWorkspace, type Problem, type TestWorkspace } from "../../support/workspace.ts";
 
 const bindings = { ...env };
 const clock = new WaitingClock(100);

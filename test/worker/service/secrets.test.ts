@@ -10,8 +10,7 @@ import { linesOf } from "../../support/adds-up.ts";
 import { textsOfColumns, textsOfD1 } from "../../support/everything.ts";
 import { readStore } from "../../support/read-store.ts";
 import { until } from "../../support/until.ts";
-import { call, newWorkspace, unknownKey } from "../../support/workspace.ts";
-import type { TestKey, TestWorkspace } from "../../support/workspace.ts";
+import { call, newWorkspace, unknownKey, type TestKey, type TestWorkspace } from "../../support/workspace.ts";
 
 const WEBHOOK = "/api/signal-staging/webhook/{key}";
 const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
