@@ -110,7 +110,8 @@ test("the time is that of the failure, and deliveries that arrived, wait, or are
       true,
     ),
   );
-  expect(await dryRun(sinceMs)).toEqual(counts(0));
+  expect([await dryRun(sinceMs), await again(sinceMs)]).toEqual([counts(0), counts(0)]);
+  expect(await harness.workspace.audit("delivery.repeated")).toEqual([]);
   expect(await dryRun(0)).toEqual(counts(2));
   vi.setSystemTime(Date.now() + HOUR);
   // Was raised before `since`, and is given up after it.
