@@ -159,12 +159,9 @@ export function renameKey(context: ControlContext, keyId: string, name: string) 
 
 /** Sets the inactivity alert of a key in days; null removes it. */
 export function watchForSilence(context: ControlContext, keyId: string, days: number | null) {
-  return changeKey(context, keyId, {
-    set: { silentAfterDays: days },
-    isChange: sql`${apiKeys.silentAfterDays} IS NOT ${days}`,
-    action: "key.silence_changed",
-    detail: { silent_after_days: days },
-  });
+  const isChange = sql`${apiKeys.silentAfterDays} IS NOT ${days}`;
+  const detail = { silent_after_days: days };
+  return changeKey(context, keyId, { set: { silentAfterDays: days }, isChange, action: "key.silence_changed", detail });
 }
 
 interface KeyChange {

@@ -256,8 +256,7 @@ export async function writeImport(
   { added, changed }: RulesToWrite,
   rulesVersion: number,
 ): Promise<string[] | null> {
-  const isCurrent = and(eq(workspaces.id, workspaceId), eq(workspaces.rulesVersion, rulesVersion));
-  const isUnchanged = hasRow(workspaces, isCurrent);
+  const isCurrent = hasRow(workspaces, and(eq(workspaces.id, workspaceId), eq(workspaces.rulesVersion, rulesVersion)));
   // Lists are ordered by id, newest first. Give each imported rule an older id than the one before, so that the
   // file's order is kept.
   const rows = added.map((rule, index) => rowOf(newId("rule", by.nowMs - index), rule));
@@ -275,22 +274,20 @@ export async function writeImport(
   );
   const entry = { workspaceId, action: "rules.imported", target: workspaceId, detail } as const;
   const [written] = await db.batch([
-    auditEntry(db, by, entry, isUnchanged).returning({ id: auditLog.id }),
-    storeVersions(db, and(ofWorkspace, isChanged, isUnchanged)),
+    auditEntry(db, by, entry, isCurrent).returning({ id: auditLog.id }),
+    storeVersions(db, and(ofWorkspace, isChanged, isCurrent)),
     ...jsonChunks(changes).map((json) =>
       db
         .update(mappingRules)
         .set({ ...FIELDS, version: sql`${mappingRules.version} + 1`, updatedAt: at, updatedBy: by.actor })
         .from(sql`json_each(${json}) AS row`)
         // The plus makes SQLite look up each row's rule by id, instead of joining all rules of the workspace.
-        .where(
-          and(sql`+${mappingRules.workspaceId} = ${workspaceId}`, sql`${mappingRules.id} = ${ROW_ID}`, isUnchanged),
-        ),
+        .where(and(sql`+${mappingRules.workspaceId} = ${workspaceId}`, sql`${mappingRules.id} = ${ROW_ID}`, isCurrent)),
     ),
-    ...jsonChunks(rows).map((json) => insertRules({ db, workspaceId, by }, json, isUnchanged)),
+    ...jsonChunks(rows).map((json) => insertRules({ db, workspaceId, by }, json, isCurrent)),
     dropOldVersions(db, workspaceId),
     // Raise the version last, because all other statements check the version that was read.
-    raiseRulesVersion(db, workspaceId, isUnchanged),
+    raiseRulesVersion(db, workspaceId, isCurrent),
   ]);
   return written.length > 0 ? rows.map(({ id }) => id) : null;
 }

@@ -57,12 +57,7 @@ export async function createWorkspace(
       .values({ ...row, planId: workspace.plan })
       .onConflictDoNothing({ target: workspaces.slug })
       .returning({ id: workspaces.id }),
-    auditEntry(
-      db,
-      by,
-      { workspaceId: created.id, action: "workspace.created", target: created.id, detail },
-      wasInserted,
-    ),
+    auditEntry(db, by, { workspaceId: row.id, action: "workspace.created", target: row.id, detail }, wasInserted),
   ]);
   return inserted.length === 0 ? refuse("slug_taken") : ok(created);
 }

@@ -36,9 +36,8 @@ export async function operatorToken(varsFile: string): Promise<string> {
   const token = randomBytes(TOKEN_BYTES).toString("base64url");
   const line = `OPERATOR_TOKEN=${token}`;
   const kept = vars === "" || vars.endsWith("\n") ? vars : `${vars}\n`;
-  await writeFile(varsFile, TOKEN_LINE.test(vars) ? vars.replace(TOKEN_LINE, line) : `${kept}${line}\n`, {
-    mode: 0o600,
-  });
+  const text = TOKEN_LINE.test(vars) ? vars.replace(TOKEN_LINE, line) : `${kept}${line}\n`;
+  await writeFile(varsFile, text, { mode: 0o600 });
   return token;
 }
 

@@ -132,7 +132,7 @@ export function marketing({ campaigns }: DemoKeys): Sender {
     const signal = { email, event: "Attended - Spring Webinar", properties: { minutes: 45 } };
     return jsonCall(`${SIGNALS}/webinar-tool/${campaigns}`, signal);
   });
-  const [unsubscriber] = LEADS.slice(-1) as [Lead];
+  const [last] = LEADS.slice(-1) as [Lead];
   return {
     name: "Marketing automation, one call per record",
     deliveries: [
@@ -140,9 +140,7 @@ export function marketing({ campaigns }: DemoKeys): Sender {
         points: LEADS.filter(isInterested).map((lead) => [lead, 20]),
       }),
       delivery("opened emails", opened),
-      delivery("an unsubscription", [webhook(webhookBody(unsubscriber, "Unsubscribed"))], {
-        points: [[unsubscriber, -10]],
-      }),
+      delivery("an unsubscription", [webhook(webhookBody(last, "Unsubscribed"))], { points: [[last, -10]] }),
       delivery("webinar attendance, source in the path", attended, { points: attendees.map((lead) => [lead, 5]) }),
       delivery("the form campaign once more, by mistake", forms, { duplicates: forms.length }),
     ],
@@ -280,7 +278,7 @@ function sdkBatches(path: string): DemoDelivery[] {
   }));
   const mixed = reports.slice(0, 16).map((call) => ({ ...call, messageId: `mixed-${String(call["messageId"])}` }));
   const noIds = { type: "track", messageId: "m-1" };
-  const badItems = [noIds, "Report Viewed", { email: "jane", event: "Signed Up" }, { event: "" }];
+  const bad = [noIds, "Report Viewed", { email: "jane", event: "Signed Up" }, { event: "" }];
   const reportBatch = segment(reports);
   const { length } = reports;
   return [
@@ -290,15 +288,11 @@ function sdkBatches(path: string): DemoDelivery[] {
       kept: pages.length,
       points: IDENTIFIED.map(({ lead }) => [lead, 2 * 5]),
     }),
-    delivery(
-      "a batch with four bad items among 20",
-      [segment([...mixed.slice(0, 3), ...badItems, ...mixed.slice(3)])],
-      {
-        code: "event_missing",
-        kept: mixed.length,
-        refused: badItems.length,
-      },
-    ),
+    delivery("a batch with four bad items among 20", [segment([...mixed.slice(0, 3), ...bad, ...mixed.slice(3)])], {
+      code: "event_missing",
+      kept: mixed.length,
+      refused: bad.length,
+    }),
   ];
 }
 
@@ -437,15 +431,12 @@ async function sendOne(origin: string, { path, body, method = "POST", headers = 
 /** Prints a line of the demo. @returns the sums of its answers, and the detail of the first unexpected answer. */
 function printLine(line: DemoDelivery, answers: readonly Answer[]) {
   const { title, calls, status, code, kept } = line;
-  const unexpected = answers.find((answer) => answer.status !== status || answer.code !== code);
-  const answer = unexpected ?? answers[0];
+  const wrong = answers.find((answer) => answer.status !== status || answer.code !== code);
+  const answer = wrong ?? answers[0];
   const total = (field: "accepted" | "held" | "rejected") => answers.reduce((sum, each) => sum + each[field], 0);
   const [accepted, held, rejected] = [total("accepted"), total("held"), total("rejected")];
   const asExpected =
-    unexpected === undefined &&
-    accepted + held === kept &&
-    held === (line.held ?? 0) &&
-    rejected === (line.refused ?? 0);
+    wrong === undefined && accepted + held === kept && held === (line.held ?? 0) && rejected === (line.refused ?? 0);
   const counts = [
     accepted > 0 ? `${accepted} accepted` : "",
     held > 0 ? `${held} held` : "",
