@@ -46,12 +46,12 @@ export async function listKeys(
   page: Page,
   activeAtMs?: number,
 ): Promise<PageOf<ApiKey>> {
-  const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
-  const shown = activeAtMs === undefined ? undefined : isActive(activeAtMs);
+  const isAfterCursor = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
+  const isShown = activeAtMs === undefined ? undefined : isActive(activeAtMs);
   const rows = await db
     .select()
     .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), behind, shown))
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isAfterCursor, isShown))
     .orderBy(desc(apiKeys.id))
     .limit(page.limit + 1);
   return pageOf(rows.map(toApiKey), page, (key) => key.id);
@@ -112,8 +112,8 @@ export async function newestKeyNames(
   text: string,
   limit: number,
 ): Promise<Map<string, KeyName>> {
-  const fits = text === "" ? undefined : sql`instr(lower(${apiKeys.name}), lower(${text})) > 0`;
-  const ofText = and(eq(apiKeys.workspaceId, workspaceId), fits);
+  const nameMatches = text === "" ? undefined : sql`instr(lower(${apiKeys.name}), lower(${text})) > 0`;
+  const ofText = and(eq(apiKeys.workspaceId, workspaceId), nameMatches);
   return namesById(await db.select(NAME_COLUMNS).from(apiKeys).where(ofText).orderBy(desc(apiKeys.id)).limit(limit));
 }
 
@@ -148,20 +148,20 @@ export async function loadTemplates(
 
 /** Marks a key as deactivated in D1 (spec §3.1); the caller has revoked it in the Quota Counter. */
 export function deactivateKey(context: ControlContext, keyId: string) {
-  const change = { set: { deactivatedAt: iso(context.by.nowMs) }, isChange: isNull(apiKeys.deactivatedAt) };
-  return changeKey(context, keyId, { ...change, action: "key.deactivated" });
+  const set = { deactivatedAt: iso(context.by.nowMs) };
+  return changeKey(context, keyId, { set, isChange: isNull(apiKeys.deactivatedAt), action: "key.deactivated" });
 }
 
 export function renameKey(context: ControlContext, keyId: string, name: string) {
-  const change = { set: { name }, isChange: ne(apiKeys.name, name), detail: { name } };
-  return changeKey(context, keyId, { ...change, action: "key.renamed" });
+  const isChange = ne(apiKeys.name, name);
+  return changeKey(context, keyId, { set: { name }, isChange, action: "key.renamed", detail: { name } });
 }
 
 /** Sets the inactivity alert of a key in days; null removes it. */
 export function watchForSilence(context: ControlContext, keyId: string, days: number | null) {
   const isChange = sql`${apiKeys.silentAfterDays} IS NOT ${days}`;
-  const change = { set: { silentAfterDays: days }, isChange, detail: { silent_after_days: days } };
-  return changeKey(context, keyId, { ...change, action: "key.silence_changed" });
+  const detail = { silent_after_days: days };
+  return changeKey(context, keyId, { set: { silentAfterDays: days }, isChange, action: "key.silence_changed", detail });
 }
 
 interface KeyChange {

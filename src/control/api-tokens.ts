@@ -16,7 +16,7 @@ import {
 } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { composeToken, keyEnds, maskedKey } from "../domain/keys/api-key.ts";
-import { tokenStatus } from "../domain/keys/api-token.ts";
+import { tokenStatus, type RevocationReason } from "../domain/keys/api-token.ts";
 import { MANAGER_ROLES } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { TOKEN_USE_STORED_MS, WORKSPACE_MAX_ACTIVE_TOKENS, WORKSPACE_MAX_TOKENS_A_DAY } from "../limits.ts";
@@ -92,8 +92,8 @@ export async function createToken(
     auditEntry(db, by, entry, hasRow(apiTokens, eq(apiTokens.id, row.id))),
   ]);
   if (inserted.length === 1) return ok({ record: toApiToken(row), value });
-  const made = await madeBy(db, row);
-  if (made !== undefined) return refuse({ reason: "made_before", token: made });
+  const existing = await createdByForm(db, row);
+  if (existing !== undefined) return refuse({ reason: "made_before", token: existing });
   if (!decided?.refusal) throw new Error("The token was not inserted, although nothing refuses it.");
   return refuse({ reason: decided.refusal });
 }
@@ -117,11 +117,11 @@ function isActive(nowMs: number): SQL | undefined {
   return and(isNull(apiTokens.revokedAt), or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, iso(nowMs))));
 }
 
-async function madeBy(db: ControlDatabase, { workspaceId, formToken }: TokenRow): Promise<ApiToken | undefined> {
+async function createdByForm(db: ControlDatabase, { workspaceId, formToken }: TokenRow): Promise<ApiToken | undefined> {
   if (formToken === null) return undefined;
   const isSameForm = and(eq(apiTokens.workspaceId, workspaceId), eq(apiTokens.formToken, formToken));
-  const made = await db.select().from(apiTokens).where(isSameForm).get();
-  return made && toApiToken(made);
+  const existing = await db.select().from(apiTokens).where(isSameForm).get();
+  return existing && toApiToken(existing);
 }
 
 /** Active, expired and revoked tokens, newest first. */
@@ -159,38 +159,40 @@ export function isUseDue({ lastUsedAt }: ApiToken, nowMs: number): boolean {
 }
 
 /** Idempotent. Null: the workspace has no such token. */
-export async function revokeToken({ db, workspaceId, by }: ControlContext, tokenId: string): Promise<ApiToken | null> {
+export async function revokeToken(context: ControlContext, tokenId: string): Promise<ApiToken | null> {
+  const { db, workspaceId } = context;
   const isToken = and(eq(apiTokens.workspaceId, workspaceId), eq(apiTokens.id, tokenId));
+  const detail = sql`json_object('name', ${apiTokens.name})`;
+  await db.batch(revokeWhere(context, and(isToken, isNull(apiTokens.revokedAt)), "requested", detail));
   const token = await db.select().from(apiTokens).where(isToken).get();
-  if (token === undefined) return null;
-  const isChange = and(isToken, isNull(apiTokens.revokedAt));
-  const entry = { workspaceId, action: "token.revoked", target: tokenId, detail: { name: token.name } } as const;
-  await db.batch([
-    auditEntry(db, by, entry, hasRow(apiTokens, isChange)),
-    db
-      .update(apiTokens)
-      .set({ revokedAt: iso(by.nowMs), revokedReason: "requested" })
-      .where(isChange),
-  ]);
-  const revoked = await db.select().from(apiTokens).where(isToken).get();
-  return revoked === undefined ? null : toApiToken(revoked);
+  return token === undefined ? null : toApiToken(token);
 }
 
 /**
  * Statements that revoke the active tokens of a member without the role of owner or admin. They end the batch that changes or
  * removes the member. The tokens stay revoked if the member gets the role back.
  */
-export function revokeTokensOf({ db, workspaceId, by }: ControlContext, email: string) {
+export function revokeTokensOf(context: ControlContext, email: string) {
+  const { workspaceId, by } = context;
   const ofMember = and(eq(apiTokens.workspaceId, workspaceId), eq(apiTokens.createdBy, email));
   const ending = and(ofMember, isActive(by.nowMs), not(isManager(workspaceId, email)));
   const detail = sql`json_object('name', ${apiTokens.name}, 'reason', 'role_lost')`;
+  return revokeWhere(context, ending, "role_lost", detail);
+}
+
+function revokeWhere(
+  { db, workspaceId, by }: ControlContext,
+  condition: SQL | undefined,
+  revokedReason: RevocationReason,
+  detail: SQL,
+) {
   const entry = { workspaceId, action: "token.revoked", target: sql`${apiTokens.id}`, detail } as const;
   return [
-    auditEntryForEach(db, by, entry, sql`${apiTokens} where ${ending}`),
+    auditEntryForEach(db, by, entry, sql`${apiTokens} where ${condition}`),
     db
       .update(apiTokens)
-      .set({ revokedAt: iso(by.nowMs), revokedReason: "role_lost" })
-      .where(ending),
+      .set({ revokedAt: iso(by.nowMs), revokedReason })
+      .where(condition),
   ] as const;
 }
 

@@ -52,7 +52,7 @@ export type AuditAction =
   | "thresholds.changed";
 
 /** Prefixes of actions that only owners and admins see: members see no keys (spec §1), API tokens and notifications. */
-export const MANAGERS_ACTIONS = ["key.", "token.", "destination.", "delivery.", "thresholds."] as const;
+export const MANAGER_ACTION_PREFIXES = ["key.", "token.", "destination.", "delivery.", "thresholds."] as const;
 
 interface AuditEntry {
   /** Given if the entry is written before a long operation; completeAuditEntries adds the numbers later. */
@@ -204,7 +204,7 @@ export async function listAudit(
           target !== undefined && actor !== undefined ? sql`+${auditLog.actor} = ${actor}` : undefined,
           actorPart === undefined ? undefined : sql`instr(lower(${auditLog.actor}), ${actorPart}) > 0`,
           action !== undefined ? sql`+${auditLog.action} = ${action}` : undefined,
-          ...(forManagers ? [] : MANAGERS_ACTIONS.map((begin) => notLike(auditLog.action, `${begin}%`))),
+          ...(forManagers ? [] : MANAGER_ACTION_PREFIXES.map((prefix) => notLike(auditLog.action, `${prefix}%`))),
         ),
       )
       .orderBy(desc(id))

@@ -51,16 +51,17 @@ export async function setAuditReceipt(db: ControlDatabase, auditId: string, rece
 /**
  * Time of a deletion request, in milliseconds since 1970. Null: unknown, or so old that the store has forgotten it.
  *
- * @param which the deletion with this receipt, or the latest deletion of this email.
+ * @param deletion the deletion with this receipt, or the latest deletion of this email.
  */
-export async function deletionAskedMs(
+export async function deletionRequestedMs(
   db: ControlDatabase,
   workspaceId: string,
-  which: { id: string } | { email: string },
+  deletion: { id: string } | { email: string },
   nowMs: number,
 ): Promise<number | null> {
   const since = iso(nowMs - DELETION_REMEMBERED_DAYS * DAY_MS);
-  const isWanted = "id" in which ? eq(deletions.id, which.id) : eq(deletions.emailHash, hashOfEmail(which.email));
+  const isWanted =
+    "id" in deletion ? eq(deletions.id, deletion.id) : eq(deletions.emailHash, hashOfEmail(deletion.email));
   const [found] = await db
     .select({ latest: sql<string | null>`max(${deletions.requestedAt})` })
     .from(deletions)

@@ -65,15 +65,15 @@ export async function changeRole(
   { email, role, from }: { email: string; role: Role; from?: Role },
 ): Promise<Result<Member, "not_found" | "last_owner">> {
   const { db, workspaceId, by } = context;
-  const may = role === "owner" ? isMember(workspaceId, email) : mayLoseOwner(db, workspaceId, email);
-  const allowed = and(may, isStill(from));
+  const mayChange = role === "owner" ? isMember(workspaceId, email) : mayLoseOwner(db, workspaceId, email);
+  const allowed = and(mayChange, isStill(from));
   const entry = { workspaceId, action: "member.role_changed", target: email, detail: { role } } as const;
   const [, changed] = await db.batch([
     auditEntry(db, by, entry, hasRow(members, allowed)),
     db.update(members).set({ role }).where(allowed).returning(COLUMNS),
     ...revokeTokensOf(context, email),
   ]);
-  return changed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(changed[0]);
+  return changed[0] === undefined ? refuse(await changeRefusal(db, workspaceId, email, from)) : ok(changed[0]);
 }
 
 /** Also revokes the API tokens that the member created. @param from as for `changeRole`. */
@@ -92,7 +92,7 @@ export async function removeMember(
     db.delete(sessions).where(and(eq(sessions.email, email), not(hasRow(members, eq(members.email, email))))),
     ...revokeTokensOf(context, email),
   ]);
-  return removed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(removed[0]);
+  return removed[0] === undefined ? refuse(await changeRefusal(db, workspaceId, email, from)) : ok(removed[0]);
 }
 
 function isMember(workspaceId: string, email: string): SQL | undefined {
@@ -113,7 +113,7 @@ function isStill(from: Role | undefined): SQL | undefined {
   return from === undefined ? undefined : eq(members.role, from);
 }
 
-async function whyNot(
+async function changeRefusal(
   db: ControlDatabase,
   workspaceId: string,
   email: string,

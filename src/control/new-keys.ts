@@ -93,7 +93,7 @@ export async function rotateKey(
   if (expiresAt !== undefined) settings.expiresAt = expiresAt;
   const draft = await composeRow(workspaceId, settings, by, { formToken, successorOf: old.id });
   // Checked before the status: a repeated rotation without overlap finds the old key already ended.
-  const before = await madeBy(db, draft);
+  const before = await createdByForm(db, draft);
   if (before !== undefined) return refuse({ reason: "made_before", key: before });
   if (keyStatus(toApiKey(old), by.nowMs) === "Inactive") return refuse({ reason: "key_inactive" });
 
@@ -139,8 +139,8 @@ async function insertKey(
     ...more,
   ]);
   if (inserted.length === 1) return ok(draft.created);
-  const made = await madeBy(db, draft);
-  if (made !== undefined) return refuse({ reason: "made_before", key: made });
+  const existing = await createdByForm(db, draft);
+  if (existing !== undefined) return refuse({ reason: "made_before", key: existing });
   if (!reached?.limit) throw new Error("The key was not inserted, although no limit is reached.");
   return refuse({ reason: reached.limit });
 }
@@ -149,11 +149,11 @@ function wasInserted({ row }: Draft): SQL {
   return hasRow(apiKeys, eq(apiKeys.id, row.id));
 }
 
-async function madeBy(db: ControlDatabase, { row }: Draft): Promise<ApiKey | undefined> {
+async function createdByForm(db: ControlDatabase, { row }: Draft): Promise<ApiKey | undefined> {
   if (row.formToken === null) return undefined;
   const isSameForm = and(eq(apiKeys.workspaceId, row.workspaceId), eq(apiKeys.formToken, row.formToken));
-  const made = await db.select().from(apiKeys).where(isSameForm).get();
-  return made && toApiKey(made);
+  const existing = await db.select().from(apiKeys).where(isSameForm).get();
+  return existing && toApiKey(existing);
 }
 
 async function composeRow(

@@ -67,12 +67,12 @@ export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Prom
   const isSame = before !== null && JSON.stringify(planTerms(before)) === JSON.stringify(planTerms(plan));
   if (isSame) return { created: false };
   const { signalLimit, paid, retentionDays } = plan;
-  const isOtherTerms = or(
+  const termsDiffer = or(
     ne(plans.signalLimit, signalLimit),
     ne(plans.paid, paid),
     sql`${plans.retentionDays} IS NOT ${retentionDays}`,
   );
-  const changes = hasRow(plans, and(eq(plans.id, plan.id), isOtherTerms));
+  const changes = hasRow(plans, and(eq(plans.id, plan.id), termsDiffer));
   await db.batch([
     // Must run before the plan changes.
     db

@@ -88,8 +88,8 @@ export async function updateRule(
     const differences = ruleDifferences(before, after);
     if (differences.length === 0) return ok(before);
     if (version !== undefined && before.version !== version) break;
-    const isBefore = isRule(workspaceId, ruleId, before.version);
-    const isAllowed = and(isBefore, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
+    const isSameVersion = isRule(workspaceId, ruleId, before.version);
+    const isAllowed = and(isSameVersion, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
     const isChange = hasRow(mappingRules, isAllowed);
     const changes = Object.fromEntries(differences.map(({ field, ...difference }) => [field, difference]));
     const detail = { name: after.name, version: before.version + 1, ...(backTo && { back_to: backTo }), changes };
@@ -167,7 +167,7 @@ export async function raiseVersionsAbove(
   seen: RuleVersions,
 ): Promise<boolean> {
   const seenVersion = sql`(SELECT value ->> 1 FROM json_each(${JSON.stringify(seen.rules)}) WHERE value ->> 0 = ${mappingRules.id})`;
-  const [passed, rules] = await db.batch([
+  const [raisedWorkspaces, raisedRules] = await db.batch([
     db
       .update(workspaces)
       .set({ rulesVersion: seen.workspace + SKIPPED_VERSIONS })
@@ -179,7 +179,7 @@ export async function raiseVersionsAbove(
       .where(and(eq(mappingRules.workspaceId, workspaceId), lt(mappingRules.version, seenVersion)))
       .returning({ id: mappingRules.id }),
   ]);
-  return passed.length + rules.length > 0;
+  return raisedWorkspaces.length + raisedRules.length > 0;
 }
 
 // Earlier versions
@@ -256,8 +256,7 @@ export async function writeImport(
   { added, changed }: RulesToWrite,
   rulesVersion: number,
 ): Promise<string[] | null> {
-  const isCurrent = and(eq(workspaces.id, workspaceId), eq(workspaces.rulesVersion, rulesVersion));
-  const asRead = hasRow(workspaces, isCurrent);
+  const isCurrent = hasRow(workspaces, and(eq(workspaces.id, workspaceId), eq(workspaces.rulesVersion, rulesVersion)));
   // Lists are ordered by id, newest first. Give each imported rule an older id than the one before, so that the
   // file's order is kept.
   const rows = added.map((rule, index) => rowOf(newId("rule", by.nowMs - index), rule));
@@ -275,20 +274,20 @@ export async function writeImport(
   );
   const entry = { workspaceId, action: "rules.imported", target: workspaceId, detail } as const;
   const [written] = await db.batch([
-    auditEntry(db, by, entry, asRead).returning({ id: auditLog.id }),
-    storeVersions(db, and(ofWorkspace, isChanged, asRead)),
-    ...inStatements(changes).map((some) =>
+    auditEntry(db, by, entry, isCurrent).returning({ id: auditLog.id }),
+    storeVersions(db, and(ofWorkspace, isChanged, isCurrent)),
+    ...jsonChunks(changes).map((json) =>
       db
         .update(mappingRules)
         .set({ ...FIELDS, version: sql`${mappingRules.version} + 1`, updatedAt: at, updatedBy: by.actor })
-        .from(sql`json_each(${some}) AS row`)
+        .from(sql`json_each(${json}) AS row`)
         // The plus makes SQLite look up each row's rule by id, instead of joining all rules of the workspace.
-        .where(and(sql`+${mappingRules.workspaceId} = ${workspaceId}`, sql`${mappingRules.id} = ${ROW_ID}`, asRead)),
+        .where(and(sql`+${mappingRules.workspaceId} = ${workspaceId}`, sql`${mappingRules.id} = ${ROW_ID}`, isCurrent)),
     ),
-    ...inStatements(rows).map((some) => insertRules({ db, workspaceId, by }, some, asRead)),
+    ...jsonChunks(rows).map((json) => insertRules({ db, workspaceId, by }, json, isCurrent)),
     dropOldVersions(db, workspaceId),
     // Raise the version last, because all other statements check the version that was read.
-    raiseRulesVersion(db, workspaceId, asRead),
+    raiseRulesVersion(db, workspaceId, isCurrent),
   ]);
   return written.length > 0 ? rows.map(({ id }) => id) : null;
 }
@@ -303,7 +302,7 @@ function insertRules({ db, workspaceId, by }: ControlContext, rows: string, only
   return db.insert(mappingRules).select(select).onConflictDoNothing();
 }
 
-/** The fields of the rows that `inStatements` writes as JSON. */
+/** The fields of the rows that `jsonChunks` writes as JSON. */
 const ROW_ID = sql<string>`row.value ->> 'id'`;
 const FIELDS = {
   name: sql<string>`row.value ->> 'name'`,
@@ -326,18 +325,18 @@ function rowOf(id: string, { name, event, scoringSignal, ...rule }: RuleContent)
 }
 
 /** JSON arrays of the rows, each small enough for a parameter of a statement. */
-function inStatements(rows: readonly object[]): string[] {
-  const statements: string[] = [];
-  let some: string[] = [];
+function jsonChunks(rows: readonly object[]): string[] {
+  const chunks: string[] = [];
+  let chunk: string[] = [];
   let characters = 0;
   for (const row of rows) {
     const text = JSON.stringify(row);
-    if (some.length > 0 && characters + text.length > RULES_STATEMENT_MAX_CHARACTERS) {
-      statements.push(`[${some.join()}]`);
-      [some, characters] = [[], 0];
+    if (chunk.length > 0 && characters + text.length > RULES_STATEMENT_MAX_CHARACTERS) {
+      chunks.push(`[${chunk.join()}]`);
+      [chunk, characters] = [[], 0];
     }
-    some.push(text);
+    chunk.push(text);
     characters += text.length;
   }
-  return some.length === 0 ? statements : [...statements, `[${some.join()}]`];
+  return chunk.length === 0 ? chunks : [...chunks, `[${chunk.join()}]`];
 }

@@ -41,7 +41,7 @@ export async function findSignedIn(
   slug: string | null,
   nowMs: number,
 ): Promise<SignedIn | null> {
-  const who =
+  const visitorEmail =
     "email" in proof
       ? sql<string | null>`${proof.email}`
       : sql<string | null>`(${db
@@ -54,13 +54,13 @@ export async function findSignedIn(
               gt(sessions.expiresAt, iso(nowMs)),
             ),
           )})`;
-  const [[visitor], mine, [here]] = await db.batch([
-    db.select({ email: sql<string | null>`${who}` }).from(sql`(select 1)`),
+  const [[visitor], memberships, [here]] = await db.batch([
+    db.select({ email: sql<string | null>`${visitorEmail}` }).from(sql`(select 1)`),
     db
       .select({ slug: workspaces.slug, name: workspaces.name, role: members.role })
       .from(members)
       .innerJoin(workspaces, eq(workspaces.id, members.workspaceId))
-      .where(eq(members.email, who))
+      .where(eq(members.email, visitorEmail))
       .orderBy(asc(workspaces.name))
       .limit(SWITCHER_WORKSPACES),
     db
@@ -68,10 +68,10 @@ export async function findSignedIn(
       .from(workspaces)
       .innerJoin(members, eq(members.workspaceId, workspaces.id))
       .innerJoin(plans, eq(plans.id, workspaces.planId))
-      .where(and(eq(workspaces.slug, slug ?? ""), eq(members.email, who))),
+      .where(and(eq(workspaces.slug, slug ?? ""), eq(members.email, visitorEmail))),
   ]);
   const email = visitor?.email ?? null;
-  return email === null ? null : { email, workspaces: mine, here: here ?? null };
+  return email === null ? null : { email, workspaces: memberships, here: here ?? null };
 }
 
 /**

@@ -15,11 +15,11 @@ export const RULE_COLUMNS = columns;
 
 /** A workspace's rules, newest first. */
 export async function listRules(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<StoredRule>> {
-  const behind = page.cursor === null ? undefined : lt(mappingRules.id, page.cursor);
+  const isAfterCursor = page.cursor === null ? undefined : lt(mappingRules.id, page.cursor);
   const rows = await db
     .select(RULE_COLUMNS)
     .from(mappingRules)
-    .where(and(eq(mappingRules.workspaceId, workspaceId), behind))
+    .where(and(eq(mappingRules.workspaceId, workspaceId), isAfterCursor))
     .orderBy(desc(mappingRules.id))
     .limit(page.limit + 1);
   return pageOf(rows, page, (rule) => rule.id);
@@ -33,8 +33,8 @@ export function rulesNamed(
   limit: number,
 ): Promise<Pick<StoredRule, "id" | "name" | "event" | "enabled">[]> {
   const { id, name, event, enabled } = mappingRules;
-  const fits = and(eq(mappingRules.workspaceId, workspaceId), sql`instr(lower(${name}), lower(${text})) > 0`);
-  return db.select({ id, name, event, enabled }).from(mappingRules).where(fits).orderBy(desc(id)).limit(limit);
+  const nameMatches = and(eq(mappingRules.workspaceId, workspaceId), sql`instr(lower(${name}), lower(${text})) > 0`);
+  return db.select({ id, name, event, enabled }).from(mappingRules).where(nameMatches).orderBy(desc(id)).limit(limit);
 }
 
 export async function findRule(db: ControlDatabase, workspaceId: string, ruleId: string): Promise<StoredRule | null> {

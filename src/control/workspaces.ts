@@ -48,7 +48,7 @@ export async function createWorkspace(
   const { nowMs } = by;
   const row = { id: newId("ws", nowMs), ...workspace, createdAt: iso(nowMs), configVersion: nowMs };
   const created: Workspace = { ...row, retentionDays: found.retentionDays };
-  const isThere = hasRow(workspaces, eq(workspaces.id, row.id));
+  const wasInserted = hasRow(workspaces, eq(workspaces.id, row.id));
   const { slug, name, overages, anchor } = workspace;
   const detail = { slug, name, plan: workspace.plan, overages, anchor };
   const [inserted] = await db.batch([
@@ -57,7 +57,7 @@ export async function createWorkspace(
       .values({ ...row, planId: workspace.plan })
       .onConflictDoNothing({ target: workspaces.slug })
       .returning({ id: workspaces.id }),
-    auditEntry(db, by, { workspaceId: created.id, action: "workspace.created", target: created.id, detail }, isThere),
+    auditEntry(db, by, { workspaceId: row.id, action: "workspace.created", target: row.id, detail }, wasInserted),
   ]);
   return inserted.length === 0 ? refuse("slug_taken") : ok(created);
 }
@@ -103,15 +103,15 @@ export async function updateWorkspace(
 ): Promise<Result<Workspace, "not_found" | "plan_unknown">> {
   const { plan: planId, name, overages } = change;
   if (planId !== undefined && (await findPlan(db, planId)) === null) return refuse("plan_unknown");
-  const isOtherConfig = or(
+  const configDiffers = or(
     planId === undefined ? undefined : ne(workspaces.planId, planId),
     overages === undefined ? undefined : ne(workspaces.overages, overages),
   );
-  const isOther = or(name === undefined ? undefined : ne(workspaces.name, name), isOtherConfig);
-  if (isOther !== undefined) {
-    const changes = and(eq(workspaces.id, id), isOther);
+  const differs = or(name === undefined ? undefined : ne(workspaces.name, name), configDiffers);
+  if (differs !== undefined) {
+    const changes = and(eq(workspaces.id, id), differs);
     const version =
-      isOtherConfig && sql`iif(${isOtherConfig}, ${nextConfigVersion(by.nowMs)}, ${workspaces.configVersion})`;
+      configDiffers && sql`iif(${configDiffers}, ${nextConfigVersion(by.nowMs)}, ${workspaces.configVersion})`;
     const entry = { workspaceId: id, action: "workspace.updated", target: id, detail: { ...change } } as const;
     await db.batch([
       auditEntry(db, by, entry, hasRow(workspaces, changes)),

@@ -122,7 +122,7 @@ const PAYLOAD_TEMPLATE = [
   { target: "recurring_revenue", path: "subscription.mrr", type: "number" },
 ];
 
-export async function provision(
+export async function createDemoWorkspace(
   operator: OperatorClient,
 ): Promise<{ workspace: WorkspaceAnswer; keys: DemoKeys; rules: number }> {
   await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: 1_000, paid: true });

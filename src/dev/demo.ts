@@ -20,7 +20,7 @@ import {
   send,
 } from "./demo/senders.ts";
 import { startReceiver, report } from "./demo/report.ts";
-import { provision } from "./demo-workspace.ts";
+import { createDemoWorkspace } from "./demo-workspace.ts";
 import { untilProcessed, OperatorClient } from "./operator-client.ts";
 import { applyMigrations, runCommand, startService, untilInterrupted, type Service } from "./local-service.ts";
 import { bold, dim } from "./terminal.ts";
@@ -33,10 +33,10 @@ async function run(signal: AbortSignal): Promise<number> {
   const { keep } = parseArgs({ options: { keep: { type: "boolean", default: false } } }).values;
   const stateDir = await mkdtemp(path.join(tmpdir(), "signal-demo-"));
   let service: Service | undefined;
-  let good = false;
+  let succeeded = false;
   try {
     const token = randomBytes(24).toString("base64url");
-    console.log(bold("Starting the service with a state of its own …"));
+    console.log(bold("Starting the service with an empty state …"));
     const vars = path.join(stateDir, "demo.vars");
     await writeFile(vars, `OPERATOR_TOKEN=${token}\n`);
     await applyMigrations(stateDir, signal);
@@ -45,26 +45,26 @@ async function run(signal: AbortSignal): Promise<number> {
     service = await startService({ stateDir, port: "0", args, signal });
     console.log(`It runs at ${service.origin}.`);
     const ended = untilInterrupted(service, signal).then(() => false);
-    good = await Promise.race([demonstrate(service.origin, token), ended]);
+    succeeded = await Promise.race([sendAndReport(service.origin, token), ended]);
     signal.throwIfAborted();
     if (keep) {
       console.log(`\nThe pages: ${service.origin}/w/demo (choose a member, no password). Ctrl-C ends it.`);
       await ended;
     }
-    return good ? 0 : 1;
+    return succeeded ? 0 : 1;
   } finally {
-    if (!good && !signal.aborted && service !== undefined) {
-      console.log(dim(`\nWhat the service said:\n${service.output()}`));
+    if (!succeeded && !signal.aborted && service !== undefined) {
+      console.log(dim(`\nOutput of the service:\n${service.output()}`));
     }
     await service?.stop();
     await rm(stateDir, { recursive: true, force: true });
   }
 }
 
-async function demonstrate(origin: string, token: string): Promise<boolean> {
+async function sendAndReport(origin: string, token: string): Promise<boolean> {
   const startedMs = Date.now();
   const operator = new OperatorClient(origin, token);
-  const { workspace, keys, rules } = await provision(operator);
+  const { workspace, keys, rules } = await createDemoWorkspace(operator);
   console.log(`Workspace ${workspace.id}: 4 keys (one of them deactivated), ${rules} mapping rules.`);
   const home = `workspaces/${workspace.id}`;
 

@@ -120,11 +120,11 @@ function startWrangler(args: string[], stateDir: string, abort?: AbortSignal): W
     // A separate process group: Ctrl-C does not reach wrangler directly, and the whole group can be stopped.
     detached: true,
     silent: true,
-    env: environment(stateDir),
+    env: wranglerVariables(stateDir),
   });
   const lines: string[] = [];
   let follower: ((line: string) => void) | undefined;
-  const take = (line: string): void => {
+  const handleLine = (line: string): void => {
     if (REQUEST_LINE.test(line)) return;
     const masked = line.replaceAll(API_KEY, "sk_…");
     follower?.(masked);
@@ -132,7 +132,7 @@ function startWrangler(args: string[], stateDir: string, abort?: AbortSignal): W
     lines.push(masked);
     if (lines.length > LINES_KEPT) lines.shift();
   };
-  readLines(child, take);
+  readLines(child, handleLine);
   child.stdin?.end();
 
   const ended = new Promise<number>((resolve) => {
@@ -160,7 +160,7 @@ const REQUEST_LINE = /^\[wrangler:info\] [A-Z]+ \/\S* \d{3} /;
 const UNEVENTFUL = /^\{"event":"request",.*"status":[1-4]\d\d/;
 const API_KEY = /sk_[0-9A-Za-z]{5,}/g;
 
-function environment(stateDir: string): NodeJS.ProcessEnv {
+function wranglerVariables(stateDir: string): NodeJS.ProcessEnv {
   return {
     ...process.env,
     // Keep wrangler from using the network.
@@ -191,16 +191,16 @@ function readyOrigin(child: ChildProcess): Promise<string> {
   });
 }
 
-function readLines(child: ChildProcess, take: (line: string) => void): void {
+function readLines(child: ChildProcess, handleLine: (line: string) => void): void {
   for (const stream of [child.stdout, child.stderr]) {
     let rest = "";
     stream?.setEncoding("utf8").on("data", (text: string) => {
       const parts = (rest + text).split("\n");
       rest = parts.pop() ?? "";
-      for (const line of parts) take(line);
+      for (const line of parts) handleLine(line);
     });
     stream?.on("end", () => {
-      if (rest !== "") take(rest);
+      if (rest !== "") handleLine(rest);
     });
   }
 }

@@ -8,11 +8,11 @@ import { DEMO_MEMBERS, DEMO_RULES, DEMO_SLUG, type DemoWorkspace } from "./demo-
 import { CommandError, PROJECT_DIR } from "./local-service.ts";
 
 const TOKEN_BYTES = 24;
-const LINE = /^[ \t]*(?:export[ \t]+)?OPERATOR_TOKEN[ \t]*=.*$/m;
+const TOKEN_LINE = /^[ \t]*(?:export[ \t]+)?OPERATOR_TOKEN[ \t]*=.*$/m;
 /** Tokens that were published as examples. */
-const PUBLISHED = new Set(["local-operator", ""]);
+const PUBLISHED_TOKENS = new Set(["local-operator", ""]);
 /** Characters that are safe in an `Authorization` header and unquoted in a shell, as in the printed commands. */
-const USABLE = /^[\w.+/=-]+$/;
+const USABLE_TOKEN = /^[\w.+/=-]+$/;
 
 /**
  * Reads the operator token from the file. A missing or published token is replaced by a new one; other lines are
@@ -26,8 +26,8 @@ export async function operatorToken(varsFile: string): Promise<string> {
     throw error;
   });
   const known = parseEnv(vars)["OPERATOR_TOKEN"] ?? "";
-  if (!PUBLISHED.has(known)) {
-    if (USABLE.test(known)) return known;
+  if (!PUBLISHED_TOKENS.has(known)) {
+    if (USABLE_TOKEN.test(known)) return known;
     throw new CommandError(
       `OPERATOR_TOKEN in ${varsFile} has other characters than letters, digits and . _ + / = -, or a quotation mark that is not closed.\n` +
         "Delete its line, and npm run dev makes a token.",
@@ -36,7 +36,8 @@ export async function operatorToken(varsFile: string): Promise<string> {
   const token = randomBytes(TOKEN_BYTES).toString("base64url");
   const line = `OPERATOR_TOKEN=${token}`;
   const kept = vars === "" || vars.endsWith("\n") ? vars : `${vars}\n`;
-  await writeFile(varsFile, LINE.test(vars) ? vars.replace(LINE, line) : `${kept}${line}\n`, { mode: 0o600 });
+  const text = TOKEN_LINE.test(vars) ? vars.replace(TOKEN_LINE, line) : `${kept}${line}\n`;
+  await writeFile(varsFile, text, { mode: 0o600 });
   return token;
 }
 
@@ -100,7 +101,7 @@ function isRunning(pid: number): boolean {
   }
 }
 
-interface Running {
+interface StartedService {
   origin: string;
   token: string;
   demo: DemoWorkspace;
@@ -108,7 +109,7 @@ interface Running {
   keyFile: string;
 }
 
-export function welcome({ origin, token, demo, stateDir, keyFile }: Running): string {
+export function welcome({ origin, token, demo, stateDir, keyFile }: StartedService): string {
   const members = DEMO_MEMBERS.map(({ email, role }) => `${email} (${role})`).join(", ");
   const rules = DEMO_RULES.map(({ name, points, points_last_days: days }) => {
     const lapse = days === undefined ? "" : ` for ${days} days`;
@@ -141,15 +142,15 @@ operator 'people?email=jane@example.com'
 operator books
 
   The API         ${origin}/docs
-  The key         ${shown(keyFile)}
-  State           ${shown(stateDir)} (delete it to start afresh)
+  The key         ${displayPath(keyFile)}
+  State           ${displayPath(stateDir)} (delete it to start afresh)
   Stop            Ctrl-C
 
 The service's log, one line per request and batch:
 `;
 }
 
-function shown(file: string): string {
+function displayPath(file: string): string {
   const relative = path.relative(PROJECT_DIR, file);
   return relative.startsWith("..") ? file : relative;
 }

@@ -28,7 +28,7 @@ export async function sendThreeWeeks(
     }
     await untilProcessed(operator, home);
   };
-  for (const { atMs, calls } of weeks(nowMs, keys)) {
+  for (const { atMs, calls } of sampleHours(nowMs, keys)) {
     await setClock(origin, atMs);
     await send(calls);
   }
@@ -45,32 +45,31 @@ interface Hour {
   calls: Call[];
 }
 
-export function beginOf(untilMs: number): number {
+export function sampleStartMs(untilMs: number): number {
   return untilMs - DAYS * DAY_MS;
 }
 
-function weeks(untilMs: number, keys: DemoKeys): Hour[] {
+function sampleHours(untilMs: number, keys: DemoKeys): Hour[] {
   const random = randomNumbers(7);
   const pick = <T>(from: readonly [T, ...T[]]): T => from[Math.floor(random() * from.length)] ?? from[0];
-  const [first, ...rest] = LEADS;
-  const someone = () => pick([first ?? NOBODY, ...rest]);
+  const anyLead = () => pick(LEADS);
   const visitor = () => `visitor-${Math.floor(random() * 40)}`;
 
   const web = (event: string, properties: object, who: object) => ({ event, source: "website", properties, ...who });
   const kinds = [
     () => web("Page Viewed", { url: `https://example.com${pick(PAGES)}` }, { anonymousId: visitor() }),
-    () => web("Page Viewed", { url: `https://example.com${pick(PAGES)}` }, { email: someone().email }),
-    () => mail("Opened Email", someone().email, { email_name: pick(MAILS) }),
-    () => mail("Opened Email", someone().email, { email_name: pick(MAILS) }),
-    () => mail("Clicked Email", someone().email, { email_name: pick(MAILS), link: "/pricing" }),
-    () => mail("Filled Out Form", someone().email, { form_name: pick(["Newsletter", "Newsletter", "Demo request"]) }),
-    () => mail("Registered - Autumn Webinar", someone().email, { program_name: "Autumn Webinar" }),
-    () => ({ ...web("Feature Used", { feature: pick(FEATURES) }, { email: someone().email }), source: "product" }),
-    () => ({ ...web("Deal Stage Changed", { stage: pick(STAGES) }, { email: someone().email }), source: "crm" }),
+    () => web("Page Viewed", { url: `https://example.com${pick(PAGES)}` }, { email: anyLead().email }),
+    () => mail("Opened Email", anyLead().email, { email_name: pick(MAILS) }),
+    () => mail("Opened Email", anyLead().email, { email_name: pick(MAILS) }),
+    () => mail("Clicked Email", anyLead().email, { email_name: pick(MAILS), link: "/pricing" }),
+    () => mail("Filled Out Form", anyLead().email, { form_name: pick(["Newsletter", "Newsletter", "Demo request"]) }),
+    () => mail("Registered - Autumn Webinar", anyLead().email, { program_name: "Autumn Webinar" }),
+    () => ({ ...web("Feature Used", { feature: pick(FEATURES) }, { email: anyLead().email }), source: "product" }),
+    () => ({ ...web("Deal Stage Changed", { stage: pick(STAGES) }, { email: anyLead().email }), source: "crm" }),
   ] as const;
 
   const hours: Hour[] = [];
-  for (let at = beginOf(untilMs); at < untilMs - 3_600_000; at += DAY_MS / 4) {
+  for (let at = sampleStartMs(untilMs); at < untilMs - 3_600_000; at += DAY_MS / 4) {
     const day = new Date(at).getUTCDay();
     const many = day === 0 || day === 6 ? 5 : 20;
     const signals = Array.from({ length: Math.round(many * (0.7 + random() * 0.6)) }, () => ({
@@ -78,7 +77,7 @@ function weeks(untilMs: number, keys: DemoKeys): Hour[] {
       messageId: `m-${Math.floor(random() * 1e12)}`,
     }));
     const batchPath = `/api/signal-staging/webhook/${keys.campaigns}/batch`;
-    const bodies = hours.length === 0 ? [signals, ...LEADS.map(named), ...LEADS.flatMap(joined)] : [signals];
+    const bodies = hours.length === 0 ? [signals, ...LEADS.map(identifyCall), ...LEADS.flatMap(groupCalls)] : [signals];
     const calls = bodies.map((body) => ({ path: batchPath, body: JSON.stringify(body) }));
     hours.push({ atMs: at + Math.floor(random() * 3_600_000), calls });
   }
@@ -86,7 +85,6 @@ function weeks(untilMs: number, keys: DemoKeys): Hour[] {
 }
 
 type Lead = (typeof LEADS)[number];
-const NOBODY: Lead = { id: 0, email: "", firstName: "", lastName: "", company: null, title: null };
 const PAGES = ["/", "/pricing", "/blog/first-party-data", "/customers", "/docs"] as const;
 const MAILS = ["October news", "Product update", "Webinar invitation"] as const;
 const FEATURES = ["export", "dashboards", "alerts", "sharing"] as const;
@@ -96,13 +94,13 @@ function mail(event: string, email: string, properties: object): object {
   return { event, source: "marketing-automation", email, properties };
 }
 
-function named({ id, email, firstName, lastName, company, title }: Lead): object {
+function identifyCall({ id, email, firstName, lastName, company, title }: Lead): object {
   const traits = { email, name: `${firstName} ${lastName}`, company, title };
   return { type: "identify", messageId: `identify-${id}`, anonymousId: `browser-${id}`, userId: `user-${id}`, traits };
 }
 
 /** The group call that makes the lead a member of their company's account; none without a company. */
-function joined({ id, company }: Lead): object[] {
+function groupCalls({ id, company }: Lead): object[] {
   const groupId = accountOf(company);
   if (groupId === null) return [];
   const traits = { name: company, plan: "growth" };
@@ -122,14 +120,14 @@ export function randomNumbers(seed: number): () => number {
 
 /** Fills an empty state. @returns false if the workspace exists. */
 export async function fillSample(stateDir: string, token: string, signal: AbortSignal): Promise<boolean> {
-  const args = ["--inspector-port", "0", ...(await withoutWaiting(stateDir))];
+  const args = ["--inspector-port", "0", ...(await noWaitArguments(stateDir))];
   const service = await startService({ stateDir, port: "0", args, signal, entry: WORKER_WITH_CLOCK });
   try {
     const operator = new OperatorClient(service.origin, token);
     const workspaces = await operator.list<WorkspaceAnswer>("workspaces");
     if (workspaces.some(({ slug }) => slug === DEMO_SLUG)) return false;
     const nowMs = Date.now();
-    await setClock(service.origin, beginOf(nowMs));
+    await setClock(service.origin, sampleStartMs(nowMs));
     const { workspace_id: id, key } = await seedDemoWorkspace(operator, stateDir);
     const home = `workspaces/${id}`;
     const keys = { ...(await createKeys(operator, home)), campaigns: key };
@@ -145,7 +143,7 @@ export async function fillSample(stateDir: string, token: string, signal: AbortS
  * Arguments of `wrangler dev` that process each hour's signals at once: neither the drain nor the queue waits for a
  * batch. With production's waiting times the sample takes five times as long.
  */
-async function withoutWaiting(stateDir: string): Promise<string[]> {
+async function noWaitArguments(stateDir: string): Promise<string[]> {
   const config = path.join(stateDir, "sample.toml");
   const text = await readFile(path.join(PROJECT_DIR, "wrangler.toml"), "utf8");
   await writeFile(config, text.replaceAll(/^max_batch_timeout = .*$/gm, "max_batch_timeout = 0"));

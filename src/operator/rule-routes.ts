@@ -14,7 +14,7 @@ import {
 } from "../limits.ts";
 import {
   IMPORT_REFUSAL,
-  canBeDone,
+  isPossible,
   importRules,
   planRuleImport,
   type RuleImport,
@@ -229,11 +229,13 @@ export const ruleRoutes = [
       const imported = body.items.map(importedOf);
       if (query.dryRun === "true") {
         const plan = await planRuleImport(c.var.db, c.var.workspace.id, imported);
-        return canBeDone(plan) ? importResultOf(plan, []) : refuseImport(plan);
+        return isPossible(plan) ? importResultOf(plan, []) : refuseImport(plan);
       }
       const done = await importRules(contextOf(c), imported);
       if (done.ok) return importResultOf(done.value.plan, done.value.addedIds);
-      return done.refusal.why === "not_possible" ? refuseImport(done.refusal.plan) : refuse("rules_changed" as const);
+      return done.refusal.reason === "not_possible"
+        ? refuseImport(done.refusal.plan)
+        : refuse("rules_changed" as const);
     },
   }),
   operation("GET", "/workspaces/:workspace_id/rules/:rule_id/versions", {
@@ -321,11 +323,11 @@ export const ruleRoutes = [
   }),
 ];
 
-function refuseImport({ steps, noRoom }: RuleImport) {
+function refuseImport({ steps, exceededLimit }: RuleImport) {
   const errors = steps.flatMap((step, index) =>
     step.result === "refused" ? [{ path: `items.${index}.name`, message: IMPORT_REFUSAL[step.why] }] : [],
   );
-  return refuse(noRoom === null || errors.length > 0 ? errors : noRoom);
+  return refuse(exceededLimit === null || errors.length > 0 ? errors : exceededLimit);
 }
 
 /** @param addedIds ids of the added rules, in order; empty for a dry run. */

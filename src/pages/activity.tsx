@@ -5,7 +5,7 @@ import {
   type AuditFilter,
   type AuditRecord,
   listAudit,
-  MANAGERS_ACTIONS,
+  MANAGER_ACTION_PREFIXES,
 } from "../control/audit.ts";
 import { listMembers } from "../control/members.ts";
 import { planNames } from "../control/plans.ts";
@@ -140,7 +140,7 @@ export const activityPages = pages.createApp().get("/", async (c) => {
 function actionOptions(forManagers: boolean): Record<string, string> {
   const shown = Object.entries(ACTIONS).flatMap(([action, [label]]) => {
     // Plans belong to no workspace, so no workspace's log has entries about them.
-    const hidden = ["plan.", ...(forManagers ? [] : MANAGERS_ACTIONS)];
+    const hidden = ["plan.", ...(forManagers ? [] : MANAGER_ACTION_PREFIXES)];
     return hidden.some((prefix) => action.startsWith(prefix)) ? [] : [[action, label] as const];
   });
   return { "": "All actions", ...Object.fromEntries(shown) };

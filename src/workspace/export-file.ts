@@ -34,10 +34,9 @@ export async function exportFile(
   // Use a new stub for each slice: a stub that failed once stays broken.
   const read = (cursor: string | null) =>
     within(PAGE_TIMEOUT_MS, signalStore(env, workspaceId).exportPage({ records, format, cursor }));
-  const first = await read(null);
+  let page = await read(null);
   const detail = { records, format };
   await auditEntry(db, by, { workspaceId, action: "data.exported", target: workspaceId, detail });
-  let page = first;
   const encoder = new TextEncoder();
   const body = new ReadableStream<Uint8Array>(
     {

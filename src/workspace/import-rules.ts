@@ -6,14 +6,16 @@ import { readAllRules, type StoredRule } from "../control/stored-rules.ts";
 import { grouped } from "../domain/text.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { describePlace } from "../domain/json/json-error.ts";
-import { findJsonError } from "../domain/json/json-scan.ts";
-import { jsonShape } from "../domain/json/json-scan.ts";
-import { ok, refuse } from "../domain/result.ts";
-import type { Result } from "../domain/result.ts";
-import { contentOf } from "../domain/rules/rule-content.ts";
-import type { RuleContent } from "../domain/rules/rule-content.ts";
-import { afterImport, planImport } from "../domain/rules/rule-import.ts";
-import type { ImportedRule, ImportRefusal, ImportStep } from "../domain/rules/rule-import.ts";
+import { findJsonError, jsonShape } from "../domain/json/json-scan.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
+import { contentOf, type RuleContent } from "../domain/rules/rule-content.ts";
+import {
+  afterImport,
+  planImport,
+  type ImportedRule,
+  type ImportRefusal,
+  type ImportStep,
+} from "../domain/rules/rule-import.ts";
 import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { newRule, ruleProblem } from "./rule-schema.ts";
 
@@ -28,7 +30,7 @@ export interface RuleImport {
   /** Step per rule, in the order of the import. */
   steps: RuleImportStep[];
   /** Limit that the whole import exceeds; null: it fits. */
-  noRoom: "too_many_rules" | "rules_too_large" | null;
+  exceededLimit: "too_many_rules" | "rules_too_large" | null;
   /** Rules version of the workspace on which the steps are based. */
   rulesVersion: number;
 }
@@ -43,12 +45,12 @@ export async function planRuleImport(
   const steps = planImport(rules, imported);
   const { count, size } = afterImport(rules, steps);
   const isTooLarge = size > WORKSPACE_RULES_MAX_SIZE;
-  const noRoom = count > WORKSPACE_MAX_RULES ? "too_many_rules" : isTooLarge ? "rules_too_large" : null;
-  return { steps, noRoom, rulesVersion };
+  const exceededLimit = count > WORKSPACE_MAX_RULES ? "too_many_rules" : isTooLarge ? "rules_too_large" : null;
+  return { steps, exceededLimit, rulesVersion };
 }
 
-export function canBeDone({ steps, noRoom }: RuleImport): boolean {
-  return noRoom === null && steps.every(({ result }) => result !== "refused");
+export function isPossible({ steps, exceededLimit }: RuleImport): boolean {
+  return exceededLimit === null && steps.every(({ result }) => result !== "refused");
 }
 
 /**
@@ -62,25 +64,25 @@ export async function importRules(
   imported: readonly ImportedRule[],
   rulesVersion?: number,
 ): Promise<
-  Result<{ plan: RuleImport; addedIds: string[] }, { why: "not_possible" | "rules_changed"; plan: RuleImport }>
+  Result<{ plan: RuleImport; addedIds: string[] }, { reason: "not_possible" | "rules_changed"; plan: RuleImport }>
 > {
   for (let attempt = 1; ; attempt++) {
     // oxlint-disable-next-line no-await-in-loop -- another attempt only if rules were changed in between
     const plan = await planRuleImport(context.db, context.workspaceId, imported);
     if (rulesVersion !== undefined && plan.rulesVersion !== rulesVersion) {
-      return refuse({ why: "rules_changed", plan });
+      return refuse({ reason: "rules_changed", plan });
     }
-    if (!canBeDone(plan)) return refuse({ why: "not_possible", plan });
+    if (!isPossible(plan)) return refuse({ reason: "not_possible", plan });
     // oxlint-disable-next-line no-await-in-loop
-    const addedIds = await write(context, plan);
+    const addedIds = await writeSteps(context, plan);
     if (addedIds !== null) return ok({ plan, addedIds });
-    if (attempt === IMPORT_ATTEMPTS) return refuse({ why: "rules_changed", plan });
+    if (attempt === IMPORT_ATTEMPTS) return refuse({ reason: "rules_changed", plan });
   }
 }
 
 const IMPORT_ATTEMPTS = 5;
 
-async function write(context: ControlContext, { steps, rulesVersion }: RuleImport): Promise<string[] | null> {
+async function writeSteps(context: ControlContext, { steps, rulesVersion }: RuleImport): Promise<string[] | null> {
   const added = steps.flatMap((step) => (step.result === "added" ? [step.rule] : []));
   const changed = steps.flatMap((step) => (step.result === "changed" ? [{ id: step.before.id, rule: step.rule }] : []));
   if (added.length + changed.length === 0) return [];
@@ -118,25 +120,25 @@ export function importedOf(rule: z.output<typeof importedRule>): ImportedRule {
 
 /** Parses a file of rules and returns all errors, by rule. Accepts a bare list as well as `{"items": …}`. */
 export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]> {
-  const wholly = (message: string) => refuse([{ index: null, name: null, messages: [message] }]);
-  if (text.trim() === "") return wholly("Choose a file or paste its text.");
+  const refuseFile = (message: string) => refuse([{ index: null, name: null, messages: [message] }]);
+  if (text.trim() === "") return refuseFile("Choose a file or paste its text.");
   const bytes = new TextEncoder().encode(text);
   const { depth, values } = jsonShape(bytes, { maxDepth: JSON_MAX_DEPTH, maxValues: JSON_MAX_VALUES });
-  if (depth > JSON_MAX_DEPTH) return wholly(`A file of rules is nested at most ${JSON_MAX_DEPTH} levels deep.`);
-  if (values > JSON_MAX_VALUES) return wholly(`A file has at most ${grouped(JSON_MAX_VALUES)} values. Split it.`);
+  if (depth > JSON_MAX_DEPTH) return refuseFile(`A file of rules is nested at most ${JSON_MAX_DEPTH} levels deep.`);
+  if (values > JSON_MAX_VALUES) return refuseFile(`A file has at most ${grouped(JSON_MAX_VALUES)} values. Split it.`);
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
     const error = findJsonError(bytes, 0, bytes.length);
     const at = error === null ? "" : ` at ${describePlace(bytes, 0, error.position)}`;
-    return wholly(`The file is not valid JSON${at}.`);
+    return refuseFile(`The file is not valid JSON${at}.`);
   }
   const items = isJsonObject(json) ? json["items"] : json;
-  if (!Array.isArray(items)) return wholly('The file has no list of rules: {"items": […]}.');
-  if (items.length === 0) return wholly("The list has no rules.");
+  if (!Array.isArray(items)) return refuseFile('The file has no list of rules: {"items": […]}.');
+  if (items.length === 0) return refuseFile("The list has no rules.");
   if (items.length > WORKSPACE_MAX_RULES)
-    return wholly(`A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules.`);
+    return refuseFile(`A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules.`);
   const rules: ImportedRule[] = [];
   const problems: FileProblem[] = [];
   for (const [index, item] of (items as unknown[]).entries()) {

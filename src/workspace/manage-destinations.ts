@@ -3,24 +3,32 @@
  * then the audit entry is written, without secrets. A deletion runs in the opposite order.
  */
 import * as z from "zod";
-import { auditEntry } from "../control/audit.ts";
-import type { AuditAction } from "../control/audit.ts";
+import { auditEntry, type AuditAction } from "../control/audit.ts";
 import type { WantedHeader } from "../domain/events/custom-header.ts";
-import { checkDestinationUrl } from "../domain/events/destination.ts";
-import type { UrlProblem, Destination, DestinationType } from "../domain/events/destination.ts";
+import {
+  checkDestinationUrl,
+  type UrlProblem,
+  type Destination,
+  type DestinationType,
+} from "../domain/events/destination.ts";
 import { requestBody } from "../domain/events/request-body.ts";
 import type { ScoreThresholds } from "../domain/events/workspace-event.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
-import { ok, refuse } from "../domain/result.ts";
-import type { Result } from "../domain/result.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
 import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { configuredEmail, isLocal } from "../env.ts";
 import { THRESHOLDS_MAX } from "../limits.ts";
-import type { CreatedDestination, Delivery, DeliveryDetail, Redelivery } from "../notifications/destination-calls.ts";
-import type { DestinationChange, DestinationRefusal, NewDestination } from "../notifications/destination-calls.ts";
+import type {
+  CreatedDestination,
+  Delivery,
+  DeliveryDetail,
+  DestinationChange,
+  DestinationRefusal,
+  NewDestination,
+  Redelivery,
+} from "../notifications/destination-calls.ts";
 import { newId } from "../platform/ids.ts";
-import { OVERLAP_MS } from "./manage-keys.ts";
-import type { Overlap } from "./manage-keys.ts";
+import { OVERLAP_MS, type Overlap } from "./manage-keys.ts";
 import { destinationsOf, type WorkspaceContext } from "./objects.ts";
 
 export interface DestinationsContext extends WorkspaceContext {
@@ -84,15 +92,15 @@ export async function updateDestination(
   return updated;
 }
 
-export function pauseDestination(context: DestinationsContext, id: string): ReturnType<typeof audited> {
-  return audited(context, "destination.paused", objectOf(context).pause(id));
+export function pauseDestination(context: DestinationsContext, id: string): ReturnType<typeof writeOutcome> {
+  return writeOutcome(context, "destination.paused", objectOf(context).pause(id));
 }
 
-export function resumeDestination(context: DestinationsContext, id: string): ReturnType<typeof audited> {
-  return audited(context, "destination.resumed", objectOf(context).resume(id));
+export function resumeDestination(context: DestinationsContext, id: string): ReturnType<typeof writeOutcome> {
+  return writeOutcome(context, "destination.resumed", objectOf(context).resume(id));
 }
 
-async function audited(
+async function writeOutcome(
   context: DestinationsContext,
   action: AuditAction,
   change: Promise<Result<Destination, DestinationRefusal>>,
@@ -153,10 +161,10 @@ export async function deliverAgain(
   destinationId: string,
   id: string,
 ): Promise<Result<Delivery, DestinationProblem>> {
-  const again = await objectOf(context).deliverAgain(destinationId, id);
-  const destination = again.ok ? await objectOf(context).find(destinationId) : null;
+  const repeated = await objectOf(context).deliverAgain(destinationId, id);
+  const destination = repeated.ok ? await objectOf(context).find(destinationId) : null;
   if (destination !== null) await writeAudit(context, "delivery.repeated", destination, { delivery: id });
-  return again;
+  return repeated;
 }
 
 /** Repeats all deliveries that failed at `sinceMs` or later. A call that repeats nothing leaves no audit entry. */
@@ -173,23 +181,20 @@ export async function redeliver(
   return repeated;
 }
 
-const scoreList = z
-  .array(z.int().min(-1_000_000).max(1_000_000))
-  .max(THRESHOLDS_MAX)
-  .refine((scores) => new Set(scores).size === scores.length, "the same score twice")
-  .transform((scores) => scores.toSorted((a, b) => a - b));
+function scoreThresholds(subject: "a person" | "an account", example: number[]) {
+  return z
+    .array(z.int().min(-1_000_000).max(1_000_000))
+    .max(THRESHOLDS_MAX)
+    .refine((scores) => new Set(scores).size === scores.length, "the same score twice")
+    .transform((scores) => scores.toSorted((a, b) => a - b))
+    .meta({
+      description: `Scores that raise a notification when ${subject} reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
+      example,
+    });
+}
 
-/** Thresholds for people's scores, without repetitions, sorted ascending. */
-export const thresholds = scoreList.meta({
-  description: `Scores that raise a notification when a person reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
-  example: [50, 100],
-});
-
-/** The same for accounts' scores. */
-export const accountThresholds = scoreList.meta({
-  description: `Scores that raise a notification when an account reaches them or falls below them, at most ${THRESHOLDS_MAX}.`,
-  example: [200],
-});
+export const thresholds = scoreThresholds("a person", [50, 100]);
+export const accountThresholds = scoreThresholds("an account", [200]);
 
 /** @param accounts undefined: the thresholds for accounts stay as they are. Both lists are ascending. */
 export async function changeThresholds(

@@ -4,8 +4,7 @@
  */
 import { alarmsOf, notAsked, unreachable, roomLevel, wrongJurisdiction } from "../domain/health/alarm.ts";
 import type { HealthAlarm, HealthFigures, OpenRestore, RoomLevel } from "../domain/health/alarm.ts";
-import { balanceBooks } from "../domain/quota/balance.ts";
-import type { Balance } from "../domain/quota/balance.ts";
+import { balanceBooks, type Balance } from "../domain/quota/balance.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { jurisdictionProblem } from "../domain/jurisdiction.ts";
 import { errorText } from "../platform/log.ts";
@@ -51,12 +50,12 @@ export async function healthWithin(
   maxMs = HEALTH_ANSWER_MS,
 ): Promise<HealthOrAlarm> {
   const untilMs = Date.now() + maxMs;
-  const silent: string[] = [];
+  const unanswered: string[] = [];
   const ask: Ask = async (objects, call) => {
     try {
       return await within(Math.max(0, untilMs - Date.now()), call);
     } catch (error) {
-      silent.push(`${objects} (${errorText(error)})`);
+      unanswered.push(`${objects} (${errorText(error)})`);
       throw error;
     }
   };
@@ -67,7 +66,7 @@ export async function healthWithin(
     const health = { ...stored, failingDestinations: await failing, openRestores };
     return { health, alarms: alarmsOf(health, Date.now()) };
   } catch (error) {
-    return { health: null, alarms: [unreachable(silent.toSorted().join(", ") || errorText(error))] };
+    return { health: null, alarms: [unreachable(unanswered.toSorted().join(", ") || errorText(error))] };
   }
 }
 
@@ -82,13 +81,13 @@ export async function readStorageHealth(
   ] as const;
   // Wait for both calls, so that a double failure names both objects.
   await Promise.allSettled(asked);
-  const [kept, backlog] = await Promise.all(asked);
-  const store = { bytes: kept.bytes, maxBytes: kept.maxBytes };
+  const [stored, backlog] = await Promise.all(asked);
+  const store = { bytes: stored.bytes, maxBytes: stored.maxBytes };
   const outbox = { bytes: backlog.outboxBytes, maxBytes: backlog.outboxMaxBytes };
   const counted = { admitted: backlog.admitted, unsettled: backlog.unsettledSignals, lost: backlog.lostSignals };
-  const atOnce = balanceBooks(counted, kept.totals, counted);
-  const books = atOnce.balanced
-    ? atOnce
+  const firstReading = balanceBooks(counted, stored.totals, counted);
+  const books = firstReading.balanced
+    ? firstReading
     : await ask("Quota Counter or Signal Store", readBooks(env, workspaceId, undefined));
   return {
     level: roomLevel({ store, outbox }),
@@ -100,9 +99,9 @@ export async function readStorageHealth(
     books,
     booksBalanced: books.balanced,
     deadLetters: books.deadLettered,
-    deadLetterMs: kept.deadLetterMs,
-    failingJobs: kept.failingJobs,
-    duplicatesCoveredMs: kept.duplicatesCoveredMs,
+    deadLetterMs: stored.deadLetterMs,
+    failingJobs: stored.failingJobs,
+    duplicatesCoveredMs: stored.duplicatesCoveredMs,
     hasDestinations: backlog.hasDestinations,
   };
 }

@@ -29,8 +29,8 @@ import { destinationsOf, quotaCounter, signalStore, type WorkspaceContext } from
 /** Time limit for refusing calls. It starts again with each step. */
 const CLOSED_MS = 60_000;
 /** Number and interval of checks for an empty outbox: 12 seconds in all, because an answer may take 30. */
-const DRAIN_LOOKS = 48;
-const DRAIN_LOOK_MS = 250;
+const DRAIN_CHECKS = 48;
+const DRAIN_CHECK_MS = 250;
 /** Attempts to reach a restarted object. */
 const ATTEMPTS = 3;
 /**
@@ -57,7 +57,7 @@ export async function restoreWorkspace(
 ): Promise<Result<{ id: string; recovered: Recovered }, RestoreRefusal>> {
   const { env, db, workspaceId } = context;
   const unfinished = await unfinishedRestore(db, workspaceId);
-  if (unfinished !== null && !isSame(unfinished, target))
+  if (unfinished !== null && !isSameTarget(unfinished, target))
     return refuse({ reason: "restore_unfinished", restore: unfinished });
   let restore = unfinished;
   if (restore === null) {
@@ -66,7 +66,7 @@ export async function restoreWorkspace(
     const created = await createRestore(context, target);
     const prepared = await prepare(env, db, created, undone, force);
     if (!prepared.ok) {
-      await abandon(env, db, created);
+      await cancelRestore(env, db, created);
       return prepared;
     }
     restore = { ...created, state: "restoring", before: prepared.value };
@@ -75,19 +75,19 @@ export async function restoreWorkspace(
     await restoreObjects(env, db, restore);
   } catch (error) {
     if (await isAnyRestored(env, restore)) throw error;
-    await abandon(env, db, restore);
+    await cancelRestore(env, db, restore);
     return refuse({ reason: "not_restorable", detail: errorText(error) });
   }
   return ok({ id: restore.id, recovered: await recoverWorkspace(context) });
 }
 
 /** Ends a restore that has changed nothing, and accepts calls again. */
-async function abandon(env: Env, db: ControlDatabase, restore: Restore): Promise<void> {
+async function cancelRestore(env: Env, db: ControlDatabase, restore: Restore): Promise<void> {
   await quotaCounter(env, restore.workspaceId).open();
   await refuseRestore(db, restore, Date.now());
 }
 
-function isSame({ to, undoes }: Restore, target: RestoreTarget): boolean {
+function isSameTarget({ to, undoes }: Restore, target: RestoreTarget): boolean {
   return "undo" in target ? undoes === target.undo : to === new Date(target.atMs).toISOString();
 }
 
@@ -100,9 +100,9 @@ async function prepare(
   force: boolean,
 ): Promise<Result<BeforeRestore, RestoreRefusal>> {
   const { id, workspaceId } = restore;
-  const waiting = await drained(env, workspaceId, force ? 1 : DRAIN_LOOKS);
+  const waiting = await waitForEmptyOutbox(env, workspaceId, force ? 1 : DRAIN_CHECKS);
   if (waiting > 0 && !force) return refuse({ reason: "signals_wait", signals: waiting });
-  const [target, undo] = [bookmarks(), bookmarks()];
+  const [target, undo] = [noBookmarks(), noBookmarks()];
   try {
     // Take the counter's bookmark first. Signals recorded after it are ignored when the restored counter sends them again.
     for (const object of ["quota_counter", "destinations", "signal_store"] as const) {
@@ -121,14 +121,14 @@ async function prepare(
 }
 
 /** Blocks calls to the counter and waits for an empty outbox. Returns the number of signals that still wait. */
-async function drained(env: Env, workspaceId: string, looks: number): Promise<number> {
+async function waitForEmptyOutbox(env: Env, workspaceId: string, maxChecks: number): Promise<number> {
   const counter = quotaCounter(env, workspaceId);
-  for (let look = 1; ; look++) {
+  for (let check = 1; ; check++) {
     // oxlint-disable-next-line no-await-in-loop -- checks again after a pause
     const waiting = await counter.close(Date.now() + CLOSED_MS);
-    if (waiting === 0 || look >= looks) return waiting;
+    if (waiting === 0 || check >= maxChecks) return waiting;
     // oxlint-disable-next-line no-await-in-loop
-    await scheduler.wait(DRAIN_LOOK_MS);
+    await scheduler.wait(DRAIN_CHECK_MS);
   }
 }
 
@@ -139,7 +139,7 @@ function momentOf(object: RestoredObject, to: string): number {
 
 /** Restores the objects that are not restored yet. @throws if one fails; a repeated call continues there. */
 async function restoreObjects(env: Env, db: ControlDatabase, { id, workspaceId, before }: Restore): Promise<void> {
-  if (before === null) throw new Error("a restore that has begun knows what was before");
+  if (before === null) throw new Error("The restore has begun, but D1 has no state from before it.");
   /* oxlint-disable no-await-in-loop -- one after the other */
   for (const object of RESTORED_OBJECTS) {
     let lastError = "";
@@ -170,7 +170,7 @@ function stubOf(env: Env, object: RestoredObject, workspaceId: string) {
   return object === "signal_store" ? signalStore(env, workspaceId) : destinationsOf(env, workspaceId);
 }
 
-function bookmarks(): Record<RestoredObject, string> {
+function noBookmarks(): Record<RestoredObject, string> {
   return { signal_store: "", destinations: "", quota_counter: "" };
 }
 
@@ -194,7 +194,7 @@ export async function recoverWorkspace({ env, db, workspaceId, by }: WorkspaceCo
   // A restored D1 may have an older configuration version than the counter, which would ignore it.
   if (restore === null) await raiseConfigVersion(db, workspaceId, (await counter.usage())?.configVersion ?? 0);
   await configureCounter(env, db, workspaceId);
-  const finished = restore === null ? null : await finish(env, db, restore);
+  const finished = restore === null ? null : await finishRestore(env, db, restore);
   const ruleVersionsRaised = await raiseVersionsAbove(
     db,
     workspaceId,
@@ -218,15 +218,19 @@ export async function recoverWorkspace({ env, db, workspaceId, by }: WorkspaceCo
   return detail;
 }
 
-async function finish(env: Env, db: ControlDatabase, restore: Restore): Promise<{ lost: number; deletions: number }> {
+async function finishRestore(
+  env: Env,
+  db: ControlDatabase,
+  restore: Restore,
+): Promise<{ lost: number; deletions: number }> {
   const { id, workspaceId } = restore;
   // The outbox has changed since the start of an interrupted restore.
   const before = (await findRestore(db, workspaceId, id))?.before ?? null;
-  if (before === null) throw new Error("a restore that has begun knows what was before");
+  if (before === null) throw new Error("The restore has begun, but D1 has no state from before it.");
   const counter = quotaCounter(env, workspaceId);
   if (await counter.awaitsRestore(id)) throw new Error("The restore has not restored all objects. Repeat it.");
   const restored = await counter.afterRestore(before.highestRow);
-  const deletions = await deletionsSince(db, workspaceId, await sinceMs(db, restore));
+  const deletions = await deletionsSince(db, workspaceId, await deletionsLostSinceMs(db, restore));
   const unsettled = restored.unsettled.map(({ row }) => row);
   const store = await signalStore(env, workspaceId).afterRestore({
     highestRow: before.highestRow,
@@ -242,7 +246,7 @@ async function finish(env: Env, db: ControlDatabase, restore: Restore): Promise<
 }
 
 /** Repeat all recent deletions: an undo may go back to any moment before the restore that it reverts. */
-async function sinceMs(db: ControlDatabase, { workspaceId, to, undoes }: Restore): Promise<number> {
+async function deletionsLostSinceMs(db: ControlDatabase, { workspaceId, to, undoes }: Restore): Promise<number> {
   if (to !== null) return Date.parse(to);
   const undone = undoes === null ? null : await findRestore(db, workspaceId, undoes);
   return undone === null ? 0 : Date.parse(undone.requestedAt);

@@ -7,7 +7,7 @@ import path from "node:path";
 import type { Page } from "playwright-core";
 import { provision } from "../../src/dev/demo-workspace.ts";
 import type { DemoKeys } from "../../src/dev/demo/senders.ts";
-import { sendThreeWeeks, beginOf } from "../../src/dev/sample.ts";
+import { sendThreeWeeks, sampleStartMs } from "../../src/dev/sample.ts";
 import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/local-service.ts";
 import { OperatorClient, untilProcessed } from "../../src/dev/operator-client.ts";
 import { SERVICE_CONFIG, build } from "../bench/build.ts";
@@ -36,7 +36,7 @@ try {
 
 async function fill(operator: OperatorClient): Promise<{ home: string; keys: DemoKeys }> {
   const nowMs = Date.now();
-  await setClock(running.origin, beginOf(nowMs));
+  await setClock(running.origin, sampleStartMs(nowMs));
   const { workspace, keys } = await provision(operator);
   const home = `workspaces/${workspace.id}`;
   await operator.call("PUT", "plans/demo", { name: "Team", signal_limit: 1_500, paid: true });

@@ -66,7 +66,7 @@ export async function startReceiver(operator: OperatorClient, home: string): Pro
       });
     },
   };
-  const take = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+  const receive = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const headers = Object.entries(request.headers).map(([name, value]) => [name, String(value)]);
@@ -79,7 +79,7 @@ export async function startReceiver(operator: OperatorClient, home: string): Pro
       response.writeHead(401).end();
     }
   };
-  server.on("request", (request, response) => void take(request, response));
+  server.on("request", (request, response) => void receive(request, response));
   await new Promise<void>((resolve) => {
     server.listen(0, "127.0.0.1", resolve);
   });
@@ -106,7 +106,7 @@ async function reportCrossings(people: Person[], accounts: Account[], receiver: 
   const crossings = [...receiver.crossings.values()].sort((a, b) => a.time.localeCompare(b.time));
   const rows = crossings.map(({ time, data }) => ({ ...data, who: data.email ?? data.external_id, time }));
   const title = `Notifications of people who crossed ${THRESHOLD} points, and accounts that crossed ${ACCOUNT_THRESHOLD}`;
-  show(title, rows, ["who", "score_before", "score", "time"]);
+  printTable(title, rows, ["who", "score_before", "score", "time"]);
   const names = rows.map(({ who }) => who ?? "");
   const isExpected = names.length === expected.length && expected.every((name) => names.includes(name));
   const good = isExpected && expected.length > 0 && receiver.refused === 0;
@@ -135,19 +135,19 @@ export async function report(
   const books = await operator.get<BooksAnswer>(`${home}/books`);
   people.sort((a, b) => b.score - a.score || a.email.localeCompare(b.email));
   const scored = people.map((person) => ({ ...person, made_of: compositionOf(person) }));
-  show("People and their scores", scored, ["email", "name", "company", "score", "next_lapse_at", "made_of"]);
+  printTable("People and their scores", scored, ["email", "name", "company", "score", "next_lapse_at", "made_of"]);
   const { items: accounts } = await operator.get<{ items: Account[] }>(`${home}/accounts?order=score`);
-  show("Accounts and the scores of their people", accounts, ["external_id", "name", "plan", "score", "people"]);
-  show("Signal queue", groups, ["event", "source", "count", "anonymous", "held"]);
+  printTable("Accounts and the scores of their people", accounts, ["external_id", "name", "plan", "score", "people"]);
+  printTable("Signal queue", groups, ["event", "source", "count", "anonymous", "held"]);
   const refused = rejections.map((rejection) => ({ ...rejection, detail: cut(String(rejection["detail"]), 60) }));
-  show("Refused calls, as an admin sees them", refused, ["key_name", "status", "code", "calls", "detail"]);
-  show("Usage of the billing period", [usage], ["signal_limit", "accepted", "held", "rejected", "period_end"]);
-  show("Books", [books], Object.keys(books));
-  const good = check(outcome, people, accounts, usage, books);
+  printTable("Refused calls, as an admin sees them", refused, ["key_name", "status", "code", "calls", "detail"]);
+  printTable("Usage of the billing period", [usage], ["signal_limit", "accepted", "held", "rejected", "period_end"]);
+  printTable("Books", [books], Object.keys(books));
+  const good = printChecks(outcome, people, accounts, usage, books);
   return (await reportCrossings(people, accounts, receiver)) && good;
 }
 
-function check(
+function printChecks(
   outcome: DemoOutcome,
   people: Person[],
   accounts: Account[],
@@ -184,19 +184,19 @@ function check(
     ],
     [`scores of ${people.length} people: ${wrong.join(", ") || "as expected"}`, wrong.length === 0],
   ];
-  console.log(`\n${bold("Is that what was sent?")}`);
+  console.log(`\n${bold("Checks against the sent signals")}`);
   for (const [text, good] of checks) console.log(`  ${mark(good)} ${text}`);
   const good = checks.every(([, holds]) => holds);
   const seconds = ((Date.now() - outcome.startedMs) / 1_000).toFixed(1);
   console.log(
-    `\n${kept} signals in ${outcome.calls} calls, ${seconds} s. ${good ? "All is as expected." : "SOMETHING IS WRONG."}`,
+    `\n${kept} signals in ${outcome.calls} calls, ${seconds} s. ${good ? "All is as expected." : "SOMETHING IS NOT AS EXPECTED."}`,
   );
   return good;
 }
 
 type Row = Record<string, string | number | boolean | null>;
 
-function show(title: string, items: readonly object[], columns: string[]): void {
+function printTable(title: string, items: readonly object[], columns: string[]): void {
   const cellOf = (value: Row[string] | undefined) => (typeof value === "number" ? value : String(value ?? ""));
   const rows = items.map((item) => columns.map((column) => cellOf((item as Row)[column])));
   console.log(`\n${bold(title)}\n${table(columns, rows)}`);

@@ -21,7 +21,7 @@ export interface Call {
 
 /** One line of the demo: calls of one kind with the expected result. */
 interface DemoDelivery {
-  what: string;
+  title: string;
   calls: Call[];
   /** True: concurrent calls. Most real senders call one after another. */
   parallel?: boolean;
@@ -41,8 +41,8 @@ interface Sender {
 }
 
 /** Unless said otherwise, each call brings one signal, which is kept. */
-function delivery(what: string, calls: Call[], expected: Partial<DemoDelivery> = {}): DemoDelivery {
-  return { what, calls, status: 202, kept: calls.length, ...expected };
+function delivery(title: string, calls: Call[], expected: Partial<DemoDelivery> = {}): DemoDelivery {
+  return { title, calls, status: 202, kept: calls.length, ...expected };
 }
 
 function jsonCall(path: string, body: unknown, headers: Record<string, string> = {}): Call {
@@ -61,7 +61,7 @@ interface Lead {
   title: string | null;
 }
 
-export const LEADS: readonly Lead[] = [
+export const LEADS: readonly [Lead, ...Lead[]] = [
   newLead(5001, "Peter", "Gibbons", "Initech", "Engineer"),
   newLead(5002, "Samir", "Nadeem", "Initech", "Engineer"),
   newLead(5003, "Joanna", "Reyes", "Corner Table", "Manager"),
@@ -102,10 +102,10 @@ const IDENTIFIED = VISITORS.filter((visitor): visitor is Visitor & { lead: Lead 
 /** A campaign's webhook template with its tokens replaced: texts arrive quoted, empty ones as `null` or `""`. */
 function webhookBody(record: Lead, event: string, properties: Record<string, unknown> = {}): string {
   const token = (value: unknown): string => JSON.stringify(value);
-  const further = Object.entries(properties).map(([name, value]) => `, ${token(name)}: ${token(value)}`);
+  const moreProperties = Object.entries(properties).map(([name, value]) => `, ${token(name)}: ${token(value)}`);
   return `{ "email": ${token(record.email)}, "event": ${token(event)}, "source": "marketing-automation",
   "properties": { "lead_id": ${record.id}, "first_name": ${token(record.firstName)}, "last_name": ${token(record.lastName)},
-    "company": ${token(record.company)}, "title": ${token(record.title)}${further.join("")} } }`;
+    "company": ${token(record.company)}, "title": ${token(record.title)}${moreProperties.join("")} } }`;
 }
 
 let messages = 0;
@@ -132,7 +132,7 @@ export function marketing({ campaigns }: DemoKeys): Sender {
     const signal = { email, event: "Attended - Spring Webinar", properties: { minutes: 45 } };
     return jsonCall(`${SIGNALS}/webinar-tool/${campaigns}`, signal);
   });
-  const [left] = LEADS.slice(-1) as [Lead];
+  const [last] = LEADS.slice(-1) as [Lead];
   return {
     name: "Marketing automation, one call per record",
     deliveries: [
@@ -140,7 +140,7 @@ export function marketing({ campaigns }: DemoKeys): Sender {
         points: LEADS.filter(isInterested).map((lead) => [lead, 20]),
       }),
       delivery("opened emails", opened),
-      delivery("an unsubscription", [webhook(webhookBody(left, "Unsubscribed"))], { points: [[left, -10]] }),
+      delivery("an unsubscription", [webhook(webhookBody(last, "Unsubscribed"))], { points: [[last, -10]] }),
       delivery("webinar attendance, source in the path", attended, { points: attendees.map((lead) => [lead, 5]) }),
       delivery("the form campaign once more, by mistake", forms, { duplicates: forms.length }),
     ],
@@ -171,7 +171,7 @@ export function beyondTheLimit({ campaigns }: DemoKeys): Sender {
   return { name: "Beyond the signal limit", deliveries: [scans] };
 }
 
-const PRICES = "https://example.com/pricing";
+const PRICING_URL = "https://example.com/pricing";
 
 export function customerDataPlatforms({ campaigns }: DemoKeys): Sender {
   const path = `${SIGNALS}/${campaigns}`;
@@ -187,7 +187,7 @@ function websiteVisits(path: string): DemoDelivery[] {
     cdpCall("track", { anonymousId, event: "Feature Used", properties: { feature }, context });
   const visits = VISITORS.flatMap((visitor) => [
     page(visitor, "Home", "https://example.com/"),
-    page(visitor, "Prices", PRICES),
+    page(visitor, "Prices", PRICING_URL),
     usage(visitor, "tour"),
   ]);
   const identifies = IDENTIFIED.map(({ anonymousId, userId, lead }) => {
@@ -265,7 +265,7 @@ function sdkBatches(path: string): DemoDelivery[] {
   };
   // An SDK that compresses its JSON and labels it as a form.
   const pages = Array.from({ length: 60 }, (_, at) => {
-    const url = at % 6 === 0 ? `${PRICES}?plan=${at}` : `https://example.com/blog/${at}`;
+    const url = at % 6 === 0 ? `${PRICING_URL}?plan=${at}` : `https://example.com/blog/${at}`;
     const context = { library: { name: "@rudderstack/rudder-sdk-node" }, page: { url } };
     const fields = { userId: userOf(at), name: "Page", properties: {}, context };
     const { timestamp: originalTimestamp, ...call } = cdpCall("page", fields);
@@ -387,26 +387,26 @@ export async function send(origin: string, senders: Sender[]): Promise<DemoSent>
   for (const { name, deliveries } of senders) {
     console.log(`\n${bold(name)}`);
     for (const line of deliveries) {
-      const answers = await sendAll(origin, line);
-      const shown = show(line, answers);
-      if (shown.detail !== undefined) {
-        console.log(dim(shown.detail === shownDetail ? "    (as above)" : `    ${shown.detail}`));
+      const answers = await sendCalls(origin, line);
+      const printed = printLine(line, answers);
+      if (printed.detail !== undefined) {
+        console.log(dim(printed.detail === shownDetail ? "    (as above)" : `    ${printed.detail}`));
       }
-      shownDetail = shown.detail;
+      shownDetail = printed.detail;
       sent.calls += answers.length;
-      sent.accepted += shown.accepted;
-      sent.held += shown.held;
+      sent.accepted += printed.accepted;
+      sent.held += printed.held;
       sent.duplicates += line.duplicates ?? 0;
       for (const [{ email }, points] of line.points ?? []) {
         sent.scores.set(email, (sent.scores.get(email) ?? 0) + points);
       }
-      sent.asExpected &&= shown.asExpected;
+      sent.asExpected &&= printed.asExpected;
     }
   }
   return sent;
 }
 
-async function sendAll(origin: string, { calls, parallel }: DemoDelivery): Promise<Answer[]> {
+async function sendCalls(origin: string, { calls, parallel }: DemoDelivery): Promise<Answer[]> {
   if (parallel === true) return Promise.all(calls.map((call) => sendOne(origin, call)));
   const answers: Answer[] = [];
   for (const call of calls) answers.push(await sendOne(origin, call));
@@ -424,26 +424,26 @@ async function sendOne(origin: string, { path, body, method = "POST", headers = 
   if (status !== 202) return { ...none, code: answer.code, detail: answer.detail };
   if (answer.results === undefined) return { ...none, [answer.status === "held" ? "held" : "accepted"]: 1 };
   const { accepted = 0, held = 0, rejected = 0 } = answer;
-  const bad = answer.results.find((result) => result.status === "rejected");
-  return { status, accepted, held, rejected, code: bad?.code, detail: bad && `signal ${bad.index}: ${bad.detail}` };
+  const item = answer.results.find((result) => result.status === "rejected");
+  return { status, accepted, held, rejected, code: item?.code, detail: item && `signal ${item.index}: ${item.detail}` };
 }
 
 /** Prints a line of the demo. @returns the sums of its answers, and the detail of the first unexpected answer. */
-function show(line: DemoDelivery, answers: readonly Answer[]) {
-  const { what, calls, status, code, kept } = line;
-  const odd = answers.find((answer) => answer.status !== status || answer.code !== code);
-  const answer = odd ?? answers[0];
+function printLine(line: DemoDelivery, answers: readonly Answer[]) {
+  const { title, calls, status, code, kept } = line;
+  const wrong = answers.find((answer) => answer.status !== status || answer.code !== code);
+  const answer = wrong ?? answers[0];
   const total = (field: "accepted" | "held" | "rejected") => answers.reduce((sum, each) => sum + each[field], 0);
   const [accepted, held, rejected] = [total("accepted"), total("held"), total("rejected")];
   const asExpected =
-    odd === undefined && accepted + held === kept && held === (line.held ?? 0) && rejected === (line.refused ?? 0);
+    wrong === undefined && accepted + held === kept && held === (line.held ?? 0) && rejected === (line.refused ?? 0);
   const counts = [
     accepted > 0 ? `${accepted} accepted` : "",
     held > 0 ? `${held} held` : "",
     rejected > 0 ? `${rejected} refused: ${answer?.code}` : accepted + held === 0 ? (answer?.code ?? "") : "",
   ].filter((text) => text !== "");
   const called = `${calls.length} ${calls.length === 1 ? "call " : "calls"}`.padStart(9);
-  console.log(`  ${mark(asExpected)} ${what.padEnd(47)} ${called}  ${answer?.status} ${counts.join(", ")}`);
+  console.log(`  ${mark(asExpected)} ${title.padEnd(47)} ${called}  ${answer?.status} ${counts.join(", ")}`);
   if (!asExpected) console.log(red(`    expected: ${status} ${code ?? ""}`));
   return { accepted, held, asExpected, detail: answer?.detail };
 }

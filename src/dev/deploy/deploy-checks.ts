@@ -55,19 +55,19 @@ export function readSections(file: string): Section[] {
 }
 
 export interface Missing {
-  what: string;
-  how: string;
+  problem: string;
+  fix: string;
 }
 
-type Problem = readonly [what: string, setting: string];
+type Problem = readonly [problem: string, setting: string];
 
 /** @param all every section of the file, the top level first. */
 export function missingInConfig(all: readonly Section[], environment: string | undefined): Missing[] {
   const [top] = all;
   const checked = all.find((section) => section.environment === environment);
   if (top === undefined || checked === undefined) {
-    const how = `[env.${environment}] in wrangler.toml with bindings of its own: without it, those of the top level are taken`;
-    return [{ what: `There is no environment ${environment}.`, how }];
+    const fix = `[env.${environment}] in wrangler.toml with its own bindings: without it, wrangler uses those of the top level`;
+    return [{ problem: `There is no environment ${environment}.`, fix }];
   }
   const { config } = checked;
   const problems: Problem[] = [
@@ -80,7 +80,7 @@ export function missingInConfig(all: readonly Section[], environment: string | u
     ...checkOtherSettings(checked),
   ];
   const file = environment === undefined ? "wrangler.toml" : `[env.${environment}] of wrangler.toml`;
-  return problems.map(([what, setting]) => ({ what, how: `${setting} in ${file}` }));
+  return problems.map(([problem, setting]) => ({ problem, fix: `${setting} in ${file}` }));
 }
 
 /** Bindings and variables are not inherited, so each section repeats those of the top level. */
@@ -139,17 +139,17 @@ function* checkQueues({ queues: { producers = [], consumers = [] } }: DeployConf
   ];
   for (const [queue, kind] of queues) {
     const consumer = consumers.find((known) => known.queue === queue);
-    if (consumer === undefined) yield [`Nobody consumes the queue ${queue}.`, `a consumer with queue = "${queue}"`];
+    if (consumer === undefined) yield [`The queue ${queue} has no consumer.`, `a consumer with queue = "${queue}"`];
     else if (kind === "signals" && consumer.dead_letter_queue === undefined)
       yield [
-        `The queue ${queue} has no dead-letter queue: signals that cannot be recorded would be lost to it.`,
+        `The queue ${queue} has no dead-letter queue: signals that cannot be recorded would be lost.`,
         "dead_letter_queue of its consumer",
       ];
     if (queueKind(queue) === kind) continue;
     const word = kind === "signals" ? `neither ${Object.values(QUEUE_WORDS).join(" nor ")}` : QUEUE_WORDS[kind];
     const example = kind === "signals" ? "signals-staging" : `staging-${word}`;
     yield [
-      `The queue ${queue} would be taken for one of ${queueKind(queue).replace("_", " ")}.`,
+      `The service would treat the queue ${queue} as a queue of ${queueKind(queue).replace("_", " ")}.`,
       `a name with ${word} as a word, such as ${example},`,
     ];
   }
@@ -178,7 +178,7 @@ function* checkShared({ config, hosts }: Section, other: Section): Iterable<Prob
   const owner = other.environment === undefined ? "the top level" : `[env.${other.environment}]`;
   const taken = new Set(namesOf(other.config, other.hosts));
   for (const name of namesOf(config, hosts)) {
-    if (taken.has(name)) yield [`${name} is also that of ${owner}.`, "one of its own,"];
+    if (taken.has(name)) yield [`${name} is also that of ${owner}.`, "a value of its own,"];
   }
 }
 
@@ -217,7 +217,7 @@ function* checkSignIn(config: DeployConfig): Iterable<Problem> {
   for (const { variable, from } of settings?.needs ?? []) {
     if (textOf(config, variable) === "")
       yield [
-        `${variable} is empty: nobody gets to the pages.`,
+        `${variable} is empty: nobody can open the pages.`,
         from === undefined ? variable : `${from}, as ${variable}`,
       ];
   }
@@ -287,8 +287,8 @@ export async function missingInAccount(section: Section, wrangler: Wrangler, fet
   );
   const failed = answers.flatMap((answer) => ("error" in answer ? [answer] : []));
   const unread = [...Map.groupBy(failed, ({ error }) => error)].map(([error, parts]) => ({
-    what: `Wrangler could not be asked for ${parts.map(({ name }) => name).join(", ")}: ${error}`,
-    how: "npx wrangler login, or the variable CLOUDFLARE_API_TOKEN",
+    problem: `Wrangler could not check ${parts.map(({ name }) => name).join(", ")}: ${error}`,
+    fix: "npx wrangler login, or the variable CLOUDFLARE_API_TOKEN",
   }));
   const hosts = section.hosts.filter((host) => !host.includes("*"));
   const behindAccess = signInSettings(textOf(section.config, "SIGN_IN"))?.behindAccess === true;
@@ -302,15 +302,15 @@ export async function missingInAccount(section: Section, wrangler: Wrangler, fet
 
 interface Part {
   name: string;
-  /** @throws if wrangler cannot be asked. */
+  /** @throws if wrangler cannot check the part. */
   check: () => Promise<Missing[]>;
 }
 
 function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
   const jurisdiction = textOf(config, "JURISDICTION");
-  const part = (name: string, isThere: () => Promise<boolean>, how: string): Part => ({
+  const part = (name: string, isThere: () => Promise<boolean>, fix: string): Part => ({
     name,
-    check: async () => ((await isThere()) ? [] : [{ what: `There is no ${name}.`, how }]),
+    check: async () => ((await isThere()) ? [] : [{ problem: `There is no ${name}.`, fix }]),
   });
   const exists = async (...args: string[]) => (await ask(wrangler, args)) !== null;
   const secrets = () =>
@@ -323,12 +323,12 @@ function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
     })),
     ...queuesOf(config).map((queue) => {
       const inPlace = `a queue ${queue} in the jurisdiction "${jurisdiction}": docs/deploy.md has the command`;
-      const how = jurisdiction === "" ? `npx wrangler queues create ${queue}` : inPlace;
-      return part(`queue ${queue}`, () => exists("queues", "info", queue), how);
+      const fix = jurisdiction === "" ? `npx wrangler queues create ${queue}` : inPlace;
+      return part(`queue ${queue}`, () => exists("queues", "info", queue), fix);
     }),
     ...config.r2_buckets.map(({ bucket_name: bucket = "", jurisdiction: place }) => {
-      const how = ["npx wrangler r2 bucket create", bucket, ...inJurisdiction(place)].join(" ");
-      return part(`bucket ${bucket}`, () => exists("r2", "bucket", "info", bucket, ...inJurisdiction(place)), how);
+      const fix = ["npx wrangler r2 bucket create", bucket, ...inJurisdiction(place)].join(" ");
+      return part(`bucket ${bucket}`, () => exists("r2", "bucket", "info", bucket, ...inJurisdiction(place)), fix);
     }),
     { name: "the jurisdiction of the data", check: () => checkDataJurisdiction(config, environment, wrangler) },
     part(
@@ -344,8 +344,8 @@ async function checkDatabase(database: Database, config: DeployConfig, wrangler:
   const databases = await list<{ uuid: string; name: string }>(wrangler, ["d1", "list", "--json"]);
   if (databases.some(({ uuid }) => uuid === id)) return [];
   const named = databases.find((known) => known.name === name);
-  const how = named === undefined ? createDatabase(database, config) : `database_id = "${named.uuid}" in wrangler.toml`;
-  return [{ what: `There is no database ${id}.`, how }];
+  const fix = named === undefined ? createDatabase(database, config) : `database_id = "${named.uuid}" in wrangler.toml`;
+  return [{ problem: `There is no database ${id}.`, fix }];
 }
 
 /** Compares JURISDICTION with that of the first workspace. A workspace of a version without jurisdictions is in none. */
@@ -363,7 +363,7 @@ async function checkDataJurisdiction(
   if (workspace === undefined) return [];
   const { jurisdiction: recorded = "" } = workspace;
   const problem = jurisdictionProblem(textOf(config, "JURISDICTION"), recorded);
-  return problem === null ? [] : [{ what: problem, how: `JURISDICTION = ${JSON.stringify(recorded)}` }];
+  return problem === null ? [] : [{ problem, fix: `JURISDICTION = ${JSON.stringify(recorded)}` }];
 }
 
 /** The platform's messages about missing resources. */
@@ -403,11 +403,11 @@ async function missingAtHost(host: string, behindAccess: boolean, fetchUrl: Fetc
   // The Worker refuses GET at a webhook path, so its answer differs from Access's sign-in page.
   if ((await whoAnswers(`https://${host}/api/signal-staging/webhook/sk_none`, fetchUrl)) === "access") {
     const problem = `Access stands in front of the webhooks at ${host}: senders get a sign-in page.`;
-    return [{ what: problem, how: `the Access application with ${paths} only` }];
+    return [{ problem, fix: `the Access application with ${paths} only` }];
   }
   if (behindAccess && (await whoAnswers(`https://${host}/w/none`, fetchUrl)) === "worker") {
-    const problem = `Access does not stand in front of the pages at ${host}: nobody gets to them.`;
-    return [{ what: problem, how: `an Access application with ${paths}` }];
+    const problem = `Access does not stand in front of the pages at ${host}: nobody can open them.`;
+    return [{ problem, fix: `an Access application with ${paths}` }];
   }
   return [];
 }
@@ -425,6 +425,6 @@ async function whoAnswers(url: string, fetchUrl: Fetch): Promise<"access" | "wor
 
 export function missingText(missing: readonly Missing[]): string {
   if (missing.length === 0) return "Nothing is missing.";
-  const lines = missing.map(({ what, how }) => `  ${what}\n      ${how}`);
+  const lines = missing.map(({ problem, fix }) => `  ${problem}\n      ${fix}`);
   return [`${missing.length === 1 ? "One thing is" : `${missing.length} things are`} missing:`, ...lines].join("\n\n");
 }

@@ -1,6 +1,6 @@
 /** The deletion of a person: what it removes, and its receipt. */
 import { iso } from "../../control/database.ts";
-import { deletionAskedMs } from "../../control/deletions.ts";
+import { deletionRequestedMs } from "../../control/deletions.ts";
 import { TRAIT_NAMES, traitsInWords } from "../../domain/signal/traits.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
 import type { DeletionReceipt } from "../../store/protocol/store-operations.ts";
@@ -155,7 +155,7 @@ const HEAD = { section: "people", title: "Deletion receipt" } as const;
 /** D1 knows a deletion that the store does not know, if it was interrupted before it began. */
 async function notBegunOr404(c: Ctx, deletion: { id: string } | { email: string }): Promise<Response> {
   const base = workspacePath(c);
-  const askedMs = await deletionAskedMs(c.get("db"), c.get("workspace").id, deletion, Date.now());
+  const askedMs = await deletionRequestedMs(c.get("db"), c.get("workspace").id, deletion, Date.now());
   if (askedMs === null) return notFoundPage(c, "deletion");
   const path = "email" in deletion ? personPath(base, deletion.email) : null;
   return page(

@@ -4,7 +4,7 @@ import { readAllRules } from "../../control/stored-rules.ts";
 import { cut } from "../../domain/text.ts";
 import { digestHex } from "../../platform/hashes.ts";
 import {
-  canBeDone,
+  isPossible,
   IMPORT_REFUSAL,
   importRules,
   planRuleImport,
@@ -58,7 +58,7 @@ export const ruleFilePages = pages
     const preview = (plan: RuleImport, stopped: keyof typeof STOPPED | null = null) =>
       importPage(
         c,
-        stopped !== null ? 409 : canBeDone(plan) ? 200 : 422,
+        stopped !== null ? 409 : isPossible(plan) ? 200 : 422,
         <ImportPreview base={rulesPath(c)} text={text} fingerprint={fingerprint} plan={plan} stopped={stopped} />,
       );
     const version = Number(form.get("rules_version") ?? Number.NaN);
@@ -70,8 +70,8 @@ export const ruleFilePages = pages
     }
     const imported = await importRules(contextOf(c), read.value, version);
     if (imported.ok) return done(c, "rules", "rules_imported");
-    const { why, plan } = imported.refusal;
-    return preview(plan, why === "rules_changed" ? why : null);
+    const { reason, plan } = imported.refusal;
+    return preview(plan, reason === "rules_changed" ? reason : null);
   });
 
 function rulesPath(c: Ctx): string {
@@ -164,7 +164,9 @@ function ImportPreview(props: PreviewProps) {
   return (
     <>
       {stopped !== null && <Notice tone="warn" title={STOPPED[stopped]} />}
-      {plan.noRoom !== null && <FormErrors title="The file cannot be imported" errors={[LIMIT_COPY[plan.noRoom]]} />}
+      {plan.exceededLimit !== null && (
+        <FormErrors title="The file cannot be imported" errors={[LIMIT_COPY[plan.exceededLimit]]} />
+      )}
       {count("refused") > 0 && (
         <FormErrors
           title="The file cannot be imported"
@@ -199,7 +201,7 @@ function ImportPreview(props: PreviewProps) {
       )}
       {shown.length < listed.length && <p class="quiet">And {counted(listed.length - shown.length, "more rule")}.</p>}
       <div class="row">
-        {canBeDone(plan) && listed.length > 0 && (
+        {isPossible(plan) && listed.length > 0 && (
           <ConfirmImport {...props} label={`Import ${counted(listed.length, "rule")}`} />
         )}
         <LinkButton href={`${base}/import`} text="Choose another file" />

@@ -37,14 +37,21 @@ test("an unfinished restore cannot be acknowledged, so that health goes on showi
 });
 
 test("only the latest restore reports losses, because its number includes those of earlier restores", async () => {
-  const { create, open } = await newRestores();
-  for (const lost of [3, 5]) {
-    // oxlint-disable-next-line no-await-in-loop -- one restore after the other
+  const { workspaceId, create, acknowledge, open } = await newRestores();
+  const restoreLosing = async (lost: number) => {
     const restore = await create();
-    await beginRestoring(db, restore, BEFORE); // oxlint-disable-line no-await-in-loop
-    await endRestore(db, restore, lost, Date.UTC(2031, 0, 2)); // oxlint-disable-line no-await-in-loop
-    expect(await open()).toEqual([{ id: restore.id, isFinished: true, lost }]); // oxlint-disable-line no-await-in-loop
-  }
+    await beginRestoring(db, restore, BEFORE);
+    await endRestore(db, restore, lost, Date.UTC(2031, 0, 2));
+    return restore;
+  };
+  const first = await restoreLosing(3);
+  expect(await open()).toEqual([{ id: first.id, isFinished: true, lost: 3 }]);
+  const acknowledged = await acknowledge(first.id);
+  const second = await restoreLosing(5);
+  expect(await open()).toEqual([{ id: second.id, isFinished: true, lost: 5 }]);
+  await restoreLosing(0);
+  expect(await open()).toBeUndefined();
+  expect(await findRestore(db, workspaceId, first.id)).toEqual(acknowledged);
 });
 
 test("a restore that was interrupted while preparing is refused when the next one is requested", async () => {

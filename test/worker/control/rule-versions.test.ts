@@ -12,8 +12,7 @@ import {
 import { findRule, listRuleVersions, rulesOf, rulesVersion } from "../../../src/control/stored-rules.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../../../src/limits.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 const db = controlDatabase(env.DB);
 let workspace: TestWorkspace;
@@ -76,7 +75,7 @@ describe("the versions of a mapping rule", () => {
   test("are the latest of each rule, independent of other rules", async () => {
     const [id, otherRule] = [await newRule(), await newRule({ name: "Other" })];
     await change(otherRule, { points: 1 });
-    for (let points = 100; points < 105 + RULE_VERSIONS_KEPT; points++) await change(id, { points }); // oxlint-disable-line no-await-in-loop
+    for (let points = 100; points < 105 + RULE_VERSIONS_KEPT; points++) await change(id, { points });
     const found = await versions(id);
     expect(found.map(({ points }) => points)).toEqual(
       Array.from({ length: RULE_VERSIONS_KEPT + 1 }, (_, n) => 104 + RULE_VERSIONS_KEPT - n),
@@ -158,14 +157,9 @@ describe("going back to a version", () => {
   test("is refused if the rule has changed in between or the version does not exist", async () => {
     const id = await newRule();
     await change(id, { points: 25 });
-    expect(await restoreRule(by("b@example.com"), id, 1, 1)).toMatchObject({
-      refusal: "rule_changed",
-    });
+    expect(await restoreRule(by("b@example.com"), id, 1, 1)).toMatchObject({ refusal: "rule_changed" });
     for (const version of [0, 3, -1]) {
-      // oxlint-disable-next-line no-await-in-loop
-      expect(await restoreRule(by("b@example.com"), id, version)).toMatchObject({
-        refusal: "not_found",
-      });
+      expect(await restoreRule(by("b@example.com"), id, version)).toMatchObject({ refusal: "not_found" });
     }
     expect(await findRule(db, workspace.id, id)).toMatchObject({ version: 2, points: 25 });
   });

@@ -45,7 +45,8 @@ interface Seed {
 
 /** Stores keys with an earlier creation time. Returns their ids. */
 async function seedKeys(count: number, seed: Seed = {}): Promise<string[]> {
-  const { madeMs = Date.now() - 7 * DAY_MS } = seed;
+  const { madeMs = Date.now() - 7 * DAY_MS, deactivatedAt, expiresAt, overlapEndsAt, template } = seed;
+  const optional = [deactivatedAt, expiresAt, overlapEndsAt, template].map((value) => value ?? null);
   const ids = Array.from({ length: count }, () => newId("key", madeMs));
   await env.DB.prepare(
     `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at,
@@ -53,15 +54,7 @@ async function seedKeys(count: number, seed: Seed = {}): Promise<string[]> {
      SELECT value, ?1, 'Old', iif(?6 IS NULL, 'signal_staging', 'product_org'), value, 'sk_aaaaa', 'aaaa', ?2, ?3, ?4, ?5, ?6
      FROM json_each(?7)`,
   )
-    .bind(
-      workspace.id,
-      iso(madeMs),
-      seed.deactivatedAt ?? null,
-      seed.expiresAt ?? null,
-      seed.overlapEndsAt ?? null,
-      seed.template ?? null,
-      JSON.stringify(ids),
-    )
+    .bind(workspace.id, iso(madeMs), ...optional, JSON.stringify(ids))
     .run();
   return ids;
 }
@@ -73,24 +66,22 @@ const count = async (sql: string) => (await env.DB.prepare(sql).bind(workspace.i
 const keyCount = () => count("SELECT count(*) AS n FROM api_keys WHERE workspace_id = ?");
 const auditCount = async (action: string) => (await workspace.audit(action)).length;
 
-const TOO_MANY = {
-  status: 409,
-  body: {
-    code: "too_many_keys",
-    detail: "This workspace has reached its limit of 100 active API keys. Deactivate a key that is no longer used.",
-  },
-};
+/** The answer 409 with this code and detail. */
+const conflict = (code: string, detail: unknown = expect.any(String)) => ({ status: 409, body: { code, detail } });
+const TOO_MANY = conflict(
+  "too_many_keys",
+  "This workspace has reached its limit of 100 active API keys. Deactivate a key that is no longer used.",
+);
 
 describe("active API keys", () => {
   test("are limited; deactivated, expired and replaced keys do not count", async () => {
     const past = iso(Date.now() - 1);
     await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 3);
     await seedKeys(1, { expiresAt: iso(Date.now() + DAY_MS), overlapEndsAt: iso(Date.now() + 2 * DAY_MS) });
-    for (const ended of [{ deactivatedAt: past }, { expiresAt: past }, { overlapEndsAt: past }]) {
-      await seedKeys(20, ended);
-    }
-    await seedKeys(20, { expiresAt: past, overlapEndsAt: iso(Date.now() + DAY_MS) });
-    await seedKeys(20, { expiresAt: iso(Date.now() + DAY_MS), overlapEndsAt: past });
+    const tomorrow = iso(Date.now() + DAY_MS);
+    const ended: Seed[] = [{ deactivatedAt: past }, { expiresAt: past }, { overlapEndsAt: past }];
+    ended.push({ expiresAt: past, overlapEndsAt: tomorrow }, { expiresAt: tomorrow, overlapEndsAt: past });
+    for (const seed of ended) await seedKeys(20, seed);
 
     const made = [await create(), await create()];
     expect(statusesOf(made)).toEqual([201, 201]);
@@ -114,10 +105,8 @@ describe("active API keys", () => {
     const made = await form();
     if (!made.ok) throw new Error(made.refusal.reason);
     expect(await form()).toEqual({ ok: false, refusal: { reason: "made_before", key: made.value.record } });
-    expect(await createKey(workspace.context(), KEY, "other")).toEqual({
-      ok: false,
-      refusal: { reason: "too_many_keys" },
-    });
+    const refused = { ok: false, refusal: { reason: "too_many_keys" } };
+    expect(await createKey(workspace.context(), KEY, "other")).toEqual(refused);
   });
 
   test("can always be replaced at the limit, but not again while the successor is active", async () => {
@@ -145,10 +134,7 @@ describe("active API keys", () => {
 
 describe("API keys created in 24 hours", () => {
   const deactivatedAt = iso(Date.now());
-  const A_DAY = {
-    status: 409,
-    body: { code: "too_many_keys_a_day", detail: expect.stringContaining("100 new API keys") },
-  };
+  const A_DAY = conflict("too_many_keys_a_day", expect.stringContaining("100 new API keys"));
 
   test("are limited; replaced and ended keys count too", async () => {
     const nowMs = Date.now();
@@ -156,12 +142,11 @@ describe("API keys created in 24 hours", () => {
     await seedKeys(50, { madeMs: nowMs - DAY_MS - 1, deactivatedAt });
     const { status, body } = await create();
     expect(status).toBe(201);
-    const answers = await Promise.all(
-      Array.from({ length: 20 }, (_, n) => (n % 2 ? create() : rotate(String(body["id"])))),
-    );
+    const rotateFirst = () => rotate(String(body["id"]));
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => (n % 2 ? create() : rotateFirst())));
     expect(statusesOf(answers)).toEqual([201, 201, ...Array<number>(18).fill(409)]);
     expect(await create()).toMatchObject(A_DAY);
-    expect(await rotate(String(body["id"]))).toMatchObject(A_DAY);
+    expect(await rotateFirst()).toMatchObject(A_DAY);
     expect((await auditCount("key.created")) + (await auditCount("key.rotated"))).toBe(3);
   });
 
@@ -176,7 +161,9 @@ describe("API keys created in 24 hours", () => {
 });
 
 describe("payload templates", () => {
-  const TEMPLATE: NewKey["payloadTemplate"] = [{ target: "external_id", path: "id", type: "string", required: true }];
+  const TEMPLATE: NonNullable<NewKey["payloadTemplate"]> = [
+    { target: "external_id", path: "id", type: "string", required: true },
+  ];
   const ACCOUNTS: NewKey = { ...KEY, endpointType: "product_org", payloadTemplate: TEMPLATE };
   const BYTES = JSON.stringify(TEMPLATE).length;
   const TOO_LARGE = { ok: false, refusal: { reason: "templates_too_large" } };
@@ -194,15 +181,10 @@ describe("payload templates", () => {
     const made = await createWith(ACCOUNTS);
     if (!made.ok) throw new Error(made.refusal.reason);
     const { record } = made.value;
-    expect(await createWith({ ...ACCOUNTS, payloadTemplate: [...(TEMPLATE ?? []), ...(TEMPLATE ?? [])] })).toEqual(
-      TOO_LARGE,
-    );
+    expect(await createWith({ ...ACCOUNTS, payloadTemplate: [...TEMPLATE, ...TEMPLATE] })).toEqual(TOO_LARGE);
     const concurrent = await Promise.all(Array.from({ length: 20 }, () => rotate(record.id)));
     expect(statusesOf(concurrent)).toEqual([201, ...Array<number>(19).fill(409)]);
-    expect(await rotate(record.id)).toMatchObject({
-      status: 409,
-      body: { code: "templates_too_large", detail: expect.stringContaining("1 MiB") },
-    });
+    expect(await rotate(record.id)).toMatchObject(conflict("templates_too_large", expect.stringContaining("1 MiB")));
     expect(await createWith(ACCOUNTS)).toEqual(TOO_LARGE);
     expect(await createKey(workspace.context(), ACCOUNTS, "token")).toEqual(TOO_LARGE);
     expect(await createWith(KEY)).toMatchObject({ ok: true });
@@ -217,8 +199,7 @@ describe("payload templates", () => {
       await seedTemplate(WORKSPACE_TEMPLATES_MAX_BYTES, { [end]: iso(nowMs) });
       expect(await createWith(ACCOUNTS, nowMs + keptMs)).toEqual(TOO_LARGE);
       expect(await templates()).toBe(1);
-      const made = await createWith(ACCOUNTS, nowMs + keptMs + 1);
-      expect(made).toMatchObject({ ok: true });
+      expect(await createWith(ACCOUNTS, nowMs + keptMs + 1)).toMatchObject({ ok: true });
       expect(await templates()).toBe(1);
       expect(await keyCount()).toBe(2);
     },
@@ -259,12 +240,11 @@ describe("payload templates", () => {
   });
 
   test("can hold one hundred long mappings; more bytes are refused with a 422", async () => {
-    const mapping = (n: number, path: string) => ({
-      target: n === 0 ? "external_id" : `attributes.${"a".repeat(50)}${n}`,
-      path,
-      type: "string",
-    });
-    const templateOf = (path: string) => Array.from({ length: 100 }, (_, n) => mapping(n, path));
+    const templateOf = (path: string) =>
+      Array.from({ length: 100 }, (_, n) => {
+        const target = n === 0 ? "external_id" : `attributes.${"a".repeat(50)}${n}`;
+        return { target, path, type: "string" };
+      });
     const post = (payload_template: object) =>
       workspace.ask("POST", "/keys", { name: "CRM", endpoint_type: "product_org", payload_template });
     const long = templateOf("a.".repeat(127) + "a");
@@ -302,50 +282,40 @@ test("creating a key reads only the rows that count towards the limits, however 
   expect(rows).toBeLessThan(150);
 });
 
-describe("members", () => {
+test("members are limited, for concurrent calls too", async () => {
   const add = (email: string) => workspace.ask("POST", "/members", { email, role: "member" });
-
-  test("are limited, for concurrent calls too", async () => {
-    await env.DB.prepare(
-      `INSERT INTO members (workspace_id, email, role, created_at)
+  await env.DB.prepare(
+    `INSERT INTO members (workspace_id, email, role, created_at)
        WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
        SELECT ?1, n || '@example.com', 'member', '2026' FROM numbers`,
-    )
-      .bind(workspace.id, WORKSPACE_MAX_MEMBERS - 3)
-      .run();
-    const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => add(`new-${n}@example.com`)));
-    expect(statusesOf(answers)).toEqual([...Array<number>(3).fill(201), ...Array<number>(17).fill(409)]);
-    expect(await auditCount("member.added")).toBe(3);
-    expect(await add("late@example.com")).toMatchObject({
-      status: 409,
-      body: {
-        code: "too_many_members",
-        detail: "This workspace has 500 members, the most it may have. Remove one who no longer needs access.",
-      },
-    });
-    expect(await add("1@example.com")).toMatchObject({ status: 409, body: { code: "email_taken" } });
-    expect(await count("SELECT count(*) AS n FROM members WHERE workspace_id = ?")).toBe(WORKSPACE_MAX_MEMBERS);
-    await workspace.operator("DELETE", "/members/1@example.com");
-    expect((await add("late@example.com")).status).toBe(201);
-  });
+  )
+    .bind(workspace.id, WORKSPACE_MAX_MEMBERS - 3)
+    .run();
+  const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => add(`new-${n}@example.com`)));
+  expect(statusesOf(answers)).toEqual([...Array<number>(3).fill(201), ...Array<number>(17).fill(409)]);
+  expect(await auditCount("member.added")).toBe(3);
+  const detail = "This workspace has 500 members, the most it may have. Remove one who no longer needs access.";
+  expect(await add("late@example.com")).toMatchObject(conflict("too_many_members", detail));
+  expect(await add("1@example.com")).toMatchObject(conflict("email_taken"));
+  expect(await count("SELECT count(*) AS n FROM members WHERE workspace_id = ?")).toBe(WORKSPACE_MAX_MEMBERS);
+  await workspace.operator("DELETE", "/members/1@example.com");
+  expect((await add("late@example.com")).status).toBe(201);
 });
 
-describe("the detail of an audit entry", () => {
+test("an audit entry stores a short detail unchanged, cuts long values, and cuts many long values more", async () => {
   const detailOf = async (detail: object) => {
     const entry = { workspaceId: workspace.id, action: "rule.updated", target: "rule_1" } as const;
     await auditEntry(db, by(), { ...entry, detail: detail as Record<string, string> });
     return (await workspace.audit("rule.updated")).at(-1)?.detail;
   };
 
-  test("is stored unchanged if short; long values are cut, and many long values more", async () => {
-    const short = { name: "é".repeat(255), points: { from: 1, to: 2 }, list: [1, "a"] };
-    expect(await detailOf(short)).toEqual(short);
-    expect(await detailOf({ ...short, name: "x".repeat(1_001) })).toEqual({ ...short, name: `${"x".repeat(1_000)}…` });
-    const long = "語".repeat(2_000);
-    const fields = ["name", "event", "scoring_signal", "conditions"];
-    const changes = Object.fromEntries(fields.map((field) => [field, { from: long, to: long }]));
-    const stored = await detailOf({ name: long, version: 2, changes });
-    expect(Buffer.byteLength(JSON.stringify(stored))).toBeLessThanOrEqual(AUDIT_DETAIL_MAX_BYTES);
-    expect(stored).toMatchObject({ version: 2, changes: { event: { from: expect.stringMatching(/^語{50,}…$/) } } });
-  });
+  const short = { name: "é".repeat(255), points: { from: 1, to: 2 }, list: [1, "a"] };
+  expect(await detailOf(short)).toEqual(short);
+  expect(await detailOf({ ...short, name: "x".repeat(1_001) })).toEqual({ ...short, name: `${"x".repeat(1_000)}…` });
+  const long = "語".repeat(2_000);
+  const fields = ["name", "event", "scoring_signal", "conditions"];
+  const changes = Object.fromEntries(fields.map((field) => [field, { from: long, to: long }]));
+  const stored = await detailOf({ name: long, version: 2, changes });
+  expect(Buffer.byteLength(JSON.stringify(stored))).toBeLessThanOrEqual(AUDIT_DETAIL_MAX_BYTES);
+  expect(stored).toMatchObject({ version: 2, changes: { event: { from: expect.stringMatching(/^語{50,}…$/) } } });
 });

@@ -111,7 +111,8 @@ test("`since` is compared with the time of the failure; delivered, waiting and t
       true,
     ),
   );
-  expect(await dryRun(sinceMs)).toEqual(counts(0));
+  expect([await dryRun(sinceMs), await again(sinceMs)]).toEqual([counts(0), counts(0)]);
+  expect(await harness.workspace.audit("delivery.repeated")).toEqual([]);
   expect(await dryRun(0)).toEqual(counts(2));
   vi.setSystemTime(Date.now() + HOUR);
   // Was raised before `since`, and is given up after it.

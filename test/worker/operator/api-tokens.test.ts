@@ -202,9 +202,9 @@ describe("when the creator of a token", () => {
   let emails: Record<"owner" | "admin", string>;
 
   /** A token that a member has created on the pages. */
-  async function tokenOf(email: string, of = team.workspace): Promise<TestToken> {
+  async function tokenOf(email: string, of = team.workspace, expiresAt: string | null = null): Promise<TestToken> {
     const context = of.context({ by: { actor: email, nowMs: Date.now() } });
-    const created = await createToken(context, { name: "theirs", scopes: ["read", "keys"], expiresAt: null });
+    const created = await createToken(context, { name: "theirs", scopes: ["read", "keys"], expiresAt });
     if (!created.ok) throw new Error(created.refusal.reason);
     return { id: created.value.record.id, token: created.value.value };
   }
@@ -228,6 +228,8 @@ describe("when the creator of a token", () => {
     ["becomes a member on the page", () => settings("owner", "role", { email: emails.admin, role: "member" })],
   ])("%s, the token ends and stays ended when the role returns", async (_, lose) => {
     const [ofOwner, ofOperator] = [await tokenOf(emails.owner), await workspace.newToken(["read"])];
+    // An expired token has ended already and is not revoked.
+    await tokenOf(emails.admin, workspace, new Date(Date.now() - 1).toISOString());
     expect(await read(token)).toBe(200);
     await lose();
     expect(await read(token)).toBe(401);

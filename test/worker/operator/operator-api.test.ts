@@ -384,6 +384,10 @@ describe("plans", () => {
     const replaced = await askOperator("PUT", "/plans/tiny", { ...terms, paid: false });
     expect(replaced).toMatchObject({ status: 200, body: { ...terms, paid: false, ...UNSET } });
     expect(await listed()).toContainEqual({ id: "tiny", ...terms, paid: false, ...UNSET });
+    // A repeated call changes nothing, so it leaves no audit entry.
+    expect((await askOperator("PUT", "/plans/tiny", { ...terms, paid: false })).status).toBe(200);
+    const entries = env.DB.prepare("SELECT count(*) AS n FROM audit_log WHERE target = 'tiny'");
+    expect(await entries.first("n")).toBe(2);
   });
 
   test("apply a changed limit to every workspace on the plan, and to no other workspace", async () => {

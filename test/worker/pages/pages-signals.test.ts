@@ -1,8 +1,10 @@
 /** The Signal Queue's pages (spec §6.3, design §1.3): groups, signals, traces, dead letters. */
 import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { LIST_SCAN_SIGNALS, QUEUE_SCAN_GROUPS } from "../../../src/limits.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
+import { followSignal } from "../../../src/workspace/signal-operations.ts";
 import { DAY, deliver, type Delivered } from "../../support/deliver.ts";
 import type { Part } from "../../support/html.ts";
 import { type Browser, type Members, newMembers } from "../../support/members.ts";
@@ -340,6 +342,15 @@ describe("a signal's page", () => {
       "The payload appears once the signal is recorded.",
     ])
       expect(page.text).toContain(expected);
+  });
+
+  test("is found if the signal moves from the counter to the store between the look-ups", async () => {
+    const id = await send(form(1));
+    await workspace.settled();
+    const trace = await workspace.store.signal(id);
+    const signal = vi.fn().mockResolvedValueOnce(null).mockResolvedValue(trace);
+    const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ signal }) } } as unknown as Env;
+    expect(await followSignal(bindings, workspace.id, id)).toEqual({ recorded: trace });
   });
 
   test("explains every status and its reason", async () => {

@@ -165,7 +165,6 @@ async function search(): Promise<string[]> {
   const now = new Map<string, string>();
   const objects = { counter: workspace.counter, store: workspace.store, destinations: destinations() };
   for (const [name, stub] of Object.entries(objects)) {
-    // oxlint-disable-next-line no-await-in-loop -- one after the other, as they call each other
     const texts = await runInDurableObject(stub as DurableObjectStub, (_, { storage }) => {
       const values = Array.from(storage.kv.list(), ([key, value]) => [`key ${key}`, JSON.stringify(value)] as const);
       return new Map([...textsOfColumns(storage.sql), ...values]);
@@ -263,7 +262,6 @@ function passThrough(): Promise<void> {
 async function backup(): Promise<string> {
   const at = new Date().toISOString();
   for (const stub of [workspace.counter, workspace.store, destinations()]) {
-    // oxlint-disable-next-line no-await-in-loop
     await runInDurableObject(stub as DurableObjectStub, (_, { storage }) => storage.getCurrentBookmark());
   }
   later(5_000);

@@ -3,8 +3,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { newId } from "../../../src/platform/ids.ts";
 import { lose, TestCounter } from "../../support/counter.ts";
 import { deliver } from "../../support/deliver.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 let mine: TestWorkspace;
 let otherWorkspace: TestWorkspace;
@@ -16,18 +15,8 @@ const TEMPLATE = [
   { target: "external_id", path: "id", type: "string" },
   { target: "name", path: "region", type: "string" },
 ];
-const LISTS = [
-  "people",
-  "signals",
-  "events",
-  "dead-letters",
-  "rules",
-  "keys",
-  "rejections",
-  "members",
-  "accounts",
-  "tokens",
-];
+const LISTS_WITH_CURSOR = ["people", "signals", "events", "dead-letters", "rules", "keys", "accounts", "tokens"];
+const LISTS = [...LISTS_WITH_CURSOR, "rejections", "members"];
 
 interface Page {
   items: Record<string, unknown>[];
@@ -46,12 +35,8 @@ beforeAll(async () => {
     await workspace.operator("POST", "/members", { email: `${name}@example.com`, role: "admin" });
     for (const n of [1, 2]) await workspace.newToken(["read"], { name: `${name} ${n}` });
     for (const n of [1, 2, 3]) {
-      await workspace.send({
-        email: `${name}-${n}@example.com`,
-        event: "Visit",
-        properties: { secret: name },
-        messageId: `m${n}`,
-      });
+      const signal = { event: "Visit", properties: { secret: name }, messageId: `m${n}` };
+      await workspace.send({ ...signal, email: `${name}-${n}@example.com` });
     }
     await workspace.send({ email: `${name}@example.com`, event: `Only ${name}` });
     await workspace.send({ no: "event" });
@@ -107,7 +92,7 @@ describe("lists", () => {
     const foreign = JSON.stringify((await otherWorkspace.operator<Page>("GET", `/${list}`)).items);
     expect(foreign).not.toBe("[]");
     const pages = [await mine.operator<Page>("GET", `/${list}`)];
-    if (["people", "signals", "events", "dead-letters", "rules", "keys", "accounts", "tokens"].includes(list)) {
+    if (LISTS_WITH_CURSOR.includes(list)) {
       const { next } = await otherWorkspace.operator<Page>("GET", `/${list}?limit=1`);
       if (next !== null) pages.push(await mine.operator<Page>("GET", `/${list}?cursor=${encodeURIComponent(next)}`));
     }
@@ -133,10 +118,8 @@ describe("lists", () => {
 test("the same content in two workspaces is not a duplicate, and counts and scores in both", async () => {
   for (const workspace of [await newWorkspace(), await newWorkspace()]) {
     await workspace.operator("POST", "/rules", RULE);
-    const headers = { "idempotency-key": "same" };
-    expect(
-      (await workspace.send({ email: "a@example.com", event: "Visit", messageId: "same" }, { headers })).status,
-    ).toBe(202);
+    const signal = { email: "a@example.com", event: "Visit", messageId: "same" };
+    expect((await workspace.send(signal, { headers: { "idempotency-key": "same" } })).status).toBe(202);
     expect(await workspace.settled()).toMatchObject({ accepted: 1, processed: 1, duplicates: 0 });
     const { items } = await workspace.operator<Page>("GET", "/people");
     expect(items).toMatchObject([{ email: "a@example.com", score: 3 }]);

@@ -11,9 +11,8 @@ import {
 import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import worker, { Destinations, QuotaCounter, SignalStore } from "../../../src/index.ts";
-import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import { messageOf } from "../../support/deliver.ts";
-import { TestWorkspace, type Problem } from "../../support/workspace.ts";
+import { TestWorkspace, unknownKey, type Problem } from "../../support/workspace.ts";
 
 const CLASSES = ["QUOTA_COUNTER", "SIGNAL_STORE", "DESTINATIONS"] as const;
 const SIGNAL = { email: "a@example.com", event: "Visit" };
@@ -165,8 +164,7 @@ describe.each(Object.entries(PROBLEMS))("JURISDICTION %j on data in the EU", (ju
     }
     expect(lines.filter((line) => line.includes(JSON.stringify(says).slice(1, -1)))).not.toEqual([]);
     // The same answer as ever, which needs no object.
-    const unknown = { id: "", key: composeKey((n) => crypto.getRandomValues(new Uint8Array(n))) };
-    expect(await send(bindings, unknown)).toMatchObject({ status: 401 });
+    expect(await send(bindings, { id: "", key: unknownKey() })).toMatchObject({ status: 401 });
   });
 
   test("keeps accepted signals waiting: their messages are retried, also the dead letters", async () => {

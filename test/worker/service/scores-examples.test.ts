@@ -16,7 +16,6 @@ beforeEach(async () => {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2026, 2, 31) });
   workspace = await newWorkspace();
   for (const rule of [PRICES, DEMO, WEBINAR]) {
-    // oxlint-disable-next-line no-await-in-loop
     await workspace.operator("POST", "/rules", { name: rule.event, scoring_signal: rule.event, ...rule });
   }
 });
@@ -79,9 +78,7 @@ test("an account has the sum of its members' scores; it vanishes with its last m
     [JANE, [DEMO, PRICES]],
     [TOM, [WEBINAR]],
   ] as const) {
-    // oxlint-disable-next-line no-await-in-loop
     await receive({ type: "identify", userId: email, traits: { email, company: { id: "acme" } } });
-    // oxlint-disable-next-line no-await-in-loop
     for (const { event } of events) await receive({ event, userId: email });
   }
   expect(await accountScores()).toEqual({ acme: 35 });

@@ -5,24 +5,22 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { linesOf } from "../../support/adds-up.ts";
 import { textsOfColumns, textsOfD1 } from "../../support/everything.ts";
 import { readStore } from "../../support/read-store.ts";
 import { until } from "../../support/until.ts";
-import { call, newWorkspace } from "../../support/workspace.ts";
-import type { TestKey, TestWorkspace } from "../../support/workspace.ts";
+import { call, newWorkspace, unknownKey, type TestKey, type TestWorkspace } from "../../support/workspace.ts";
 
 const WEBHOOK = "/api/signal-staging/webhook/{key}";
 const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
 const WRONG_SECRET = "wrong-Secret-that-somebody-tried-4711";
-const unknownKey = composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
+const UNKNOWN_KEY = unknownKey();
 
 /** Forbidden texts by name. */
 const forbidden = new Map<string, string>([
   ["the operator's token", env.OPERATOR_TOKEN],
-  ["an unknown key", unknownKey],
+  ["an unknown key", UNKNOWN_KEY],
   ["a wrong secret", WRONG_SECRET],
 ]);
 const logged: string[] = [];
@@ -136,7 +134,7 @@ beforeAll(async () => {
   vi.setSystemTime(Date.now() + 61_000);
   const bad = [
     await read(workspace.send(signal(5))),
-    await read(workspace.send(signal(5), { key: unknownKey, headers: wrong })),
+    await read(workspace.send(signal(5), { key: UNKNOWN_KEY, headers: wrong })),
     await read(workspace.send(signal(5), { key: `${key}x` })),
     await read(workspace.send(signal(5), { key: expiring.key })),
     await read(workspace.send(signal(5), { key: dead.key, headers: { "x-api-secret": dead.secret ?? "" } })),

@@ -9,8 +9,7 @@ import { SIGNAL_MAX_BYTES, TRAIT_MAX_BYTES } from "../../../src/limits.ts";
 import { HEAD_META_MAX_BYTES } from "../../../src/store/log/log.ts";
 import { expectToAddUp } from "../../support/read-store.ts";
 import { headMetaBytes, largestRows, PLATFORM_ROW_MAX_BYTES } from "../../support/sql-cost.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 /** The platform refuses larger queue messages. */
 const MESSAGE_BYTES = 128_000;

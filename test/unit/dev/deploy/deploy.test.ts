@@ -44,7 +44,7 @@ function sectionsOf(toml: string): Section[] {
 
 /** Findings in a section of a file with this text. */
 function findings(toml: string, environment?: string): string[] {
-  return missingInConfig(sectionsOf(toml), environment).map(({ what, how }) => `${what} → ${how}`);
+  return missingInConfig(sectionsOf(toml), environment).map(({ problem, fix }) => `${problem} → ${fix}`);
 }
 
 const containing = (...texts: string[]): unknown[] => texts.map((text) => expect.stringContaining(text));
@@ -73,7 +73,7 @@ function environmentLike(name: string, edits: Edits = {}): string {
 
 const EU = { 'JURISDICTION = ""': 'JURISDICTION = "eu"' };
 const MAIL_FROM = { 'EMAIL_FROM = ""': 'EMAIL_FROM = "a@example.com"' };
-const MAIL_BINDING = '# [[send_email]]\n# name = "EMAIL"';
+const mailBinding = (name: string) => ({ '# [[send_email]]\n# name = "EMAIL"': `[[send_email]]\nname = "${name}"` });
 
 describe("the configuration", () => {
   test("of the repository lacks a database and an audience, and nothing else", () => {
@@ -83,7 +83,7 @@ describe("the configuration", () => {
     ] as const) {
       expect(findings(TOML, environment)).toEqual([
         `DB has no database yet. → npx wrangler d1 create ${name}, and its id as database_id in ${place}`,
-        expect.stringMatching(/^ACCESS_AUD is empty: nobody gets to the pages\. → .*AUD/),
+        expect.stringMatching(/^ACCESS_AUD is empty: nobody can open the pages\. → .*AUD/),
       ]);
     }
     expect(readSections(FILE).map(({ environment }) => environment)).toEqual([undefined, "staging"]);
@@ -109,33 +109,21 @@ describe("the configuration", () => {
     ],
     ["no sign-in", { 'SIGN_IN = "access"': 'SIGN_IN = ""' }, 'SIGN_IN is "". → SIGN_IN = "access" or "oidc" in'],
     ["an email's sender without the binding", MAIL_FROM, "EMAIL_FROM and the binding"],
-    ["a binding for email alone", { [MAIL_BINDING]: '[[send_email]]\nname = "EMAIL"' }, "EMAIL_FROM and the binding"],
-    [
-      "a binding for email that the service does not read",
-      { ...MAIL_FROM, [MAIL_BINDING]: '[[send_email]]\nname = "MAIL"' },
-      "EMAIL_FROM and the binding",
-    ],
+    ["a binding for email alone", mailBinding("EMAIL"), "EMAIL_FROM and the binding"],
+    ["an unknown binding for email", { ...MAIL_FROM, ...mailBinding("MAIL") }, "EMAIL_FROM and the binding"],
     ["no dead-letter queue", { 'dead_letter_queue = "signals-dlq"': "" }, "The queue signals has no dead-letter queue"],
-    [
-      "a queue without a batch size",
-      { "max_batch_size = 10\n": "" },
-      "The consumer of the queue signals-dlq has no max",
-    ],
+    ["a queue without a batch size", { "max_batch_size = 10\n": "" }, "consumer of the queue signals-dlq has no max"],
     ["two rate limits with one budget", { 1382118109: "830680844" }, "AUTH_FAILURES and SIGN_IN_ATTEMPTS would share"],
     ["logs of URLs", { "invocation_logs = false": "" }, "The platform would log URLs"],
-    [
-      "traces",
-      { "[observability.traces]\nenabled = false": "[observability.traces]\nenabled = true" },
-      "The platform would log URLs",
-    ],
+    ["traces", { "traces]\nenabled = false": "traces]\nenabled = true" }, "The platform would log URLs"],
     ["logpush", { "minify = true": "logpush = true" }, "The platform would log URLs"],
     ["no name", { 'name = "signal-ingestion"\nmain': "main" }, "The Worker has no name."],
     ["no address", { [ROUTE]: "", "minify = true": "workers_dev = false" }, "The Worker has no address."],
     ["an unknown jurisdiction", { 'JURISDICTION = ""': 'JURISDICTION = "EU"' }, 'JURISDICTION is "EU", which is none'],
     [
-      "a bucket outside the jurisdiction",
+      "a bucket elsewhere",
       EU,
-      'The bucket of COLD is not in the jurisdiction "eu" of the objects. → jurisdiction = "eu" of the bucket',
+      'The bucket of COLD is not in the jurisdiction "eu" of the objects. → jurisdiction = "eu"',
     ],
   ])("with %s is not deployed", (_, edits, found) => {
     expect(findings(edited(TOP, edits))).toEqual(containing(found));
@@ -152,7 +140,7 @@ describe("the configuration", () => {
 describe("an environment", () => {
   test("is refused if it is not in the file, because it would use the top level's database", () => {
     expect(findings(TOP + environmentLike("staging"), "stagign")).toEqual(
-      containing("There is no environment stagign. → [env.stagign] in wrangler.toml with bindings of its own"),
+      containing("There is no environment stagign. → [env.stagign] in wrangler.toml with its own bindings"),
     );
   });
 
@@ -160,6 +148,9 @@ describe("an environment", () => {
     const file = TOP + environmentLike("staging") + environmentLike("testing2");
     for (const environment of [undefined, "staging", "testing2"]) expect(findings(file, environment)).toEqual([]);
   });
+
+  const line = (text: string): Edits => ({ "[env.staging]\n": `[env.staging]\n${text}\n` });
+  const OWN_ROUTE = '[[env.staging.routes]]\npattern = "staging.example.com"\ncustom_domain = true\n';
 
   test.each<[what: string, edits: Edits, found: string]>([
     ["without migrations", { 'migrations_dir = "migrations/d1"': "" }, "migrations_dir of DB differs from the top"],
@@ -171,13 +162,13 @@ describe("an environment", () => {
     ["without retries", { "max_retries = 8": "" }, "The consumer of the queue signals-staging has no max_retries."],
     [
       "without a consumer",
-      { 'consumers]]\nqueue = "deliveries-staging"': "other]]" },
-      "Nobody consumes the queue deliveries-staging.",
+      { 'consumers]]\nqueue = "deliveries': 'other]]\nqueue = "' },
+      "deliveries-staging has no consumer.",
     ],
     [
       "without a rate limiter",
       { 'name = "PAGE_FORMS"': 'name = "OTHER"' },
-      "PAGE_FORMS is missing. → its lines, as at the",
+      "PAGE_FORMS is missing. → its lines, as at",
     ],
     ["without a variable", { 'REQUEST_BURST = "1000"': "" }, "REQUEST_BURST is missing."],
     ["without the bucket", { 'binding = "COLD"': 'binding = "OTHER"' }, "COLD is missing."],
@@ -186,41 +177,21 @@ describe("an environment", () => {
       { '"SignalStore"': '"Destinations"' },
       "class_name of SIGNAL_STORE differs from the top level",
     ],
-    [
-      "with the objects of another Worker",
-      { '"SignalStore"': '"SignalStore"\nscript_name = "signal-ingestion"' },
-      "script_name of SIGNAL_STORE differs from the top level's. → no script_name",
-    ],
+    ["with another Worker's objects", { '"SignalStore"': '"SignalStore"\nscript_name = "x"' }, "→ no script_name"],
     [
       "without routes of its own",
-      { '[[env.staging.routes]]\npattern = "staging.example.com"\ncustom_domain = true\n': "" },
-      "The host signals.example.com is also that of the top level. → one of its own",
+      { [OWN_ROUTE]: "" },
+      "The host signals.example.com is also that of the top level. → a va",
     ],
-    [
-      "with other flags",
-      { "[env.staging]\n": "[env.staging]\ncompatibility_flags = []\n" },
-      "compatibility_flags differs",
-    ],
-    [
-      "with a cron",
-      { "[env.staging]\n": "[env.staging]\ntriggers = { crons = [] }\n" },
-      "triggers differs from the top",
-    ],
-    [
-      "with another program",
-      { "[env.staging]\n": '[env.staging]\nmain = "src/x.ts"\n' },
-      "main differs from the top level",
-    ],
+    ["with other flags", line("compatibility_flags = []"), "compatibility_flags differs"],
+    ["with a cron", line("triggers = { crons = [] }"), "triggers differs from the top"],
+    ["with another program", line('main = "src/x.ts"'), "main differs from the top level"],
     [
       "with migrations of its own",
-      { "[env.staging]\n": '[env.staging]\nmigrations = [{ tag = "v1", new_sqlite_classes = ["SignalStore"] }]\n' },
+      line('migrations = [{ tag = "v1", new_sqlite_classes = ["SignalStore"] }]'),
       "migrations differs from the top level's. → no lines of migrations, because they are inherited",
     ],
-    [
-      "with the top level's Worker",
-      { "[env.staging]\n": '[env.staging]\nname = "signal-ingestion"\n' },
-      "The Worker's name",
-    ],
+    ["with the top level's Worker", line('name = "signal-ingestion"'), "The Worker's name"],
     [
       "with the database's name",
       { '"signal-ingestion-staging"': '"signal-ingestion"' },
@@ -260,39 +231,26 @@ describe("an environment", () => {
   const SAME_NAMES = { '-staging"': '"' };
 
   test("may reuse names of another account, but none of a top level that is not deployed yet", () => {
-    const inAccount = (top: string, account: string) =>
-      findings(
-        `account_id = "a"\n${top}${environmentLike("staging", { ...SAME_NAMES, "[env.staging]\n": `[env.staging]\n${account}` })}`,
-        "staging",
-      );
-    expect(inAccount(TOP, 'account_id = "b"\n')).toEqual([]);
-    expect(inAccount(TOP, "")).not.toEqual([]);
+    const inAccounts = (top: string, staging: string) =>
+      findings(`${top}${environmentLike("staging", { ...SAME_NAMES, ...line(staging) })}`, "staging");
+    const [inA, inB] = ['account_id = "a"\n', 'account_id = "b"\n'];
+    expect(inAccounts(inA + TOP, inB)).toEqual([]);
+    expect(inAccounts(inA + TOP, "")).not.toEqual([]);
     // Without an account_id, the top level may be deployed to any account.
-    expect(
-      findings(
-        `${TOP}${environmentLike("staging", { "[env.staging]\n": '[env.staging]\naccount_id = "b"\n', ...SAME_NAMES })}`,
-        "staging",
-      ),
-    ).not.toEqual([]);
+    expect(inAccounts(TOP, inB)).not.toEqual([]);
     const notDeployed = TOP.replace(ID, "00000000-0000-0000-0000-000000000000");
-    expect(inAccount(notDeployed, "")).toEqual(inAccount(TOP, ""));
+    expect(inAccounts(inA + notDeployed, "")).toEqual(inAccounts(inA + TOP, ""));
   });
 
   test.each<[edits: Edits, found: string[]]>([
     [{ "signals-dlq-staging": "signals-staging-dlq" }, []],
     [{ "deliveries-staging": "staging-deliveries" }, []],
+    [{ "deliveries-staging": "out" }, ["the queue out as a queue of signals. → a name with deliveries as a"]],
+    [{ "signals-dlq-staging": "given-up" }, ["queue given-up as a queue of signals. → a name with dlq as a word"]],
+    [{ "signals-staging": "deliveries-in" }, ["as a queue of deliveries. → a name with neither"]],
     [
-      { "deliveries-staging": "out" },
-      ["The queue out would be taken for one of signals. → a name with deliveries as a"],
-    ],
-    [
-      { "signals-dlq-staging": "given-up" },
-      ["given-up would be taken for one of signals. → a name with dlq as a word"],
-    ],
-    [{ "signals-staging": "deliveries-in" }, ["would be taken for one of deliveries. → a name with neither"]],
-    [
-      { 'producers]]\nbinding = "SIGNALS"\nqueue = "signals': 'producers]]\nbinding = "SIGNALS"\nqueue = "in' },
-      ["Nobody consumes the queue in-staging."],
+      { 'binding = "SIGNALS"\nqueue = "s': 'binding = "SIGNALS"\nqueue = "no-s' },
+      ["no-signals-staging has no consumer."],
     ],
   ])("may choose queue names that show the kind of message: %j", (edits, found) => {
     expect(findings(TOP + environmentLike("staging", edits), "staging")).toEqual(containing(...found));
@@ -330,9 +288,9 @@ const answering =
     return typeof answer === "string" ? { code: 0, out: answer } : answer;
   };
 
-const CONFIG = sectionsOf(TOP)[0]?.config as DeployConfig;
-const IN_EU = sectionsOf(edited(TOP, { ...EU, "[[r2_buckets]]": '[[r2_buckets]]\njurisdiction = "eu"' }))[0]
-  ?.config as DeployConfig;
+const configOf = (toml: string) => sectionsOf(toml)[0]?.config as DeployConfig;
+const CONFIG = configOf(TOP);
+const IN_EU = configOf(edited(TOP, { ...EU, "[[r2_buckets]]": '[[r2_buckets]]\njurisdiction = "eu"' }));
 
 const QUEUES = ["signals", "deliveries", "signals-dlq"];
 const unreachable = () => Promise.reject(new Error("no such host"));
@@ -356,7 +314,7 @@ describe("the account", () => {
   };
 
   test("lacks everything if it is empty, each with the command that creates it", async () => {
-    expect((await missing(EMPTY, CONFIG, "staging")).map(({ how }) => how)).toEqual([
+    expect((await missing(EMPTY, CONFIG, "staging")).map(({ fix }) => fix)).toEqual([
       "npx wrangler d1 create signal-ingestion",
       ...QUEUES.map((queue) => `npx wrangler queues create ${queue}`),
       "npx wrangler r2 bucket create signals-cold",
@@ -366,7 +324,7 @@ describe("the account", () => {
 
   test("is read and filled in the jurisdiction", async () => {
     const asked: string[] = [];
-    expect((await missing(EMPTY, IN_EU, undefined, asked)).map(({ how }) => how)).toEqual([
+    expect((await missing(EMPTY, IN_EU, undefined, asked)).map(({ fix }) => fix)).toEqual([
       "npx wrangler d1 create signal-ingestion --jurisdiction eu",
       ...QUEUES.map((queue) => `a queue ${queue} in the jurisdiction "eu": docs/deploy.md has the command`),
       "npx wrangler r2 bucket create signals-cold --jurisdiction eu",
@@ -381,7 +339,7 @@ describe("the account", () => {
     const otherId = "9d9d9d9d-1111-4222-8333-444455556666";
     const databases = { ...EVERYTHING, "d1 list": JSON.stringify([{ uuid: otherId, name: "signal-ingestion" }]) };
     expect(await missing(databases)).toEqual([
-      { what: `There is no database ${ID}.`, how: `database_id = "${otherId}" in wrangler.toml` },
+      { problem: `There is no database ${ID}.`, fix: `database_id = "${otherId}" in wrangler.toml` },
     ]);
   });
 
@@ -390,14 +348,13 @@ describe("the account", () => {
     const found = await missing(closed);
     expect(found).toHaveLength(1);
     expect(missingText(found)).toMatch(
-      /^One thing is missing:\n\n {2}Wrangler could not be asked for database .*: In a non-inter/,
+      /^One thing is missing:\n\n {2}Wrangler could not check database .*: In a non-inter/,
     );
     for (const command of Object.keys(closed)) {
-      // oxlint-disable-next-line no-await-in-loop
       const [first, ...others] = await missing({ ...EVERYTHING, [command]: NO_LOGIN });
-      expect([first?.what, others]).toEqual([expect.stringContaining("Wrangler could not be asked for"), []]);
+      expect([first?.problem, others]).toEqual([expect.stringContaining("Wrangler could not check"), []]);
     }
-    expect((await missing({ ...EVERYTHING, "d1 list": "<html>" }))[0]?.what).toContain("no JSON: <html>");
+    expect((await missing({ ...EVERYTHING, "d1 list": "<html>" }))[0]?.problem).toContain("no JSON: <html>");
   });
 
   test("must have its data in the configured jurisdiction", async () => {
@@ -407,12 +364,12 @@ describe("the account", () => {
     });
     expect(await missing(withData({ id: "ws_1", jurisdiction: "eu" }), IN_EU)).toEqual([]);
     expect(await missing(withData({ id: "ws_1", jurisdiction: "us" }), IN_EU)).toEqual([
-      { what: expect.stringContaining('this deployment\'s data is in "us"'), how: 'JURISDICTION = "us"' },
+      { problem: expect.stringContaining('this deployment\'s data is in "us"'), fix: 'JURISDICTION = "us"' },
     ]);
     // A workspace of a version without jurisdictions.
     expect(await missing(withData({ id: "ws_1" }))).toEqual([]);
     expect(await missing(withData({ id: "ws_1" }), IN_EU)).toEqual([
-      { what: expect.stringContaining("data is in no jurisdiction"), how: 'JURISDICTION = ""' },
+      { problem: expect.stringContaining("data is in no jurisdiction"), fix: 'JURISDICTION = ""' },
     ]);
   });
 
@@ -436,7 +393,7 @@ test("a host gets a hint if Access protects its webhooks or not its pages; a hos
   const at = async (webhooks: () => Response, pages: () => Response, config = CONFIG, host = "signals.example") => {
     const answer = async (url: string) => (url.includes("/api/") ? webhooks() : pages());
     const checked = { config, environment: undefined, hosts: [host] };
-    return (await missingInAccount(checked, answering(EVERYTHING), answer)).map(({ what }) => what);
+    return (await missingInAccount(checked, answering(EVERYTHING), answer)).map(({ problem }) => problem);
   };
   const nobody = () => {
     throw new Error("no such host");
@@ -451,12 +408,8 @@ test("a host gets a hint if Access protects its webhooks or not its pages; a hos
 
 describe("the command line", () => {
   test("names an environment, or else CLOUDFLARE_ENV does, as in wrangler", () => {
-    for (const args of [
-      ["--env", "staging"],
-      ["-e", "staging"],
-    ]) {
-      expect(argumentsOf(args, "testing")).toEqual({ environment: "staging", onlyCheck: false });
-    }
+    for (const flag of ["--env", "-e"])
+      expect(argumentsOf([flag, "staging"], "testing")).toEqual({ environment: "staging", onlyCheck: false });
     expect(argumentsOf([], "")).toEqual({ environment: undefined, onlyCheck: false });
     expect(argumentsOf(["--check"], "testing")).toEqual({ environment: "testing", onlyCheck: true });
   });
@@ -501,6 +454,6 @@ test.runIf(isLongRun)("npm run deploy changes nothing and fails while something 
   const { status, stdout } = spawnSync(process.execPath, ["src/dev/deploy/deploy.ts"], options);
   expect(status).toBe(1);
   expect(stdout).toContain("DB has no database yet.");
-  expect(stdout).toContain("Wrangler could not be asked for");
+  expect(stdout).toContain("Wrangler could not check");
   expect(stdout).not.toMatch(/migrations/i);
 });

@@ -149,14 +149,16 @@ describe("an export of signals", () => {
     expect(third).toMatchObject({ id: "sig_c", status: "duplicate", duplicate_of: "sig_a", payload: null });
   });
 
-  test("has each payload with its values as sent, in one line, and a broken payload as text", async () => {
+  test("has each payload with its values as sent, in one line; a broken payload as text, and keys masked", async () => {
     const pretty = '{\n  "event": "E",\r\n  "properties": { "big": 12345678901234567890, "text": "a\\nb" }\n}';
     await deliver(workspace.id, [
       { id: "sig_a", payload: pretty },
       { id: "sig_b", payload: '{"event": "E", broken' },
+      { id: "sig_c", payload: { event: "E", properties: { key: workspace.key.key } } },
     ]);
     const text = await (await ask("signals")).text();
-    expect(text.split("\n")).toHaveLength(3);
+    expect(text.split("\n")).toHaveLength(4);
+    expect(text).not.toContain(workspace.key.key);
     // Dead letters come first.
     expect(JSON.parse(text.split("\n")[0] ?? "")).toMatchObject({ status: "dead", payload: '{"event": "E", broken' });
     expect(text).toContain(
