@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { DELETION_STEP_LINES } from "../../../../src/store/deletion/person-deletions.ts";
 import { ColdObjects } from "../../../../src/store/log/cold.ts";
-import { LINK_PAGE_SIGNALS, nextLinkJobMs, startLinkJob } from "../../../../src/store/people/linking.ts";
+import { LINK_STEP_SIGNALS, nextLinkJobMs, startLinkJob } from "../../../../src/store/people/linking.ts";
 import { insertEntries, listOfKey, visitorList } from "../../../../src/store/people/timelines.ts";
 import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
@@ -90,7 +90,7 @@ describe("the batch that identifies visitors", () => {
 
   test("leaves signals above its budget to jobs", () =>
     withRules(async (store) => {
-      const many = LINK_PAGE_SIGNALS + 30;
+      const many = LINK_STEP_SIGNALS + 30;
       store.record(NOW, ...Array.from({ length: many }, () => visit("a")), visit("b"));
       for (let n = 0; n < RULE_STEP_SEGMENTS + 5; n++) {
         store.record(NOW, visit("c"));
@@ -106,10 +106,10 @@ describe("the batch that identifies visitors", () => {
 
 test("the next person of a visitor gets no signals that the deletion of the previous person still has to delete", () =>
   withRules(async (store) => {
-    const many = DELETION_STEP_LINES + 2 * LINK_PAGE_SIGNALS;
+    const many = DELETION_STEP_LINES + 2 * LINK_STEP_SIGNALS;
     store.record(NOW, ...Array.from({ length: many }, () => visit("a")));
     store.record(NOW + 1, known("a", "ann@example.com"));
-    expect([store.linkJobs, store.scores]).toEqual([1, { ann: 5 * LINK_PAGE_SIGNALS }]);
+    expect([store.linkJobs, store.scores]).toEqual([1, { ann: 5 * LINK_STEP_SIGNALS }]);
     store.beginDeletion("ann@example.com", NOW + 2);
     store.record(NOW + 3, known("a", "bob@example.com"), visit("a"));
     expect(store.finishDeletions(NOW + 4)).toBeGreaterThan(0);
