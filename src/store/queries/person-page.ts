@@ -23,9 +23,9 @@ import { shownStatus } from "./newest-signals.ts";
 
 const PERSON_IDENTITIES_SHOWN = 50;
 const SHARED_IDS_SHOWN = 20;
-/** Points of a score curve: one for every few pixels. */
+/** Maximum points of a score curve: one for every few pixels. */
 export const SCORE_CURVE_STEPS = 120;
-/** The latest signals of a score curve: reading them takes some 20 ms. */
+/** The latest signals of a score curve: reading them takes about 20 ms. */
 export const SCORE_CURVE_SIGNALS = 20_000;
 
 /** The field of a line with the name that found its person. */
@@ -72,7 +72,6 @@ export function readPersonPage(
   };
 }
 
-/** The stored signals of a person, the latest recorded first. */
 function listSignals(state: StoreState, person: Row, before: number, limit: number): PageOf<TimelineEntry> {
   const oldest = state.signals.firstSeq;
   const entries = latestEntries(state.sql, personList(person.id), person.recent, { before, limit: limit + 1 });
@@ -84,18 +83,18 @@ function listSignals(state: StoreState, person: Row, before: number, limit: numb
   };
 }
 
-/** The scoring signals of a person, the latest first. A page may be short although more follow. */
+/** A page may be short although more scoring signals follow. */
 function listScores(state: StoreState, person: Row, before: number, limit: number): PageOf<TimelineEntry> {
   const scored: Entry[] = [];
-  let last = 0;
+  let [last, isMore] = [0, false];
   for (const { count, seq, entry } of latestScored(state, person, { before, limit: SCORE_CURVE_SIGNALS })) {
-    if (entry !== null && scored.length === limit)
-      return { items: toTimeline(state, person.id, scored), next: String(last) };
+    const isFull = entry !== null && scored.length === limit;
+    isMore = isFull || count === SCORE_CURVE_SIGNALS;
+    if (isFull) break;
     if (entry !== null) scored.push(entry);
     last = seq;
-    if (count === SCORE_CURVE_SIGNALS) return { items: toTimeline(state, person.id, scored), next: String(last) };
   }
-  return { items: toTimeline(state, person.id, scored), next: null };
+  return { items: toTimeline(state, person.id, scored), next: isMore ? String(last) : null };
 }
 
 function toTimeline(state: StoreState, personId: number, entries: readonly Entry[]): TimelineEntry[] {
@@ -130,7 +129,7 @@ interface ScoredPoints {
   points: number;
 }
 
-/** The curve of a person's score by the times at which the latest recorded signals occurred. */
+/** The curve follows the occurrence times of the latest recorded signals. */
 function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
   const scored: ScoredPoints[] = [];
   const shares = new Map<string, RuleShare>();
@@ -237,7 +236,6 @@ export function withCountedOutcomes({ once, outcomes }: StoreState, personId: nu
   return { seq, scored: counts.length === 0 ? null : { ...scored, outcomes: counts } };
 }
 
-/** The scoring signals of a person's entry, one for each rule. */
 export function toScoringSignals(state: StoreState, personId: number, { scored }: ScoredEntry): ScoringSignal[] {
   const { signalId, atMs, occurredMs: occurredAtMs } = scored;
   return scored.outcomes.map((id) => {

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
+import { EXPORT_PAGE_BUDGET, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
 import type { ExportPage, ExportRange } from "../../../../src/store/protocol/store-operations.ts";
 import { keyOf, personList } from "../../../../src/store/people/timelines.ts";
 import { exportFile } from "../../../../src/workspace/export-file.ts";
@@ -83,7 +83,7 @@ async function exportedWhile(happens: () => Promise<unknown>): Promise<string[]>
 }
 
 describe("an export of signals", () => {
-  test.each([0, 1, EXPORT_PAGE_ROWS, 3 * EXPORT_PAGE_ROWS])(
+  test.each([0, 1, EXPORT_PAGE_BUDGET, 3 * EXPORT_PAGE_BUDGET])(
     "contains each of %i signals once, in order of arrival",
     async (count) => {
       if (count > 0) await send(count);
@@ -165,11 +165,11 @@ describe("an export of signals", () => {
   });
 
   test("leaves out signals that are recorded after it has begun", async () => {
-    await send(EXPORT_PAGE_ROWS + 1);
+    await send(EXPORT_PAGE_BUDGET + 1);
     const { body } = await start((_, read) => read());
     await deliver(workspace.id, [{ id: "sig_late", payload: { event: "E" } }]);
     const text = await new Response(body).text();
-    expect(text.split("\n")).toHaveLength(EXPORT_PAGE_ROWS + 2);
+    expect(text.split("\n")).toHaveLength(EXPORT_PAGE_BUDGET + 2);
     expect(text).not.toContain("sig_late");
   });
 
@@ -205,7 +205,7 @@ describe("an export of signals", () => {
   });
 
   test("ends with an error if the store stops answering", async () => {
-    await send(EXPORT_PAGE_ROWS + 1);
+    await send(EXPORT_PAGE_BUDGET + 1);
     const { body } = await start(({ cursor }, read) =>
       cursor === null ? read() : Promise.reject(new Error("store is gone")),
     );
@@ -236,11 +236,11 @@ describe("signals that change state during an export", () => {
   const accepted = (count: number) => Array.from({ length: count }, (_, index) => `sig_${index}`);
 
   test("appear once if held signals are released while the log or the held signals are exported", async () => {
-    const count = EXPORT_PAGE_ROWS + 10;
+    const count = EXPORT_PAGE_BUDGET + 10;
     await deliver(workspace.id, held(count));
     await release([1]);
-    await send(EXPORT_PAGE_ROWS);
-    const expected = [...accepted(EXPORT_PAGE_ROWS), ...held(count).map(({ id }) => id)].toSorted();
+    await send(EXPORT_PAGE_BUDGET);
+    const expected = [...accepted(EXPORT_PAGE_BUDGET), ...held(count).map(({ id }) => id)].toSorted();
     let next = 2;
     // Each page follows a release, of a signal before and of a signal after its turn.
     const ids = await exportedWhile(() => release([next, count - next++]));
@@ -253,7 +253,7 @@ describe("signals that change state during an export", () => {
       { id: "sig_d1", ordinal: 8_001, payload: "{" },
       { id: "sig_d2", ordinal: 8_002, payload: "{" },
     ]);
-    await send(EXPORT_PAGE_ROWS);
+    await send(EXPORT_PAGE_BUDGET);
     let isFirst = true;
     const ids = await exportedWhile(async () => {
       if (!isFirst) return;
@@ -264,10 +264,10 @@ describe("signals that change state during an export", () => {
         { id: "sig_d1", ordinal: 8_001, ...again },
         { id: "sig_d2", ordinal: 8_002, ...again, resent: { from: "dead", place: 2 }, verdict: "held" },
       ]);
-      expect(await workspace.books()).toMatchObject({ dead_lettered: 1, held: 3, processed: EXPORT_PAGE_ROWS + 1 });
+      expect(await workspace.books()).toMatchObject({ dead_lettered: 1, held: 3, processed: EXPORT_PAGE_BUDGET + 1 });
     });
     expect(ids.toSorted()).toEqual(
-      [...accepted(EXPORT_PAGE_ROWS), "sig_d1", "sig_d2", "sig_h1", "sig_h2", "sig_h3"].toSorted(),
+      [...accepted(EXPORT_PAGE_BUDGET), "sig_d1", "sig_d2", "sig_h1", "sig_h2", "sig_h3"].toSorted(),
     );
   });
 });
