@@ -1,5 +1,5 @@
 /**
- * Ids of visitors and the people who own them (spec §2.3). An identify call claims an id for a person. Other calls pair ids of one
+ * Ids of visitors, and the people to whom they belong (spec §2.3). An identify call claims an id for a person. Other calls pair ids of one
  * visitor. `Identities` reads and changes claims and pairs for a batch. `VisitorLists` removes lines from timelines of visitors.
  */
 import { isJsonObject } from "../../domain/json/dot-path.ts";

@@ -1,6 +1,6 @@
 /**
- * Visits the people whose points lapse at the start of a UTC day, in bounded steps of the alarm. It skips people whom a batch has changed
- * since, because the batch removed their lapsed points. Writes at most three rows a person: their row and two indexes.
+ * Visits the people whose points lapse at the start of a UTC day, in bounded steps of the alarm. If a batch changes a person
+ * first, the batch removes the lapsed points, and the run skips the person. Writes at most three rows a person: their row and two indexes.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";

@@ -93,7 +93,7 @@ export class People {
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
-  /** Reads with few statements the people whom a batch needs. If a visitor has an email, the ids are not needed. */
+  /** Reads the people of a batch with few statements. The ids of a visitor with an email are not needed. */
   preload(visitors: readonly VisitorNames[]): void {
     this.#read(
       "email",
@@ -195,7 +195,6 @@ export class People {
     return true;
   }
 
-  /** The latest entries of a person's timeline before a line, the latest first. */
   latestEntriesOf(personId: number, range: { before: number; limit: number }): Entry[] {
     const recent = this.#person(personId)?.now.recent ?? "";
     return latestEntries(this.#state.sql, personList(personId), recent, range);
@@ -248,7 +247,7 @@ export class People {
     return person;
   }
 
-  /** Updates the numbers of ids, and drops the oldest ids above PERSON_MAX_IDS of a kind. */
+  /** Drops the oldest ids above PERSON_MAX_IDS of a kind. */
   #countIds(): void {
     for (const person of this.#addIdChanges()) {
       for (const kind of ID_KINDS) {

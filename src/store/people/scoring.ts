@@ -228,8 +228,9 @@ export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
     );
 }
 
-// Points that lapse. A person's row stores a sum of points for each UTC day at whose start they lapse, as `day:points,…` in base 36,
-// ascending, at most 366 days. Each change of a person first removes the lapsed points; the alarm visits the other people (lapse-run.ts).
+// Points that lapse. A person's row stores the points that lapse at the start of each UTC day, at most 366 days. The text is
+// `day:points,…`, ascending, in base 36. Each change of a person first removes the lapsed points. The alarm visits the other people
+// (lapse-run.ts).
 
 export interface LapsingScore {
   score: number;
@@ -259,7 +260,6 @@ export function removeLapsed(person: LapsingScore, today: number): boolean {
   return true;
 }
 
-/** A person's score without the points that have lapsed by a day. */
 export function scoreAt(person: LapsingScore, day: number): LapsingScore {
   const { score, lapses, next_lapse_at } = person;
   const left = { score, lapses, next_lapse_at };
