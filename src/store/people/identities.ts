@@ -1,6 +1,6 @@
 /**
- * Ids of visitors, and the people to whom they belong (spec §2.3). An identify call claims an id for a person. Other calls pair ids of one
- * visitor. `Identities` reads and changes claims and pairs for a batch. `VisitorLists` removes lines from timelines of visitors.
+ * Ids of visitors and their people (spec §2.3). An identify call claims an id for a person. Other calls pair two ids of a visitor.
+ * `Identities` reads and changes claims and pairs for a batch. `VisitorLists` removes lines from timelines of visitors.
  */
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { normalise } from "../../domain/signal/normalise.ts";

@@ -160,7 +160,7 @@ class RuleStep {
         ? this.#processSegments(payloads, people, nowMs)
         : this.#processDropped(job.person_id, people);
     const replaced = people.write();
-    // A line that scores in place of a removed line changes nothing in total.
+    // A line that scores instead of a removed line changes nothing in total.
     if (replaced <= job.removed) job.removed -= replaced;
     else job.added += replaced;
     countScores(job, people.news);

@@ -119,7 +119,7 @@ test("the next person of a visitor gets no signals that the deletion of the prev
   }));
 
 test.each(["open", "sealed", "cold"])(
-  "gives each owner of an id the %s signals of their time, and the first owner the earlier signals",
+  "gives each person of an id the %s signals of their time, and the first person the earlier signals",
   (where) =>
     withRules(async (store) => {
       const settle = async (): Promise<void> => {
@@ -127,7 +127,7 @@ test.each(["open", "sealed", "cold"])(
         if (where === "cold") await store.workOnCold(NOW + 3 * DAY);
       };
       const at = (ms: number, signal: Sent): Sent => ({ ...signal, receivedAtMs: NOW + ms });
-      // In each turn a line also has a user id without an owner yet, so that it gets another owner in the end.
+      // In each turn a line also has a user id without a person, so that it gets another person in the end.
       store.record(NOW, at(0, visit("x")), at(1, visit("x", { userId: "u-1" })));
       for (const [turn, name] of ["ann", "bob", "ann", "bob"].entries()) {
         await settle();
@@ -138,7 +138,7 @@ test.each(["open", "sealed", "cold"])(
         if (turn !== 1) await store.linkAll();
       }
       await settle();
-      // A late signal belongs to the owner at the time when it was received.
+      // A late signal belongs to the person at the time of its receipt.
       store.record(NOW, at(25, visit("x")), at(5, visit("x")));
       expect(store.scores).toEqual({ ann: 35, bob: 25 });
       store.record(NOW, known("carol", "carol@example.com", { userId: "u-1" }));
@@ -159,9 +159,9 @@ test.each(["open", "sealed", "cold"])(
 test.each([
   ["anonymous id", { anonymousId: "visitor-a" }],
   ["user id", { userId: "u-1" }],
-])("gives both ids of a call to the owner of its %s", (_, owned) =>
+])("gives both ids of a call to the person of its %s", (_, claimed) =>
   withRules((store) => {
-    store.record(NOW, identify("ann@example.com", owned));
+    store.record(NOW, identify("ann@example.com", claimed));
     store.record(NOW, { payload: { type: "identify", messageId: "both", anonymousId: "visitor-a", userId: "u-1" } });
     store.record(NOW, visit("a"), track({ userId: "u-1" }));
     expect(store.scores).toEqual({ ann: 10 });

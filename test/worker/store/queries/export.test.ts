@@ -273,7 +273,7 @@ describe("signals that change state during an export", () => {
 });
 
 describe("exported people", () => {
-  test("have all their ids, each with its current owner", async () => {
+  test("have all their ids, each id with its current person", async () => {
     const identify = (id: string, email: string, anonymousId: string, n: number) => ({
       id,
       ordinal: n,

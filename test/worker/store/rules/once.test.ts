@@ -1,4 +1,4 @@
-/** Design §8.5: rules that score one person each time, once a UTC day of receipt, or once ever. */
+/** Design §8.5: rules that score a person each time, once a UTC day, or once ever. */
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
@@ -46,25 +46,22 @@ async function scoreOf(email: string): Promise<number | undefined> {
   return (await store().people({ email }, { cursor: null, limit: 1 })).items[0]?.score;
 }
 
-describe("a rule that scores a person", () => {
+describe("a rule that scores", () => {
   test.each([
     ["every_time", 30],
     ["once_per_day", 15],
     ["once_ever", 5],
-  ])(
-    "%s: of six signals over three UTC days of receipt, to the millisecond, it makes %i points",
-    async (frequency, score) => {
-      await newRule(frequency);
-      const times = [0, 1, DAY - 1, DAY, 2 * DAY - 1, 2 * DAY];
-      await send(...times.slice(0, 4).map((ms) => visit(MIDNIGHT + ms)));
-      for (const ms of times.slice(4)) await send(visit(MIDNIGHT + ms));
-      await send(visit(MIDNIGHT, { email: "other@example.com" }));
-      expect(await scoreOf(JANE)).toBe(score);
-      expect(await scoreOf("other@example.com")).toBe(5);
-    },
-  );
+  ])("%s gets %i points from six signals at the limits of three UTC days", async (frequency, score) => {
+    await newRule(frequency);
+    const times = [0, 1, DAY - 1, DAY, 2 * DAY - 1, 2 * DAY];
+    await send(...times.slice(0, 4).map((ms) => visit(MIDNIGHT + ms)));
+    for (const ms of times.slice(4)) await send(visit(MIDNIGHT + ms));
+    await send(visit(MIDNIGHT, { email: "other@example.com" }));
+    expect(await scoreOf(JANE)).toBe(score);
+    expect(await scoreOf("other@example.com")).toBe(5);
+  });
 
-  test("shows on the trace of other signals which signal has scored instead", async () => {
+  test("once shows on the traces of other signals which signal has scored", async () => {
     const ruleId = await newRule("once_per_day");
     await newRule("once_ever", { points: 100 });
     const [first, second, third] = [visit(MIDNIGHT), visit(MIDNIGHT + 1), visit(MIDNIGHT + DAY)];
@@ -132,7 +129,7 @@ describe("a rule that scores a person", () => {
     expect(facts).toMatchObject([{ days: `${MIDNIGHT / DAY + 1},1,1` }]);
   });
 
-  test("scores held signals only after their release, and replays only once", async () => {
+  test("once ignores held signals until their release, and repeated releases", async () => {
     await newRule("once_ever");
     const end = Date.now() + DAY;
     const held: Delivered = { ...visit(MIDNIGHT), verdict: "held", periodEnd: end };
