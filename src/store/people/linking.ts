@@ -108,7 +108,7 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
       if (!isKnown(visitor) || !hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
     }
     signals.flush();
-    return hasFreshLinkJob(sql, nowMs);
+    return hasRunnableLinkJob(sql, nowMs);
   });
 }
 
@@ -354,7 +354,7 @@ export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): Visit
 }
 
 /** Whether a job can run at once, because its last step has not failed. */
-export function hasFreshLinkJob(sql: SqlStorage, nowMs: number): boolean {
+export function hasRunnableLinkJob(sql: SqlStorage, nowMs: number): boolean {
   return dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1).length > 0;
 }
 

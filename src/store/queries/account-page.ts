@@ -31,15 +31,10 @@ function startOf(column: string, characters: number, name: string): string {
   return `substr(${column}, 1, ${characters + 1}) AS ${name}`;
 }
 
-const SUMMARY = `id, external_id AS externalId, ${[
-  ["name", "name"],
-  ["plan", "plan"],
-  ["user_count", "userCount"],
-  ["recurring_revenue", "recurringRevenue"],
-  ["trial_status", "trialStatus"],
-]
-  .map(([column = "", name = ""]) => startOf(column, ACCOUNT_LIST_CHARACTERS, name))
-  .join(", ")}, score, people, first_seen AS firstSeenMs, last_seen AS lastSeenMs`;
+const shortened = (column: string, name = column): string => startOf(column, ACCOUNT_LIST_CHARACTERS, name);
+const SUMMARY = `id, external_id AS externalId, ${shortened("name")}, ${shortened("plan")},
+  ${shortened("user_count", "userCount")}, ${shortened("recurring_revenue", "recurringRevenue")},
+  ${shortened("trial_status", "trialStatus")}, score, people, first_seen AS firstSeenMs, last_seen AS lastSeenMs`;
 
 type SummaryRow = AccountSummary & { id: number };
 

@@ -8,7 +8,6 @@
 export type Values = readonly (string | number)[];
 
 export interface DayList<Row> {
-  /** Rows per chunk. */
   chunk: number;
   /** `down`: the latest day first. */
   direction: "down" | "up";

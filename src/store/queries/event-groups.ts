@@ -39,7 +39,7 @@ interface ScannedGroup {
 const SCANNED = "SELECT event, source, count, held, anonymous, last_seen FROM event_groups WHERE last_day = ?";
 const EMPTY_PAGE: QueuePage = { items: [], next: null, complete: true, isCut: false };
 
-/** A page of the signal queue. An invalid cursor finds nothing. */
+/** An invalid cursor finds nothing. */
 export function queuePage(sql: SqlStorage, filter: QueueFilter, { cursor, limit }: Page): QueuePage {
   const { sort = "last_seen" } = filter;
   if (sort === "count" || sort === "name") return sortedPage(sql, filter, sort, { cursor, limit });
@@ -141,7 +141,7 @@ export async function listEventGroups(
   return { items, next };
 }
 
-/** The payloads of the groups' samples; null: there is none, or it cannot be read now. */
+/** Null: the group has no payload, or cold storage does not answer. */
 async function readSamples(
   state: StoreState,
   objects: ColdObjects,
@@ -205,7 +205,7 @@ export async function suggestForRule(
   };
 }
 
-/** Without a wildcard also groups that are not recent. */
+/** A pattern without a wildcard also finds groups that are not recent. */
 function groupsOfPattern(sql: SqlStorage, recent: ScannedGroup[], pattern: string): ScannedGroup[] {
   if (pattern === "") return recent;
   if (!pattern.includes("*")) {

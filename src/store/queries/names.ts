@@ -1,6 +1,4 @@
-/**
- * Emails and facts of signals as lists, traces and exports show them. A deletion in progress hides as much as a finished deletion.
- */
+/** Emails and facts of signals for lists, traces and exports. A deletion in progress hides as much as a finished deletion. */
 import { afterDeletion, type Facts } from "../log/line.ts";
 import { isOfDeleted } from "../deletion/person-deletions.ts";
 import { Identities, visitorOfPayload } from "../people/identities.ts";

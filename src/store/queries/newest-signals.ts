@@ -153,7 +153,7 @@ export function shownStatus(status: LineStatus | SignalStatus): SignalStatus {
   return status;
 }
 
-/** All signals, the latest recorded first. @param filter has a normalised email. */
+/** @param filter with a normalised email. */
 function* newestFirst(state: StoreState, filter: FindFilter, before: Readonly<Places>, names: Names): Generator<Step> {
   const sources: Steps[] = [
     signalSteps(state, filter, before[0], names),
@@ -173,7 +173,7 @@ function* newestFirst(state: StoreState, filter: FindFilter, before: Readonly<Pl
   }
 }
 
-/** Signals of one batch share the recording time, so their received order decides. */
+/** Signals of a batch share the recording time, so their received order decides. */
 function isNewer(a: Step, b: Step): boolean {
   return a.recordedAtMs === b.recordedAtMs ? isLater(a.order, b.order) : a.recordedAtMs > b.recordedAtMs;
 }

@@ -74,7 +74,7 @@ interface Listed {
 
 type ListedPage = Omit<PeoplePage, "items" | "lapsing"> & { items: Listed[] };
 
-/** A page of people. An invalid cursor is ignored. */
+/** An invalid cursor is ignored. */
 export function findPeople(state: StoreState, query: PeopleQuery, page: Page): PeoplePage {
   const { items, ...found } = listPeople(state, query, page);
   const lapsing = areLapsesDue(state.sql, Date.now());
@@ -163,7 +163,7 @@ function isMember(row: PersonSummaryRow, account: string, text = ""): boolean {
   return named || row.email.includes(text.toLowerCase());
 }
 
-/** All matches of a search, sorted; null: too many to sort. Later pages allow more, because people may have come meanwhile. */
+/** Null: too many matches to sort. Later pages allow more, because new people may match meanwhile. */
 function searchSorted(
   sql: SqlStorage,
   query: PeopleQuery,
@@ -208,7 +208,7 @@ function sortedPlace(place: unknown): SortedPlace | null {
   return hasTypes(after, ["number", "number"]) ? [Number(after[0]), Number(after[1])] : null;
 }
 
-/** The matches of a search by email, which is the order of the index. A page scans PEOPLE_SEARCHED people at most. */
+/** The index has the order of emails. A page scans PEOPLE_SEARCHED people at most. */
 function searchByEmail(
   sql: SqlStorage,
   query: PeopleQuery,

@@ -33,7 +33,6 @@ const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymo
 
 const ENTRIES_AT_ONCE = 1_000;
 
-/** A person in lists. */
 export type PersonSummaryRow = Omit<PersonSummary, "account" | "nextLapseAtMs"> & {
   id: number;
   lastDay: number;
@@ -179,7 +178,7 @@ function inSteps(scored: readonly ScoredPoints[]): ScoredPoints[] {
 
 type SharedIdRow = { key: ArrayBuffer; email: string; at: number };
 
-/** The latest ids of a person that have named other people too. */
+/** The latest ids of a person that other people claimed too. */
 function sharedIds(sql: SqlStorage, personId: number): SharedId[] {
   const rows = sql.exec<SharedIdRow>(
     `SELECT theirs.key, people.email, theirs."at" FROM identities AS mine
@@ -197,8 +196,6 @@ function sharedIds(sql: SqlStorage, personId: number): SharedId[] {
   return [...found.values()].sort((a, b) => b.sinceMs - a.sinceMs).slice(0, SHARED_IDS_SHOWN);
 }
 
-// Parts of a person that lists and exports show too
-
 export function toPersonSummary(row: PersonSummaryRow): PersonSummary {
   const { id: _id, lastDay: _day, lapses, next_lapse_at, accountId, accountName, ...summary } = row;
   const left = scoreAt({ score: row.score, lapses, next_lapse_at }, dayOf(Date.now()));
@@ -210,7 +207,7 @@ export function toPersonSummary(row: PersonSummaryRow): PersonSummary {
   };
 }
 
-/** The latest ids of a person, the latest first. Ids whose last person is somebody else are left out. */
+/** The latest first. Leaves out ids that another person claimed later. */
 export function latestIdentities(sql: SqlStorage, personId: number, limit: number): Identity[] {
   const rows = sql.exec<{ key: ArrayBuffer; at: number }>(
     `SELECT key, "at" FROM identities AS mine WHERE person_id = ? AND NOT EXISTS (SELECT 1 FROM identities AS later
@@ -228,7 +225,7 @@ export function isScored(entry: Entry): entry is ScoredEntry {
   return entry.scored !== null;
 }
 
-/** An entry without outcomes that do not count, because the rule scores a person only once. */
+/** Removes outcomes that do not count, because the rule scores a person only once. */
 export function withCountedOutcomes({ once, outcomes }: StoreState, personId: number, entry: Entry): Entry {
   const { seq, scored } = entry;
   if (scored === null) return entry;
