@@ -272,97 +272,93 @@ describe("signals that change state during an export", () => {
   });
 });
 
-describe("exported people", () => {
-  test("have all their ids, each id with its current person", async () => {
-    const identify = (id: string, email: string, anonymousId: string, n: number) => ({
-      id,
-      ordinal: n,
-      at: AT + n,
-      payload: { type: "identify", messageId: id, anonymousId, traits: { email } },
-    });
-    await deliver(workspace.id, [
-      identify("sig_a", "ann@example.com", "shared", 1),
-      identify("sig_b", "bob@example.com", "shared", 2),
-      identify("sig_c", "cy@example.com", "own", 3),
-    ]);
-    const count = 2 * PERSON_MAX_IDS;
-    const long = '"ä,'.repeat(20);
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-      sql.exec(
-        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-         INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST(
-           iif(i % 2, 'a', 'u') || format('%04d', i) || ?2 AS BLOB), 1, 1, 1 FROM n`,
-        count,
-        long,
-      );
-    });
-    const [ann, bob, cy] = await lines("people");
-    const ids = (column: string) => (ann?.[column] as string[]) ?? [];
-    expect([ids("user_ids").length, ids("anonymous_ids").length]).toEqual([PERSON_MAX_IDS, PERSON_MAX_IDS]);
-    expect(new Set([...ids("user_ids"), ...ids("anonymous_ids")]).size).toBe(count);
-    expect(ids("user_ids")[0]).toBe(`5000${long}`);
-    expect([bob, cy]).toMatchObject([
-      { email: "bob@example.com", user_ids: [], anonymous_ids: ["shared"] },
-      { email: "cy@example.com", anonymous_ids: ["own"] },
-    ]);
+test("exported people have all their ids, each id with its current person", async () => {
+  const identify = (id: string, email: string, anonymousId: string, n: number) => ({
+    id,
+    ordinal: n,
+    at: AT + n,
+    payload: { type: "identify", messageId: id, anonymousId, traits: { email } },
   });
+  await deliver(workspace.id, [
+    identify("sig_a", "ann@example.com", "shared", 1),
+    identify("sig_b", "bob@example.com", "shared", 2),
+    identify("sig_c", "cy@example.com", "own", 3),
+  ]);
+  const count = 2 * PERSON_MAX_IDS;
+  const long = '"ä,'.repeat(20);
+  await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    sql.exec(
+      `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+       INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST(
+         iif(i % 2, 'a', 'u') || format('%04d', i) || ?2 AS BLOB), 1, 1, 1 FROM n`,
+      count,
+      long,
+    );
+  });
+  const [ann, bob, cy] = await lines("people");
+  const ids = (column: string) => (ann?.[column] as string[]) ?? [];
+  expect([ids("user_ids").length, ids("anonymous_ids").length]).toEqual([PERSON_MAX_IDS, PERSON_MAX_IDS]);
+  expect(new Set([...ids("user_ids"), ...ids("anonymous_ids")]).size).toBe(count);
+  expect(ids("user_ids")[0]).toBe(`5000${long}`);
+  expect([bob, cy]).toMatchObject([
+    { email: "bob@example.com", user_ids: [], anonymous_ids: ["shared"] },
+    { email: "cy@example.com", anonymous_ids: ["own"] },
+  ]);
 });
 
-describe("exported scoring signals", () => {
-  test("appear once each, however many a person has, also of dropped signals", async () => {
-    const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 2 };
-    await workspace.operator("POST", "/rules", rule);
-    const of = (n: number) => ({
-      event: n % 10 === 0 ? "other" : "E",
-      email: `p${n % 7 === 0 ? 2 : 1}@example.com`,
-      properties: { n },
-    });
-    const count = 2_500;
-    for (let from = 0; from < count; from += 500) {
-      // oxlint-disable-next-line no-await-in-loop -- as they come
-      await deliver(
-        workspace.id,
-        Array.from({ length: 500 }, (_, n) => ({
-          id: `sig_${from + n}`,
-          ordinal: from + n + 1,
-          payload: of(from + n),
-          at: AT,
-        })),
-      );
-    }
-    await readStore(workspace.id, ({ signals }) => {
-      for (const segment of signals.walk(0)) if (segment.row !== null) signals.drop(segment);
-    });
-    await evictDurableObject(workspace.store);
-    const scored = Array.from({ length: count }, (_, n) => n).filter((n) => n % 10 !== 0);
-    const expected = [1, 2].flatMap((person) =>
-      scored
-        .filter((n) => of(n).email === `p${person}@example.com`)
-        .map((n) => [`p${person}@example.com`, `sig_${n}`, 2]),
-    );
-    const people = new Map<unknown, number>();
-    const exported = (await lines("scoring-signals")).map((line) => {
-      people.set(line["email"], people.size);
-      return [line["email"], line["signal_id"], line["points"]];
-    });
-    const inOrder = expected.toSorted(([a], [b]) => (people.get(a) ?? 0) - (people.get(b) ?? 0));
-    expect(exported).toEqual(inOrder);
-    // Many people without a score make empty pages.
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-      sql.exec("UPDATE people SET id = 3000 WHERE id = 1");
-      sql.exec("UPDATE timelines SET list = ? WHERE list = ?", keyOf(personList(3_000)), keyOf(personList(1)));
-      sql.exec(
-        `WITH RECURSIVE n (i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 2999)
-         INSERT INTO people (id, email, first_seen, last_seen, last_day) SELECT i, 'n' || i, 1, 1, 0 FROM n`,
-      );
-    });
-    await readStore(workspace.id, (state) => {
-      state.books.nextPersonId = 3_001;
-      state.signals.flush();
-    });
-    await evictDurableObject(workspace.store);
-    expect((await lines("scoring-signals")).length).toBe(exported.length);
+test("exported scoring signals appear once each, however many a person has, also of dropped signals", async () => {
+  const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 2 };
+  await workspace.operator("POST", "/rules", rule);
+  const of = (n: number) => ({
+    event: n % 10 === 0 ? "other" : "E",
+    email: `p${n % 7 === 0 ? 2 : 1}@example.com`,
+    properties: { n },
   });
+  const count = 2_500;
+  for (let from = 0; from < count; from += 500) {
+    // oxlint-disable-next-line no-await-in-loop -- as they come
+    await deliver(
+      workspace.id,
+      Array.from({ length: 500 }, (_, n) => ({
+        id: `sig_${from + n}`,
+        ordinal: from + n + 1,
+        payload: of(from + n),
+        at: AT,
+      })),
+    );
+  }
+  await readStore(workspace.id, ({ signals }) => {
+    for (const segment of signals.walk(0)) if (segment.row !== null) signals.drop(segment);
+  });
+  await evictDurableObject(workspace.store);
+  const scored = Array.from({ length: count }, (_, n) => n).filter((n) => n % 10 !== 0);
+  const expected = [1, 2].flatMap((person) =>
+    scored
+      .filter((n) => of(n).email === `p${person}@example.com`)
+      .map((n) => [`p${person}@example.com`, `sig_${n}`, 2]),
+  );
+  const people = new Map<unknown, number>();
+  const exported = (await lines("scoring-signals")).map((line) => {
+    people.set(line["email"], people.size);
+    return [line["email"], line["signal_id"], line["points"]];
+  });
+  const inOrder = expected.toSorted(([a], [b]) => (people.get(a) ?? 0) - (people.get(b) ?? 0));
+  expect(exported).toEqual(inOrder);
+  // Many people without a score make empty pages.
+  await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    sql.exec("UPDATE people SET id = 3000 WHERE id = 1");
+    sql.exec("UPDATE timelines SET list = ? WHERE list = ?", keyOf(personList(3_000)), keyOf(personList(1)));
+    sql.exec(
+      `WITH RECURSIVE n (i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 2999)
+       INSERT INTO people (id, email, first_seen, last_seen, last_day) SELECT i, 'n' || i, 1, 1, 0 FROM n`,
+    );
+  });
+  await readStore(workspace.id, (state) => {
+    state.books.nextPersonId = 3_001;
+    state.signals.flush();
+  });
+  await evictDurableObject(workspace.store);
+  expect((await lines("scoring-signals")).length).toBe(exported.length);
 });
 
 describe("an export as CSV", () => {
