@@ -24,7 +24,7 @@ export type ValueClaims = Record<string, ValueClaim>;
 export const ACCOUNT_FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter(isAccountField);
 const ATTRIBUTE_PREFIX = "attributes.";
 /** Maximum values of an account that group calls set. */
-const GROUP_ATTRIBUTES_MAX = 100;
+export const GROUP_ATTRIBUTES_MAX = 100;
 
 interface Value {
   /** JSON with sorted keys: the same text is the same value. */

@@ -44,7 +44,8 @@ export function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
 
 /** Latest claims kept per id. */
 export const IDENTITY_MAX_CLAIMS = 20;
-const PAIRS_MAX = 20;
+/** Pairs kept per id. */
+export const PAIRS_MAX = 20;
 /** Maximum ids that a claim assigns through pairs, directly or through other ids. */
 export const CLAIM_FOLLOWERS_MAX = 1_000;
 /** A statement for many values takes a third of the time of a statement for each. */

@@ -6,8 +6,8 @@ import { beginDeletion, findDeletion } from "../../../../src/store/deletion/pers
 import { exportPage } from "../../../../src/store/queries/exports.ts";
 import { readPeople } from "../../../../src/store/queries/people-search.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
-import { Identities } from "../../../../src/store/people/identities.ts";
-import type { VisitorId } from "../../../../src/store/people/timelines.ts";
+import { Identities, IDENTITY_MAX_CLAIMS, PAIRS_MAX } from "../../../../src/store/people/identities.ts";
+import { visitorKey, type VisitorId } from "../../../../src/store/people/timelines.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { textOfTables } from "../../../support/everything.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
@@ -130,6 +130,24 @@ describe("a dropped id", () => {
       expect(textOfTables(store.sql)).not.toMatch(/zz-|taken-/);
     }));
 });
+
+test("an id keeps its latest claims and a bounded number of pairs", () =>
+  inStore((store) => {
+    store.rulesVersion = 1;
+    const more = 3;
+    const count = (table: string, id: VisitorId) =>
+      store.sql.exec(`SELECT count(*) AS n FROM ${table} WHERE key = ?`, visitorKey(id)).one()["n"];
+    for (let n = 0; n < IDENTITY_MAX_CLAIMS + more; n++) {
+      store.record(NOW + n, identify(`p${n}@example.com`, { anonymousId: "claimed" }));
+    }
+    expect(count("identities", anonymous("claimed"))).toBe(IDENTITY_MAX_CLAIMS);
+    expect(new Identities(store.sql).claimsOf(anonymous("claimed"))[0]?.receivedAtMs).toBe(NOW + more);
+    for (let n = 0; n < PAIRS_MAX + more; n++) {
+      store.record(NOW + n, { payload: { type: "identify", anonymousId: "paired", userId: `u-${n}` } });
+    }
+    expect(count("pairs", anonymous("paired"))).toBe(PAIRS_MAX);
+    expectStateToAddUp(store.state);
+  }));
 
 describe("dropping ids", () => {
   test("counts each kind separately, so that many anonymous ids drop no user id", () =>
