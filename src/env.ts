@@ -1,4 +1,4 @@
-/** Hono environment of the Worker, and typed access to its variables. */
+/** Hono environment of the Worker, and typed access to its variables. limits.ts has the defaults and units. */
 import type { RequestRate } from "./domain/quota/request-rate.ts";
 import {
   DELIVERY_LEASE_MS,
@@ -17,14 +17,12 @@ export interface AppEnv {
     OPERATOR_TOKEN_NEXT?: string;
   };
   Variables: {
-    /** `req_` + UUIDv7, in every log line and problem body. */
-    requestId: string;
-    /** Additional fields of the request's log line. Never a path, a key or a payload. */
+    requestId: `req_${string}`;
+    /** Further fields of the log line. Never a path, a key or a payload. */
     logFields: Record<string, string | number | boolean | null>;
   };
 }
 
-/** Request rate per key: variables of wrangler.toml, default limits.ts. */
 export function configuredRate(env: Env): RequestRate {
   return {
     perSecond: Number(env.REQUEST_RATE_PER_SECOND) || REQUEST_RATE_PER_SECOND,
@@ -32,32 +30,30 @@ export function configuredRate(env: Env): RequestRate {
   };
 }
 
-/** Size at which the Signal Store is full, in bytes: a variable for tests, default limits.ts. */
+/** Only tests set the variable. */
 export function storeMaxBytes(env: Env & { STORE_MAX_BYTES?: string }): number {
   return Number(env.STORE_MAX_BYTES) || STORE_MAX_BYTES;
 }
 
-/** Size of a Quota Counter's database at which it refuses calls: a variable, default limits.ts. */
 export function configuredOutboxBytes(env: Env & { OUTBOX_MAX_BYTES?: string }): number {
   return Number(env.OUTBOX_MAX_BYTES) || OUTBOX_MAX_BYTES;
 }
 
-/** Milliseconds between two partly filled messages of a workspace: a variable, default limits.ts. */
+/** 0 is allowed: no pause. */
 export function configuredPaceMs(env: Env & { DRAIN_PACE_MS?: string }): number {
   return env.DRAIN_PACE_MS === undefined ? DRAIN_PACE_MS : Number(env.DRAIN_PACE_MS);
 }
 
-/** Timeout of a delivery's report, in milliseconds: a variable, default limits.ts. */
 export function configuredLeaseMs(env: Env & { DELIVERY_LEASE_MS?: string }): number {
   return Number(env.DELIVERY_LEASE_MS) || DELIVERY_LEASE_MS;
 }
 
-/** Jurisdiction of the deployment's Durable Objects (domain/jurisdiction.ts). Empty, or a missing variable: none. */
+/** Empty: no jurisdiction (domain/jurisdiction.ts). */
 export function configuredJurisdiction({ JURISDICTION }: { JURISDICTION?: string }): string {
   return JURISDICTION ?? "";
 }
 
-/** Whether this is a development machine, where only local requests are answered (http/loopback.ts). */
+/** Then only local requests are answered (http/loopback.ts). */
 export function isLocal(env: Env): boolean {
   return env.SIGN_IN === "local";
 }
@@ -73,7 +69,7 @@ export interface EmailBinding {
   }): Promise<unknown>;
 }
 
-/** Email settings; null if the deployment sends no email. */
+/** Null: the deployment sends no email. */
 export function configuredEmail(env: Env & { EMAIL?: EmailBinding }): { binding: EmailBinding; from: string } | null {
   return env.EMAIL === undefined || env.EMAIL_FROM === "" ? null : { binding: env.EMAIL, from: env.EMAIL_FROM };
 }

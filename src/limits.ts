@@ -1,7 +1,7 @@
 /**
- * Limits that several folders use, with units and reasons. A limit of a single folder is in the file that enforces it. Some
- * limits have a variable in wrangler.toml that overrides them: REQUEST_RATE_PER_SECOND, REQUEST_BURST, OUTBOX_MAX_BYTES,
- * DRAIN_PACE_MS and DELIVERY_LEASE_MS.
+ * Limits that several folders use, with units and reasons; a limit of one folder is in the file that enforces it.
+ * Variables of wrangler.toml override REQUEST_RATE_PER_SECOND, REQUEST_BURST, OUTBOX_MAX_BYTES, DRAIN_PACE_MS and
+ * DELIVERY_LEASE_MS.
  */
 
 // --- What a sender may send (spec §8.9) ---
@@ -20,14 +20,10 @@ export const SIGNAL_MAX_DEPTH = 32;
 export const NAME_MAX_CODE_POINTS = 255;
 /** RFC 5321's path limit, in characters. */
 export const EMAIL_MAX_LENGTH = 254;
-/** An `Idempotency-Key`, in characters. */
 export const IDEMPOTENCY_KEY_MAX_LENGTH = 255;
 /** An anonymous id or user id that links people, in characters, at most 765 bytes; anything longer is noise. */
 export const IDENTITY_MAX_LENGTH = 255;
-/**
- * A trait of a person, in UTF-8 bytes as stored and as searched (traits.ts), where one character can become eighteen. The
- * rest is cut off, because the index contains every name.
- */
+/** A trait as stored and as searched (traits.ts), where a character can take 18 bytes. The rest is cut off. */
 export const TRAIT_MAX_BYTES = 1_024;
 
 // --- Request rate (spec §8.7), per API key ---
@@ -41,10 +37,9 @@ export const REQUEST_BURST = 1_000;
 
 /** Closed periods in a row over the allowance that end the extra room. */
 export const OVERAGE_STREAK_LIMIT = 3;
-/** Refusal entries per workspace, and per key and reason: twenty hours of one entry an hour. */
+/** Refusal entries per workspace, and per key and reason: twenty hours of one an hour. */
 export const REJECTIONS_KEPT = 200;
 export const REJECTIONS_KEPT_OF_A_REASON = 20;
-/** Retention of refusal entries, in days. */
 export const REJECTION_KEPT_DAYS = 30;
 
 // --- Outbox and queue ---
@@ -52,23 +47,20 @@ export const REJECTION_KEPT_DAYS = 30;
 /** An outbox row, and a queue message: one billing unit is 64 KB. A larger signal travels alone. */
 export const MESSAGE_MAX_BYTES = 60_000;
 /**
- * Pause between two partly filled messages of a workspace. A message costs as much as the rows of a signal; under a trickle,
- * a score takes that much longer.
+ * Pause between two partly filled messages: a message costs as much as the rows of a signal. A score takes this much
+ * longer.
  */
 export const DRAIN_PACE_MS = 2_000;
 /** Delay of the alarm that drains after a crash. It is not set with every commit, because it costs a row. */
 export const SAFETY_ALARM_MS = 60_000;
-/** Bytes of the counter's database from which on new calls get 503: half of what a Durable Object holds. */
+/** Size of the counter's database at which new calls get 503: half of what a Durable Object holds. */
 export const OUTBOX_MAX_BYTES = 5_000_000_000;
 /**
- * Timeout of calls of D1 and of objects. A sender gives up at about that time, and a call that never settles would never be
- * retried.
+ * Timeout of calls of D1 and of objects: a call that never settles would never be retried. A sender waits about as
+ * long.
  */
 export const CALL_TIMEOUT_MS = 10_000;
-/**
- * Timeout of recording a batch, and of linking. A batch that never settles would end with its Worker. Recording takes a
- * tenth of a second.
- */
+/** Timeout of recording a batch, and of linking. Recording takes a tenth of a second. */
 export const RECORD_TIMEOUT_MS = 30_000;
 /** Delay of retries of failed sends and messages, doubling from the first to the second value. */
 export const RETRY_MIN_SECONDS = 5;
@@ -80,10 +72,7 @@ export const RETRY_MAX_SECONDS = 300;
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** Duplicates window of a payload without an id: the same person may do the same thing again tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
-/**
- * Maximum comparisons and element reads of the mapping rules for one signal: some 2 ms and never 10. A batch of thousands of
- * such signals stays below the consumer's CPU limit. A signal that takes more is a dead letter.
- */
+/** Steps of the rules for one signal (design §8.5): some 2 ms, so a batch stays below the consumer's CPU limit. */
 export const RULES_MAX_STEPS = 50_000;
 /** Elements that a `[]` of a condition's path looks at, the first ones: no order has more lines. */
 export const RULE_PATH_MAX_ELEMENTS = 1_000;
@@ -91,7 +80,6 @@ export const RULE_PATH_MAX_ELEMENTS = 1_000;
 export const RULE_STEP_SIGNALS = 1_000;
 /** Segments per step of a rule's job if few lines match its event: some 10 ms, 8 MB of payloads at most. */
 export const RULE_STEP_SEGMENTS = 80;
-/** Days with counts per event group and mapping rule, as shown on their pages, in some 100 bytes. */
 export const DAYS_COUNTED = 30;
 
 // --- Cold storage (spec §6.1) ---
@@ -101,20 +89,19 @@ export const COLD_RETRY_MS = 60_000;
 
 // --- Data care ---
 
-/** Days that a deletion is remembered: its receipt, and the hashes that stop signals that were still in flight. */
+/** Retention of a deletion's receipt and hashes, which stop signals that were still in flight. */
 export const DELETION_REMEMBERED_DAYS = 30;
 
 // --- Destinations ---
 
-/** Destinations of a workspace. Every notification goes to each subscribed destination. */
+/** Every notification goes to each subscribed destination. */
 export const DESTINATIONS_MAX = 10;
-/** Score thresholds of a workspace with notifications. More thresholds are a funnel, which should be built from events. */
+/** Thresholds with notifications. More of them are a funnel, which should be built from events. */
 export const THRESHOLDS_MAX = 5;
 /** If more people fall below a threshold in one night, one summary replaces the events about each person. */
 export const SCORE_FALLS_MAX = 1_000;
-/** The URL of a destination, in characters. */
 export const DESTINATION_URL_MAX_LENGTH = 2_000;
-/** Custom headers of a webhook, and the characters of a name and of a value: enough for a token and what goes with it. */
+/** Custom headers of a webhook, and the characters of a name and a value: enough for a token. */
 export const DESTINATION_HEADERS_MAX = 5;
 export const HEADER_NAME_MAX_LENGTH = 64;
 export const HEADER_VALUE_MAX_LENGTH = 1_000;
@@ -122,18 +109,15 @@ export const HEADER_VALUE_MAX_LENGTH = 1_000;
 export const PERSON_SCORED_MAX_SIGNALS = 1_000;
 /** Minimum time between two deliveries of scoring signals to a destination. */
 export const GATHER_EVERY_MS = 1_000;
-/** Timeout of a receiver's answer. */
 export const DELIVERY_TIMEOUT_MS = 10_000;
 /** Bytes of an answer that are stored. */
 export const ANSWER_MAX_BYTES = 1_024;
-/** Timeout of a delivery's report, after which it is sent again. DELIVERY_LEASE_MS in wrangler.toml overrides it. */
+/** Timeout of a delivery's report, after which it is sent again. */
 export const DELIVERY_LEASE_MS = 60_000;
-/** Shown finished deliveries of each destination: maximum number, and days. */
 export const DELIVERIES_KEPT = 200;
 export const DELIVERY_KEPT_DAYS = 30;
-/** Days before the end of a key at which an admin is notified. */
+/** When admins are notified before the end of a key. */
 export const KEY_EXPIRING_DAYS = [30, 7, 1] as const;
-/** Maximum days without calls before a notification. */
 export const KEY_SILENT_MAX_DAYS = 365;
 
 // --- Operator API ---
@@ -144,8 +128,8 @@ export const TOKEN_USE_STORED_MS = 60_000;
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
 /**
- * Values of a JSON body of the operator API, or of a file of mapping rules, counted as commas and opening brackets. 1,000
- * rules with the maximum of conditions have some 45,000. 4 MB of `1,` would be millions of values to parse and validate.
+ * Values of a JSON body or rules file, counted as commas and opening brackets. 1,000 rules with all conditions have
+ * 45,000; 4 MB of `1,` would be millions.
  */
 export const JSON_MAX_VALUES = 50_000;
 /** Levels of nesting there: no field is nested half as deep. */
@@ -153,32 +137,24 @@ export const JSON_MAX_DEPTH = 64;
 /** Traits of a group call that set values of an account, and bytes of a value as JSON. */
 export const GROUP_TRAITS_MAX = 50;
 export const GROUP_TRAIT_MAX_BYTES = 1_000;
-/** Mappings of one payload template: more is a mistake, not a template. */
 export const TEMPLATE_MAX_MAPPINGS = 100;
-/** Conditions of one mapping rule: more is a mistake, not a rule. */
 export const RULE_MAX_CONDITIONS = 50;
-/** Mapping rules of one workspace. */
 export const WORKSPACE_MAX_RULES = 1_000;
 /**
- * Maximum size of a rule's conditions, and of all rules of a workspace, in paths and values (rule-content.ts): two long lists,
- * and fifty of them. Compiled, the latter take some 2 MB. Without `[]`, long texts and deep nesting they evaluate a signal
- * within RULES_MAX_STEPS.
+ * Paths and values (rule-content.ts) of a rule, and of all rules of a workspace: two long lists, and fifty. Compiled,
+ * the latter take 2 MB, and without `[]` and long texts they stay within RULES_MAX_STEPS.
  */
 export const RULE_MAX_SIZE = 500;
 export const WORKSPACE_RULES_MAX_SIZE = 10_000;
-/** A file of mapping rules: as many as a workspace may have, with long lists. */
+/** As many rules as a workspace may have, with long lists. */
 export const RULES_FILE_MAX_BYTES = 4 * 1024 * 1024;
-/** Kept earlier versions of a mapping rule. */
 export const RULE_VERSIONS_KEPT = 20;
-/** Shown changes of an account's fields. */
 export const ACCOUNT_HISTORY_SHOWN = 100;
 /** Characters of one slice of accounts, well below the 32 MB limit of a Durable Object's answer. */
 export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
 /** Stored signals that a rule's preview reads: some two seconds, as long as an admin waits. */
 export const PREVIEW_MAX_SIGNALS = 20_000;
-/** Matching signals that a preview shows. */
 export const PREVIEW_SAMPLES = 10;
-/** Days that a preview covers. */
 export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
 
@@ -190,7 +166,6 @@ export const QUEUE_SCAN_GROUPS = 2_000;
 export const QUEUE_SORTED_GROUPS = 5_000;
 /** Signals that one page of a list scans for a filter: some 10 ms. */
 export const LIST_SCAN_SIGNALS = 2_000;
-/** Samples that an event group's page shows. */
 export const GROUP_SAMPLES = 3;
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
@@ -225,10 +200,7 @@ export const SIGN_IN_ATTEMPT_MS = 10 * 60_000;
 
 /** A row of the store: the platform refuses 2 MB. */
 export const ROW_MAX_BYTES = 1_500_000;
-/**
- * Newest anonymous ids, and user ids, of a person. A sender that creates a new id for each visit would make them grow
- * without limit.
- */
+/** Newest anonymous ids, and user ids, of a person: some senders create a new id for each visit. */
 export const PERSON_MAX_IDS = 2_500;
 /** Size at which the store is full: the platform's 10 GB, less what deletion and retention need to free space. */
 export const STORE_MAX_BYTES = 9_000_000_000;
@@ -237,10 +209,7 @@ export const STORE_MAX_BYTES = 9_000_000_000;
 
 /** Active API keys: far more than a workspace has senders. All are read when a key is created. */
 export const WORKSPACE_MAX_ACTIVE_KEYS = 100;
-/**
- * API keys created in any 24 hours, rotations included. The row of a key is never deleted (spec §3.1). With its indexes and its
- * audit entry it takes 2 to 4 KB: 100 a day are at most 130 MB a year.
- */
+/** API keys in 24 hours, with rotations. A key's row is never deleted (spec §3.1): 2 to 4 KB, at most 130 MB a year. */
 export const WORKSPACE_MAX_KEYS_A_DAY = 100;
 /** Active API tokens: far more than a workspace has programs that need one. All are read when a token is created. */
 export const WORKSPACE_MAX_ACTIVE_TOKENS = 20;
@@ -251,9 +220,8 @@ export const TEMPLATE_MAX_BYTES = 64 * 1024;
 /** All stored payload templates of a workspace, in bytes of JSON: 100 templates of 100 short mappings (10 KB). */
 export const WORKSPACE_TEMPLATES_MAX_BYTES = 1024 * 1024;
 /**
- * Days for which a payload template outlives its key. Accepted signals still need the template: held signals for up to 31
- * days, until their billing period ends; signals of a counter that is restored from a backup for up to 30 days more; dead
- * letters until they are replayed.
+ * Days that a template outlives its key: held signals need it for 31, signals of a restored counter for 30 more, dead
+ * letters until their replay.
  */
 export const TEMPLATE_KEPT_DAYS = 90;
 /** Members: an invitation to everybody at a mid-sized company. They are all counted when a member is added. */
@@ -261,16 +229,15 @@ export const WORKSPACE_MAX_MEMBERS = 500;
 /** The detail of one audit entry, in bytes of JSON: entries are never deleted. */
 export const AUDIT_DETAIL_MAX_BYTES = 4_096;
 /**
- * Audit entries of one person on the pages of one workspace, or of one API token, in any 24 hours: more changes than anybody
- * makes by hand. Some 5 MB a day at most; without the limit, 120 forms a minute would be 800 MB.
+ * Audit entries in 24 hours of one person in a workspace, or of one API token: some 5 MB. Without the limit, 120 forms
+ * a minute would be 800 MB.
  */
 export const ACTOR_MAX_CHANGES_A_DAY = 1_000;
 
 /**
- * The shortest retention of a plan, in days. It equals the longest billing period, so a held signal expires before its
- * retention ends. So that a deleted signal is never delivered again, it is also far beyond three periods: the duplicate
- * window (7 days), the longest time in a queue (14 days) and the outbox's re-send interval (15 minutes).
+ * The shortest retention of a plan: the longest billing period, so a held signal is purged first. It is also far beyond
+ * the duplicate window (7 days), the queue (14 days) and the outbox's resend (15 minutes). So no deleted signal is
+ * delivered again.
  */
 export const RETENTION_MIN_DAYS = 31;
-/** The longest retention short of for ever, in days. */
 export const RETENTION_MAX_DAYS = 3_650;

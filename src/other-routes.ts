@@ -8,7 +8,7 @@ import { documentRoutes, operatorRoutes } from "./operator/operator-api.ts";
 import { pageRoutes } from "./pages/page-routes.tsx";
 import { within } from "./platform/time-limit.ts";
 
-/** A preview of a rule over some ten million signals takes about as long; no client waits longer. */
+/** A preview over some ten million signals takes about as long; no client waits longer. */
 const ANSWER_MS = 30_000;
 
 export const otherRoutes = new Hono<AppEnv>({ strict: false })

@@ -1,59 +1,52 @@
-/** Reads request bodies, with limits on the unpacked size and on the memory of all large bodies together. */
 import type { BodyRefusal, Described, Unavailable } from "../domain/keys/refusal.ts";
 import { refuse } from "../domain/result.ts";
 import { BULK_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import { zlib } from "../platform/node.ts";
 import { TimeLimitExceeded, within } from "../platform/time-limit.ts";
 
-/** Bytes of a large body that are read at a time. */
 const LARGE_BODY_PART_BYTES = 262_144;
-/** Bytes that the large bodies of a holder may take: the largest bulk import, and the part of it that is being read. */
+/** The largest bulk import, and the part of it that is being read. */
 export const LARGE_BODIES_HOLDER_MAX_BYTES = BULK_MAX_BYTES + LARGE_BODY_PART_BYTES;
-/** Bytes that all large bodies may take together: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
+/** All large bodies together: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
 export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
-/**
- * Minimum speed of a large body, so that a slow sender does not occupy memory for long: 0.4 megabits a second, which any
- * server has. Each part is measured alone: a sender that is fast at first may not stall afterwards.
- */
+/** A slow sender must not occupy memory for long. Each part is measured alone, so a fast sender may not stall later. */
 const LARGE_BODY_MIN_BYTES_PER_SECOND = 50_000;
-/** Time limit for one part: about five seconds, enough for a connection that loses packets. */
+/** About five seconds, enough for a connection that loses packets. */
 export const LARGE_BODY_PART_MS = Math.ceil((1_000 * LARGE_BODY_PART_BYTES) / LARGE_BODY_MIN_BYTES_PER_SECOND);
-/** Time limit for storing a body that has arrived. The memory of a call that the platform ended counts as free after this time. */
+/** Time limit for storing a body that has arrived. Afterwards the memory of a call that the platform ended is free. */
 export const LARGE_BODY_STORED_MS = 60_000;
 
-/** Plain data without promises, because the calls of an isolate share it. */
+/** Calls of an isolate share it, so it is plain data without promises. */
 const reservations = new Set<MemoryReservation>();
 
-/** Memory that a large body takes. */
 export class MemoryReservation {
   readonly #holder: string;
   #bytes = 0;
   #untilMs = 0;
 
-  /** @param holder owner of the memory share, such as a workspace's id. */
+  /** @param holder a workspace id, "operator", a member, or "strangers". */
   constructor(holder: string) {
     this.#holder = holder;
   }
 
-  /** Returns the number of bytes that this body may have in all. */
+  /** The number of bytes that this body may have in all. */
   available(nowMs: number): number {
     let taken = 0;
     let takenByHolder = 0;
-    for (const other of reservations) {
-      if (nowMs > other.#untilMs) {
-        reservations.delete(other);
-      } else if (other !== this) {
-        taken += other.#bytes;
-        if (other.#holder === this.#holder) takenByHolder += other.#bytes;
+    for (const reservation of reservations) {
+      if (nowMs > reservation.#untilMs) {
+        reservations.delete(reservation);
+      } else if (reservation !== this) {
+        taken += reservation.#bytes;
+        if (reservation.#holder === this.#holder) takenByHolder += reservation.#bytes;
       }
     }
     return Math.min(LARGE_BODIES_MAX_BYTES - taken, LARGE_BODIES_HOLDER_MAX_BYTES - takenByHolder);
   }
 
   /**
-   * Reserves `bytes` in all. Returns whether so much memory is free.
-   *
-   * @param forMs time after which the memory counts as free again, unless `reserve` is called again. Default: twice the time of a part.
+   * @param bytes of the body in all. @param forMs the memory counts as free after this time. @returns false: too little
+   * is free.
    */
   reserve(bytes: number, nowMs: number, forMs = 2 * LARGE_BODY_PART_MS): boolean {
     if (bytes > this.available(nowMs)) return false;
@@ -68,9 +61,9 @@ export class MemoryReservation {
   }
 }
 
-/** Up to this size `arrayBuffer` is the fastest way to read a body. Of larger bodies the platform keeps a copy. */
+/** `arrayBuffer` is fastest, but the platform keeps a copy of larger bodies. */
 const AT_ONCE_MAX_BYTES = 262_144;
-/** Bytes that are read before the body is split into parts. Bodies up to this size reserve no memory; most calls are smaller. */
+/** Read before the body is split into parts. Most bodies are smaller and reserve no memory. */
 const FIRST_BYTES = 16_384;
 /** Time limit for a body of at most AT_ONCE_MAX_BYTES. */
 export const SMALL_BODY_MS = 30_000;
@@ -80,24 +73,23 @@ const DEFLATE_MAX_RATIO = 1_032;
 export type BodyProblem = BodyRefusal | (Unavailable & Described);
 
 interface ReadBodyOptions {
-  /** Maximum size after decompression. */
   maxBytes: number;
-  /** Owner of the memory share: a workspace id, "operator", a member, or "strangers". */
+  /** Shares LARGE_BODIES_HOLDER_MAX_BYTES, see MemoryReservation. */
   holder: string;
 }
 
 type ReadBody =
   | {
       ok: true;
-      /** The body as UTF-8 bytes without a byte order mark. */
+      /** Without a byte order mark. */
       bytes: Uint8Array;
-      /** Reserved memory, which the caller releases. */
+      /** The caller releases it. */
       reservation: MemoryReservation;
     }
   | {
       ok: false;
       refusal: BodyProblem;
-      /** Number of bytes that were read and unpacked in spite of the failure. */
+      /** Read and unpacked in spite of the failure. */
       bytes: number;
     };
 
@@ -114,10 +106,6 @@ const TOO_SLOW =
   `Nothing was stored: the body arrived at less than ${LARGE_BODY_MIN_BYTES_PER_SECOND} bytes a second, and was given up. Send ` +
   `it again, in smaller parts or compressed: a body of at most ${AT_ONCE_MAX_BYTES} bytes with a Content-Length has ${SMALL_BODY_MS / 1_000} seconds.`;
 
-/** A body that declares at most FIRST_BYTES reserves no memory. */
-const NO_RESERVATION = new MemoryReservation("");
-
-/** Reads a whole body. The caller releases its reservation. */
 export async function readBody(request: Request, { maxBytes, holder }: ReadBodyOptions): Promise<ReadBody> {
   const encoding = request.headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
   const gzip = encoding === "gzip" || encoding === "x-gzip";
@@ -127,9 +115,9 @@ export async function readBody(request: Request, { maxBytes, holder }: ReadBodyO
   }
   const header = request.headers.get("content-length");
   const declared = header === null ? null : Number(header);
-  // HTTP enforces a declared length, so the fast way needs no further limit.
+  // HTTP enforces a declared length.
   const isSmall = declared !== null && declared <= FIRST_BYTES;
-  const reservation = isSmall && !gzip ? NO_RESERVATION : new MemoryReservation(holder);
+  const reservation = new MemoryReservation(holder);
   let read: Uint8Array | Unread;
   try {
     if (declared !== null && declared > maxBytes) read = { cause: "too_large", bytes: 0 };
@@ -141,7 +129,7 @@ export async function readBody(request: Request, { maxBytes, holder }: ReadBodyO
   } catch {
     read = { cause: "unreadable", bytes: 0 };
   }
-  if (read instanceof Uint8Array) return { ok: true, bytes: withoutMark(read), reservation };
+  if (read instanceof Uint8Array) return { ok: true, bytes: withoutByteOrderMark(read), reservation };
   reservation.release();
   return { ...refuse(refusalOf(read.cause, { gzip, maxBytes })), bytes: read.bytes };
 }
@@ -151,7 +139,7 @@ interface Bounds {
   reservation: MemoryReservation;
 }
 
-/** Reads a body of at most AT_ONCE_MAX_BYTES. It reserves memory, because many stalled bodies together would take all of it. */
+/** Reserves memory, because many stalled bodies together would take all of it. */
 async function readAtOnce(
   request: Request,
   declared: number,
@@ -165,7 +153,6 @@ async function readAtOnce(
   }
 }
 
-/** Reads the body as sent, still packed. */
 async function readLarge(
   body: ReadableStream | null,
   { declared, ...bounds }: Bounds & { declared: number | null },
@@ -185,8 +172,8 @@ async function readLarge(
 }
 
 /**
- * Reads into a single buffer, because separate parts would take memory beside the whole. The buffer grows with the received
- * bytes, because a sender may declare much and send nothing.
+ * Separate parts would take memory beside the whole. The buffer grows with the received bytes, because a sender may
+ * declare much and send nothing.
  */
 async function readInParts(
   reader: ReadableStreamBYOBReader,
@@ -219,16 +206,15 @@ async function readInParts(
   }
 }
 
-/** Fills a part; the last part is filled partly. */
 async function readPart(reader: ReadableStreamBYOBReader, part: ArrayBuffer): Promise<Uint8Array<ArrayBuffer>> {
   const { value = new Uint8Array() } = await reader.readAtLeast(part.byteLength, new Uint8Array(part));
   return value;
 }
 
-/** Unpacks with Node's gunzip. The platform's stream rejects bodies of several members, which log shippers send. */
+/** Node's gunzip, because the platform's stream rejects bodies of several members, which log shippers send. */
 function gunzip(compressed: Uint8Array, { maxBytes, reservation }: Bounds): Uint8Array | Unread {
   const free = Math.max(AT_ONCE_MAX_BYTES, reservation.available(Date.now()));
-  // Unpacking 16 MB without memory for them would take as much CPU as accepting them, so the declared size is checked first.
+  // Unpacking 16 MB only to refuse them would take as much CPU as accepting them.
   if (Math.min(maxBytes, lastMemberBytes(compressed)) > free) return { cause: "no_memory", bytes: 0 };
   const maxOutputLength = Math.min(maxBytes, free);
   try {
@@ -239,7 +225,7 @@ function gunzip(compressed: Uint8Array, { maxBytes, reservation }: Bounds): Uint
     return bytes;
   } catch (error) {
     if (!(error instanceof RangeError)) {
-      // The error may occur at the very end, so the body is charged for its maximum unpacked size.
+      // The error may occur at the very end, so the maximum is charged.
       const unpacked = isGzip(compressed) ? DEFLATE_MAX_RATIO * compressed.byteLength : compressed.byteLength;
       return { cause: "unreadable", bytes: Math.min(maxOutputLength, unpacked) };
     }
@@ -247,12 +233,12 @@ function gunzip(compressed: Uint8Array, { maxBytes, reservation }: Bounds): Uint
   }
 }
 
-/** Whether the body begins with the gzip magic bytes; otherwise it is refused without unpacking. */
+/** Checks the magic bytes. */
 function isGzip(body: Uint8Array): boolean {
   return body[0] === 0x1f && body[1] === 0x8b;
 }
 
-/** Unpacked size of the last member, as declared in its last four bytes. gunzip rejects a member with another size. */
+/** The size is declared in the last four bytes. gunzip rejects a member with another size. */
 function lastMemberBytes(compressed: Uint8Array): number {
   const { buffer, byteOffset, byteLength } = compressed;
   return byteLength < 4 ? 0 : new DataView(buffer, byteOffset, byteLength).getUint32(byteLength - 4, true);
@@ -279,6 +265,6 @@ function refusalOf(cause: Cause, { gzip, maxBytes }: { gzip: boolean; maxBytes: 
   }
 }
 
-function withoutMark(bytes: Uint8Array): Uint8Array {
+function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
 }

@@ -1,4 +1,3 @@
-/** Schemas of fields that forms and the operator API share. */
 import * as z from "zod";
 import { haveDistinctNames, headerNameProblem, headerValueProblem } from "../domain/events/custom-header.ts";
 import { holdsCredential } from "../domain/keys/echo.ts";
@@ -10,7 +9,7 @@ import {
   NAME_MAX_CODE_POINTS,
 } from "../limits.ts";
 
-/** For `refine`. Members who must not see keys can see names and rules (spec §1). */
+/** Arguments of `refine`. Members who must not see keys can see names and rules (spec §1). */
 export const noCredential: [check: (text: string) => boolean, message: string] = [
   (text) => !holdsCredential(text),
   "it holds an API key or a secret, and is shown to all members",
@@ -30,10 +29,7 @@ function canBeSeen(text: string): boolean {
   return text === "" || (/[^\p{Cc}\p{Cf}\p{M}\p{Z}]/u.test(text) && !/\p{Cc}/u.test(text));
 }
 
-/**
- * A time with any offset, converted to UTC with milliseconds. Times are compared as text, so the year has four digits
- * in UTC as well.
- */
+/** Any offset, converted to UTC. Times are compared as text, so the year has four digits in UTC as well. */
 export const time = z.iso
   .datetime({ offset: true, error: "not an ISO 8601 date and time with an offset, such as 2026-11-01T00:00:00Z" })
   .transform((text) => new Date(text).toISOString())
@@ -48,7 +44,6 @@ export const headerName = textWithout(headerNameProblem)
 
 export const headerValue = textWithout(headerValueProblem).meta({ maxLength: HEADER_VALUE_MAX_LENGTH });
 
-/** Custom headers of a webhook. */
 export function headersOf<Header extends z.ZodType<{ name: string }>>(header: Header) {
   return z
     .array(header)

@@ -1,16 +1,16 @@
 /**
- * With local sign-in there are no passwords, so the Worker answers only requests from this machine, on every route. Requests
- * from elsewhere, pages of other sites and DNS rebinding are refused.
+ * Local sign-in has no passwords, so the Worker answers only this machine, on every route: no requests from elsewhere,
+ * no pages of other sites, no DNS rebinding.
  */
 import type { Context, MiddlewareHandler } from "hono";
-import type { AppEnv } from "../env.ts";
+import { type AppEnv, isLocal } from "../env.ts";
 import { problem } from "./problem.ts";
 
 export const onlyFromThisMachine: MiddlewareHandler<AppEnv> = async (c, next) => refuseIfRemote(c) ?? (await next());
 
-/** Refusal of a request from elsewhere; null: the request is local. */
+/** Null: the request is local. */
 export function refuseIfRemote(c: Context<AppEnv>): Response | null {
-  if (c.env.SIGN_IN !== "local") return null;
+  if (!isLocal(c.env)) return null;
   const [host, origin] = [c.req.header("host"), c.req.header("origin")];
   const urls = [c.req.url, host === undefined ? [] : `http://${host}`, origin ?? []].flat();
   if (urls.every(isLoopback)) return null;
@@ -22,7 +22,7 @@ export function refuseIfRemote(c: Context<AppEnv>): Response | null {
   });
 }
 
-/** Hosts of this machine in the notation of the URL parser. Other notations, such as `localhost.`, count as elsewhere. */
+/** Written as the URL parser writes them. Other notations, such as `localhost.`, count as elsewhere. */
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 export function isLoopback(url: string): boolean {

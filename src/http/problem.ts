@@ -1,40 +1,33 @@
 /**
- * Error responses: RFC 9457 problem details, and the single place that maps a refusal to a status (spec §7). A problem never
- * contains the path, because that contains the key.
+ * RFC 9457 problem details, and the single place that maps a refusal to a status (spec §7). A problem never contains
+ * the path, because that contains the key.
  */
-import type { ErrorHandler, NotFoundHandler } from "hono";
+import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { cut } from "../domain/text.ts";
 import { detailForSender, type Refusal } from "../domain/keys/refusal.ts";
 import type { AppEnv } from "../env.ts";
-import { refusalEntry } from "./refusal-table.ts";
+import { REFUSALS } from "./refusal-table.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
 import { JurisdictionError } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 
 interface Problem {
   status: ContentfulStatusCode;
-  /** Stable name of the problem for programs. */
+  /** Stable, for programs. */
   code: string;
   /** The same for every problem of this code. */
   title: string;
-  /** Describes the error of this request and the remedy. */
+  /** The error of this request and the remedy. */
   detail: string;
   headers?: Record<string, string>;
-  /** Further members of the problem's body. */
   more?: Record<string, unknown>;
 }
 
-/** The part of a Hono context that a problem needs. */
-interface ProblemContext {
-  get(key: "requestId"): string;
-  get(key: "logFields"): AppEnv["Variables"]["logFields"];
-}
-
-export function problem(c: ProblemContext, described: Problem): Response {
+export function problem(c: Pick<Context<AppEnv>, "var">, described: Problem): Response {
   const { status, code, headers } = described;
-  const requestId = c.get("requestId");
-  c.get("logFields")["code"] = code;
+  const { requestId, logFields } = c.var;
+  logFields["code"] = code;
   const fixed = { "content-type": "application/problem+json", "x-request-id": requestId };
   return new Response(problemBody(described, requestId), { status, headers: { ...fixed, ...headers } });
 }
@@ -43,8 +36,7 @@ export function problemBody({ status, code, title, detail, more }: Problem, requ
   return JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
 }
 
-/** Answers 405. */
-export function methodNotAllowed(c: ProblemContext, allow: string): Response {
+export function methodNotAllowed(c: Pick<Context<AppEnv>, "var">, allow: string): Response {
   const detail = `This path takes ${allow}.`;
   return problem(c, {
     status: 405,
@@ -55,23 +47,20 @@ export function methodNotAllowed(c: ProblemContext, allow: string): Response {
   });
 }
 
-/** The Retry-After header in seconds, at least 1. */
 export function retryAfter(ms: number): Record<string, string> {
   return { "retry-after": String(Math.max(1, Math.ceil(ms / 1_000))) };
 }
 
-/** The problem for a refused call; refusal-table.ts has the common texts. */
 export function refusalProblem(refusal: Refusal): Problem {
-  const { status, title, detail, headers } = refusalEntry(refusal.code);
+  const { status, title, detail, headers } = REFUSALS[refusal.code];
   const wait = "retryAfterMs" in refusal ? retryAfter(refusal.retryAfterMs) : {};
   const text = "detail" in refusal ? detailForSender(refusal) : (detail ?? title);
   return { status, code: refusal.code, title, detail: text, headers: { ...headers, ...wait } };
 }
 
-/** Maximum length of a stored detail. */
 const STORED_DETAIL_MAX_LENGTH = 1_500;
 
-/** The detail for storage and for the pages: the sender's error text without quotes from the body. */
+/** The sender's error text without quotes from the body, for storage and pages. */
 export function storedDetail(refusal: Refusal): string {
   const detail = "detail" in refusal ? refusal.detail : refusalProblem(refusal).detail;
   return cut(detail, STORED_DETAIL_MAX_LENGTH);
@@ -87,9 +76,10 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
       : "There is nothing at this address. The endpoints are described at /docs.",
   });
 
-/** Answers 503 with Retry-After, so that senders repeat the request: a fault delays a signal and loses nothing. */
+/** 503 with Retry-After, so that senders repeat the request: a fault delays a signal and loses nothing. */
 export const onError: ErrorHandler<AppEnv> = (error, c) => {
-  // Logs only the frames of the stack. Its first lines repeat the message, which may contain parameters of a query.
+  // Logs only the frames of the stack, because its first lines repeat the message, which may contain parameters of a
+  // query.
   const frames = (error.stack ?? "").split("\n").filter((line) => line.trimStart().startsWith("at "));
   logEvent("error", { request_id: c.get("requestId"), error: errorText(error), stack: frames.join("\n") });
   const unavailable = refusalProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 });

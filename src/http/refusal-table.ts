@@ -1,7 +1,4 @@
-/**
- * Every refusal of the ingestion endpoints: status and text for the sender (spec §7), description for the documents, and
- * advice for the admin.
- */
+/** Every refusal of the ingestion endpoints: status (spec §7) and texts. */
 import { grouped } from "../domain/text.ts";
 import type { RefusalCode } from "../domain/keys/refusal.ts";
 import {
@@ -14,20 +11,18 @@ import {
 
 interface RefusalEntry {
   status: 400 | 401 | 403 | 413 | 415 | 422 | 429 | 503;
-  /** The same for every problem of this code. */
   title: string;
-  /** Fixed text for every sender; without it the refusal describes the request's error. */
+  /** The sender's text. Without it the refusal describes the request's error. */
   detail?: string;
   headers?: Record<string, string>;
-  /** When the endpoints return this, for developers. */
+  /** Tells developers when the endpoints return this. */
   when: string;
-  /** Short reason for admins. */
+  /** Tells admins the reason in short; `advice` tells what to do. */
   label: string;
-  /** Advice for admins. */
   advice: string;
 }
 
-export const REFUSALS = {
+export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   unauthorized: {
     status: 401,
     title: "Unauthorized",
@@ -230,11 +225,7 @@ export const REFUSALS = {
     label: "Temporarily unavailable",
     advice: "Send the same request again after Retry-After seconds.",
   },
-} as const satisfies Record<RefusalCode, RefusalEntry>;
-
-export function refusalEntry(code: RefusalCode): RefusalEntry {
-  return REFUSALS[code];
-}
+};
 
 export function isRefusalCode(code: string | undefined): code is RefusalCode {
   return code !== undefined && Object.hasOwn(REFUSALS, code);

@@ -1,7 +1,7 @@
 /**
- * Assigns request ids. Logs faults, and up to a few refusals a second, individually; summarizes the rest once a second and
- * isolate, because a log line costs more than most calls. With LOG_REQUESTS = "all" every request has a line, with the
- * route's template and never the path.
+ * Assigns request ids. Logs faults, and a few refusals a second, individually; summarizes the rest once a second and
+ * isolate, because a log line costs more than most calls. LOG_REQUESTS = "all" logs every request, with the route's
+ * template and never the path.
  */
 import type { Context, MiddlewareHandler } from "hono";
 import { routePath } from "hono/route";
@@ -10,27 +10,23 @@ import { onError } from "./problem.ts";
 import { newId } from "../platform/ids.ts";
 import { logEvent } from "../platform/log.ts";
 
-/** Interval of summary lines. */
 const SUMMARY_MS = 1_000;
-/** Refusals a second and isolate with a log line of their own: the first few show the problem. */
+/** Refusals with a line of their own: the first few show the problem. */
 export const REFUSED_LOG_LINES_PER_SECOND = 5;
 
-/** Counts of this isolate's requests since the last summary line. Plain numbers without promises. */
+/** Requests of this isolate share it, so it is plain data without promises. */
 interface Summary {
   sinceMs: number;
   calls: number;
   signals: number;
   slowestMs: number;
   slowestRequestId: string;
-  /** Refusals with their own line. */
   refusedLines: number;
-  /** Refusals without their own line, by code. */
   refused: Record<string, number>;
 }
 
 let summary: Summary | null = null;
 
-/** Wraps the handler of a route without middleware: answers its errors and logs its calls. */
 export function logged(handler: (c: Context<AppEnv>) => Response | Promise<Response>) {
   return async (c: Context<AppEnv>): Promise<Response> => {
     const startedMs = begin(c);
@@ -45,7 +41,6 @@ export function logged(handler: (c: Context<AppEnv>) => Response | Promise<Respo
   };
 }
 
-/** Logs the calls of all routes of an app, which answers its own errors. */
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedMs = begin(c);
   await next();
@@ -94,7 +89,7 @@ function logCall(c: Context<AppEnv>, status: number, ms: number): void {
   });
 }
 
-/** The request that starts a summary also logs it; if that request ends before, a later one does. */
+/** The request that starts a summary also logs it, or, if that request ends early, a later one. */
 function currentSummary(c: Context<AppEnv>, nowMs: number): Summary {
   if (summary !== null && nowMs - summary.sinceMs < SUMMARY_MS) return summary;
   if (summary !== null) logSummary(summary);

@@ -1,7 +1,4 @@
-/**
- * Admits checked signals: composes the outbox records, calls the workspace's Quota Counter and returns the outcome of each
- * signal. Large bodies are admitted in slices, in order; all others in one call.
- */
+/** Admits checked signals: one call of the workspace's Quota Counter, or one for each slice of a large body. */
 import { normalise } from "../domain/signal/normalise.ts";
 import type { LimitRefusal, Refusal, SignalRefusal, Unavailable } from "../domain/keys/refusal.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
@@ -13,20 +10,16 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
-import { signalWriter } from "../wire/message.ts";
+import { writeSignal } from "../wire/message.ts";
 import type { Envelope } from "../wire/admission.ts";
 import type { KnownKey } from "./authenticate.ts";
 import { tooFast } from "./shedding.ts";
 import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
 
-/**
- * Maximum size of the records in one `admit` call. The Durable Object stays responsive between slices, and the memory of a
- * slice is freed before the next.
- */
+/** The object stays responsive between slices, and a slice's memory is freed before the next. */
 export const ADMIT_SLICE_MAX_BYTES = 500_000;
 
-/** Why the rest of a body was not admitted after earlier signals were. */
 type BrokenOff = Unavailable | { code: "unauthorized"; cause: "key_deactivated" };
 
 export type Outcome =
@@ -40,46 +33,40 @@ interface Limits {
   configVersion: number;
 }
 
-/** Outcomes in the order of the signals, or a refusal of the whole call. */
 export type CallOutcome = Limits &
   (
     | {
         ok: true;
         outcomes: Outcome[];
-        /** Why the last signals were not admitted, if the reason is temporary. */
+        /** A temporary reason why the last signals were not admitted. */
         brokenOff: Unavailable | null;
-        /** Whether the sender may repeat the whole call: nothing of it would be stored twice. */
+        /** Whether the sender may repeat the whole call, because nothing of it would be stored twice. */
         repeat: boolean;
       }
     | { ok: false; refusal: Refusal }
   );
 
-interface Admittance {
+interface AdmitInput {
   key: KnownKey;
   requestId: string;
   source: string | undefined;
   idempotencyKey: string | undefined;
   signals: BodySignal[];
-  /** Number of requests that the body counts as. */
   requests: number;
-  /** Text of the body; the signals are slices of it. */
+  /** Text of the body, with positions of the signals. */
   text: BodyText;
 }
 
 const UNAVAILABLE = { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 } as const;
 const DEACTIVATED = { code: "unauthorized", cause: "key_deactivated" } as const;
 
-/** Placeholder as long as a signal id: `sig_` and a UUID. */
 const LONGEST_ID = "sig_".padEnd(40, "0");
 
-/** Attempts to reach the Quota Counter before the sender gets a 503. */
+/** Calls of the Quota Counter before the sender gets a 503. */
 const ATTEMPTS = 3;
 
-/**
- * Slices are admitted in order, each of them durably or not at all. After a failed slice the following ones fail too (design
- * §7a).
- */
-export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
+/** Each slice is admitted durably or not at all. After a failed slice the following ones fail too (design §7a). */
+export async function admit(env: Env, call: AdmitInput): Promise<CallOutcome> {
   const outcomes: Outcome[] = [];
   for (const { refusal } of call.signals) outcomes.push({ status: "rejected", refusal: refusal ?? UNAVAILABLE });
   let limits: Limits = { rate: null, period: null, configVersion: Infinity };
@@ -99,7 +86,6 @@ export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
     const { result, ids } = answer;
     limits = { rate: result.rate, period: result.period, configVersion: Infinity };
     if (result.outcome !== "counted") {
-      // The counter says this only for the first slice, so nothing of the body was admitted.
       const { outcome, retryAfterMs } = result;
       const refusal: Refusal =
         outcome === "full" ? { code: "unavailable", retryAfterMs } : tooFast(retryAfterMs, call.requests);
@@ -124,8 +110,8 @@ function breakOff(outcomes: Outcome[], signals: BodySignal[], from: number, refu
   }
 }
 
-/** Whether repeating every admitted signal creates a duplicate or changes nothing. */
-function isHarmlessToRepeat({ key, idempotencyKey, signals, text }: Admittance, outcomes: Outcome[]): boolean {
+/** Whether a repetition of each admitted signal is a duplicate or changes nothing. */
+function isHarmlessToRepeat({ key, idempotencyKey, signals, text }: AdmitInput, outcomes: Outcome[]): boolean {
   if (key.endpointType === "product_org" || idempotencyKey !== undefined) return true;
   return signals.every(({ start, end }, index) => {
     if (outcomes[index]?.status === "rejected") return true;
@@ -135,10 +121,10 @@ function isHarmlessToRepeat({ key, idempotencyKey, signals, text }: Admittance, 
 
 type Answer = Exclude<AdmitResult, { outcome: "unconfigured" | "closed" }>;
 
-/** Admits a slice. Returns null if the Quota Counter cannot be reached. Each attempt gives the signals new ids. */
+/** Null: the Quota Counter cannot be reached. Each attempt gives the signals new ids. */
 async function admitSlice(
   env: Env,
-  call: Admittance,
+  call: AdmitInput,
   records: RecordWriter,
   [from, until]: readonly [number, number],
 ): Promise<{ result: Answer; ids: [number, string][] } | null> {
@@ -162,15 +148,15 @@ async function admitSlice(
     } catch (error) {
       const { retryable, overloaded } = error as { retryable?: boolean; overloaded?: boolean };
       logEvent("admit_failed", { workspace: key.workspaceId, attempt, error: errorText(error) });
-      // The failed call may have been counted. With new ids, the repeated signals are signals of their own, which the
-      // consumer removes as duplicates. So the books stay balanced and nothing is lost.
+      // The failed call may have been counted. With new ids the signals are counted again and found as duplicates, so
+      // the books balance.
       if (retryable !== true || overloaded === true) return null;
     }
   }
   return null;
 }
 
-/** A slice has at least one signal. Refused signals count as its size too, although they are not written. */
+/** Takes at least one signal. Refused signals count too, although they are not written. */
 function endOfSlice(signals: BodySignal[], from: number, envelopeBytes: number): number {
   let bytes = 0;
   let until = from;
@@ -181,7 +167,7 @@ function endOfSlice(signals: BodySignal[], from: number, envelopeBytes: number):
   return until;
 }
 
-/** The refused signals by code. Most calls have none and allocate only the array. */
+/** Most calls have none and allocate only the array. */
 function invalidSignals(signals: BodySignal[]): InvalidSignals[] {
   const byCode: InvalidSignals[] = [];
   for (const { refusal } of signals) {
@@ -193,7 +179,7 @@ function invalidSignals(signals: BodySignal[]): InvalidSignals[] {
   return byCode;
 }
 
-/** Index and new id of each signal of the slice to admit. */
+/** Index and new id of each valid signal of the slice. */
 function newIds(signals: BodySignal[], from: number, until: number): [number, string][] {
   const nowMs = Date.now();
   const ids: [number, string][] = [];
@@ -204,32 +190,30 @@ function newIds(signals: BodySignal[], from: number, until: number): [number, st
 }
 
 class RecordWriter {
-  /** Maximum size of a record without its payload. */
   readonly envelopeMaxBytes: number;
-  /** UTF-8 bytes beyond the record's length: only the path's source may contain other characters than ASCII. */
+  /** Only the path's source may contain other characters than ASCII. */
   readonly #sourceExtraBytes: number;
-  readonly #write: ReturnType<typeof signalWriter>;
+  readonly #common: Omit<Envelope, "id" | "idem">;
   readonly #idempotencyKey: string | undefined;
 
-  constructor({ key, source, idempotencyKey, signals }: Admittance) {
-    const common: Omit<Envelope, "id" | "idem"> = { key: key.keyId };
-    if (key.endpointType === "product_org") common.endpoint = "product_org";
-    if (source !== undefined) common.source = source;
-    this.#write = signalWriter(common);
+  constructor({ key, source, idempotencyKey, signals }: AdmitInput) {
+    this.#common = { key: key.keyId };
+    if (key.endpointType === "product_org") this.#common.endpoint = "product_org";
+    if (source !== undefined) this.#common.source = source;
     this.#idempotencyKey = idempotencyKey;
     this.#sourceExtraBytes = source === undefined ? 0 : Buffer.byteLength(source) - source.length;
     this.envelopeMaxBytes = this.write(LONGEST_ID, signals.length, "", 0).bytes;
   }
 
-  /** @param payloadBytes UTF-8 length of the payload. */
   write(id: string, index: number, payload: string, payloadBytes: number): { text: string; bytes: number } {
-    const idem = this.#idempotencyKey === undefined ? undefined : `${this.#idempotencyKey}:${index}`;
-    const text = this.#write(id, idem, payload);
+    const envelope: Envelope = { id, ...this.#common };
+    if (this.#idempotencyKey !== undefined) envelope.idem = `${this.#idempotencyKey}:${index}`;
+    const text = writeSignal(envelope, payload);
     return { text, bytes: text.length - payload.length + payloadBytes + this.#sourceExtraBytes };
   }
 }
 
-function composeChunks(call: Admittance, records: RecordWriter, ids: readonly [number, string][]): AdmitChunk[] {
+function composeChunks(call: AdmitInput, records: RecordWriter, ids: readonly [number, string][]): AdmitChunk[] {
   const chunks: AdmitChunk[] = [];
   let chunk: AdmitChunk | undefined;
   for (const [index, id] of ids) {
@@ -248,28 +232,23 @@ function composeChunks(call: Admittance, records: RecordWriter, ids: readonly [n
   return chunks;
 }
 
-// Pushes the configuration of D1 to a Quota Counter (design §6): before the call if the counter has none, and after the
-// answer if it used an older one. The control plane is loaded only for this.
+// Pushes the configuration of D1 to a Quota Counter (design §6): before the call if it has none, after the answer if it
+// used an older one. Loads the control plane only then.
 
-/** Pause of pushes for the key after a failed push. */
 const PUSH_PAUSE_MS = 5_000;
 
-/**
- * Reads the configuration from the primary and configures the counter. Returns its version; null: the workspace does not
- * exist in D1.
- */
+/** @returns the pushed version; null: the workspace does not exist in D1. */
 async function pushConfiguration(env: Env, workspaceId: string): Promise<number | null> {
   const { controlDatabase } = await import("../control/database.ts");
   const { workspaceConfig } = await import("../control/workspaces.ts");
   const config = await workspaceConfig(controlDatabase(env.DB.withSession("first-primary")), workspaceId);
   if (config === null) return null;
-  // After an error a stub stays broken, so each attempt creates a new one.
   await env.QUOTA_COUNTER.getByName(workspaceId).configure(config.quota);
   return config.quota.configVersion;
 }
 
-/** Pushes the configuration after the answer, unless a push of the same key is pending or has just failed. */
-export function pushBehindAnswer(c: Context<AppEnv>, key: KnownKey): void {
+/** Does nothing while a push for the key is pending or has just failed. */
+export function pushAfterAnswer(c: Context<AppEnv>, key: KnownKey): void {
   const nowMs = Date.now();
   if (nowMs < key.configPushFromMs) return;
   key.configPushFromMs = nowMs + CALL_TIMEOUT_MS;
@@ -279,7 +258,7 @@ export function pushBehindAnswer(c: Context<AppEnv>, key: KnownKey): void {
 async function push(env: Env, key: KnownKey): Promise<void> {
   try {
     const version = await within(CALL_TIMEOUT_MS, pushConfiguration(env, key.workspaceId));
-    // The version from the primary, because the look-up may have cached one from before a restore of D1.
+    // The look-up may have cached a version from before a restore of D1.
     if (version !== null) key.configVersion = version;
   } catch (error) {
     logEvent("configure_failed", { workspace: key.workspaceId, error: errorText(error) });

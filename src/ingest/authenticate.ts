@@ -1,6 +1,6 @@
 /**
- * Authenticates a call (spec §5): checks, cache of keys, look-up. The Quota Counter checks whether the key is active; an
- * isolate caches only that a key is deactivated.
+ * Authenticates a call (spec §5). Only the Quota Counter knows that a key is active; an isolate caches that a key is
+ * deactivated.
  */
 import { isExpired, isWellFormedKey, keyEnd } from "../domain/keys/api-key.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
@@ -14,12 +14,12 @@ import { FULL_BUCKET, type RateBucket } from "../domain/quota/request-rate.ts";
 import { Lru } from "../platform/lru.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
-import { compileTemplate, type CompiledTemplate, type PayloadMapping } from "../domain/accounts/payload-template.ts";
+import { compileTemplate, type PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 
 type Authentication =
   | { ok: true; key: KnownKey }
-  /** `key`: the key whose rejections list gets the refusal; null: unknown key. */
+  /** `key`: its rejections list gets the refusal; null: unknown key. */
   | { ok: false; refusal: Refusal; key: KnownKey | null };
 
 export interface Credentials {
@@ -28,12 +28,12 @@ export interface Credentials {
   address: string | undefined;
 }
 
-/** Compared with the secret of an unknown key, so that the comparison takes the same time. */
+/** Compared for an unknown key, so that the answer takes the same time. */
 const DUMMY_HASH = new Uint8Array(32);
 
 /**
- * Checks in order (design §5): cached as deactivated, shape of the key, known, not expired, secret. The sender gets the same
- * 401 for each failure. Every failure except a wrong shape, which anybody can check, counts for the client's network.
+ * Checks in the order of design §5. Each failure gets the same 401 and counts for the client's network. A wrong shape
+ * does not count, because anybody can check it.
  */
 export async function authenticate(env: Env, credentials: Credentials, nowMs: number): Promise<Authentication> {
   const { apiKey, secret } = credentials;
@@ -42,7 +42,7 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
   if (!isWellFormedKey(apiKey)) return unauthorized("key_malformed", null);
   let key = cachedKey(apiKey, nowMs);
   if (key === undefined) {
-    // A key that was known at its last look-up never waits.
+    // A known key never waits.
     const waitMs = entries.has(apiKey) ? 0 : lookupWaitMs(networkOf(credentials.address), nowMs);
     if (waitMs > 0) return tooManyFailures(waitMs, null);
     key = await lookUpKey(env.DB, apiKey, nowMs);
@@ -55,7 +55,7 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
   // Before any answer that its Quota Counter would record.
   requireJurisdiction(configuredJurisdiction(env), key.jurisdiction);
   if (isExpired(key.endsAtMs, nowMs)) return failed(env, credentials, "key_expired", key, nowMs);
-  // The payload template is dropped some time after the key was deactivated (control/new-keys.ts).
+  // The template is dropped some time after the deactivation (control/new-keys.ts).
   if (key.endpointType === "product_org" && key.template === null) {
     return { ok: false, refusal: await failDeactivated(env, credentials, key, nowMs), key };
   }
@@ -65,10 +65,7 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
   return failed(env, credentials, "secret_wrong", key, nowMs);
 }
 
-/**
- * Refuses a key that the Quota Counter has reported as deactivated. Deactivation is final, so this cache entry never becomes
- * wrong.
- */
+/** Deactivation is final, so the cache entry never becomes wrong. */
 export async function failDeactivated(
   env: Env,
   credentials: Credentials,
@@ -91,7 +88,7 @@ async function failed(
   return waitMs > 0 ? tooManyFailures(waitMs, key) : unauthorized(cause, key);
 }
 
-/** Spec §5.4: hashes the supplied value and compares it with the stored hash in constant time. */
+/** Spec §5.4, in constant time. */
 async function matchesHash(secret: string, hash: Uint8Array): Promise<boolean> {
   return crypto.subtle.timingSafeEqual(await digest(secret), hash);
 }
@@ -108,54 +105,45 @@ function tooManyFailures(retryAfterMs: number, key: KnownKey | null): Authentica
   return { ok: false, refusal: { code: "rate_limited", retryAfterMs, detail: TOO_MANY_FAILURES }, key };
 }
 
-// Facts of keys that an isolate caches: facts that never change, the configuration version of the workspace, and the
-// isolate's statistics of calls. No entry can make a deactivated key acceptable. Unknown keys are not cached, so a new
-// key works at once. Entries are plain data without promises, because requests of an isolate share them.
+// The cache of an isolate: facts of keys, which never change, the configuration version of the workspace, and
+// statistics of calls. No entry makes a deactivated key acceptable. Unknown keys are not cached, so a new key works at
+// once. Requests share the entries, so they are plain data without promises.
 
-/** Lifetime of cached facts. A changed expiration takes effect within this time. */
+/** A changed expiration takes effect within this time. */
 export const KEY_CACHE_MS = 60_000;
-/** Lifetime of cached facts while the database fails. The shortest overlap of a rotation is longer. */
+/** Used while the database fails. The shortest overlap of a rotation is longer. */
 export const KEY_STALE_MS = 10 * 60_000;
-/**
- * Maximum weight of cached keys per isolate: about 300 bytes a key; each mapping of a payload template counts as one more
- * key.
- */
+/** About 300 bytes each; each mapping of a payload template counts as one more. */
 const KEY_CACHE_ENTRIES = 20_000;
-/** Number of deactivated keys that an isolate caches, so that further calls with them cost nothing. */
 const DEACTIVATED_KEYS = 5_000;
 
-export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
-  /** Payload template of a `product_org` key, otherwise null. */
-  template: CompiledTemplate | null;
-  /** Whether the Quota Counter has reported the key as deactivated. */
+export interface KnownKey extends ReturnType<typeof keyFacts> {
   isDeactivated: boolean;
-  /** This isolate's estimate of the key's request rate, which refuses floods before they reach the object. */
+  /** This isolate's estimate of the request rate. */
   shedBucket: RateBucket;
-  /** From this time one call of a flood goes to the counter, to ask whether the key is still active. */
+  /** When one call of a flood asks the counter whether the key is still active. */
   shedAskAtMs: number;
   /** Failed authentications that the counter does not know yet. */
   refused: RefusedCalls[];
-  /** Time by which a pending call reports `refused` to the counter; 0: none is pending. */
+  /** When a pending call reports `refused` to the counter, at the latest; 0: none is pending. */
   refusedReportMs: number;
-  /** Earliest time of the next report of `refused`, which limits the number of reports. */
+  /** The next report waits until then: a deactivated key has one a minute. */
   refusedPauseMs: number;
-  /** Earliest time of the next configuration push, after one has started or failed. */
   configPushFromMs: number;
 }
 
 interface CachedKey {
   key: KnownKey;
   readAtMs: number;
-  /** Until this time a pending or failed look-up refreshes the key; other calls use the cached facts. */
+  /** A pending or failed look-up refreshes the key until then; other calls use the cached facts. */
   askedUntilMs: number;
 }
 
 const entries = new Lru<string, CachedKey>(KEY_CACHE_ENTRIES);
 
-/** Keys that the Quota Counter has reported as deactivated. Entries never expire; only the limit evicts them. */
+/** Entries never expire; only the limit evicts them. */
 const deactivated = new Lru<string, KnownKey>(DEACTIVATED_KEYS);
 
-/** Returns the key if this isolate knows that it is deactivated. */
 export function deactivatedKey(value: string): KnownKey | undefined {
   return deactivated.get(value);
 }
@@ -165,7 +153,7 @@ function rememberDeactivated(value: string, key: KnownKey): void {
   deactivated.set(value, { ...key, isDeactivated: true, template: null, refused: [], refusedReportMs: 0 });
 }
 
-/** Returns the key if it was read less than KEY_CACHE_MS ago, or if another call is refreshing it. */
+/** A key that was read less than KEY_CACHE_MS ago, or that another call is refreshing. */
 export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
   const entry = entries.get(value);
   if (entry === undefined) return undefined;
@@ -173,10 +161,7 @@ export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
   return ageMs < KEY_CACHE_MS || (nowMs < entry.askedUntilMs && ageMs < KEY_STALE_MS) ? entry.key : undefined;
 }
 
-/**
- * Looks a key up at the nearest replica, then at the primary. If the database fails, returns facts of up to KEY_STALE_MS
- * ago, because the cached facts never change.
- */
+/** Asks the nearest replica, then the primary. If the database fails, facts of up to KEY_STALE_MS ago are used. */
 export async function lookUpKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
   const entry = entries.get(value);
   if (entry !== undefined) entry.askedUntilMs = nowMs + CALL_TIMEOUT_MS;
@@ -191,15 +176,13 @@ export async function lookUpKey(d1: D1Database, value: string, nowMs: number): P
 
 async function readKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
   const hash = await digestHex(value);
-  const nearest = await findKeyFacts(d1.withSession("first-unconstrained"), hash);
-  const facts =
-    nearest.facts === null && !nearest.byPrimary
-      ? (await findKeyFacts(d1.withSession("first-primary"), hash)).facts
-      : nearest.facts;
-  if (facts === null) return undefined;
-  const { payloadTemplate, ...asRead } = facts;
-  const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
-  // A refresh keeps the statistics; otherwise concurrent look-ups would each start with a full bucket.
+  const nearest = await selectKey(d1.withSession("first-unconstrained"), hash);
+  // A replica may not know a new key yet.
+  const isUnsure = nearest.results.length === 0 && nearest.meta.served_by_primary !== true;
+  const { results } = isUnsure ? await selectKey(d1.withSession("first-primary"), hash) : nearest;
+  const [row] = results;
+  if (row === undefined) return undefined;
+  // Kept at a refresh; otherwise concurrent look-ups would each start with a full bucket.
   const statistics = entries.get(value)?.key ?? {
     isDeactivated: false,
     shedBucket: FULL_BUCKET,
@@ -209,40 +192,12 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
     refusedPauseMs: 0,
     configPushFromMs: 0,
   };
-  const key: KnownKey = Object.assign(statistics, asRead, { template });
-  entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (template?.length ?? 0));
+  const key: KnownKey = Object.assign(statistics, keyFacts(row));
+  entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (key.template?.length ?? 0));
   return key;
 }
 
-// The edge's look-up of a key (design §5). Uses plain SQL, so that an isolate need not load the query builder before
-// its first signal.
-
-/**
- * Facts of a key that the edge caches. All but `configVersion` never change. The Quota Counter knows whether the key is
- * active.
- */
-interface KeyFacts {
-  keyId: string;
-  workspaceId: string;
-  endpointType: EndpointType;
-  /** SHA-256 of the shared secret, 32 bytes; null: none needed. */
-  secretHash: Uint8Array | null;
-  endsAtMs: number | null;
-  /** Null unless the key is of type `product_org`. */
-  payloadTemplate: PayloadMapping[] | null;
-  /** Version of the workspace's configuration, as of the look-up. */
-  configVersion: number;
-  /** Jurisdiction of the workspace's objects; empty: none. */
-  jurisdiction: string;
-}
-
-interface KeyLookUp {
-  facts: KeyFacts | null;
-  /** Whether the primary answered: a replica may not know a new key yet. */
-  byPrimary: boolean;
-}
-
-interface KeyFactsRow {
+interface KeyRow {
   id: string;
   workspace_id: string;
   endpoint_type: EndpointType;
@@ -254,29 +209,33 @@ interface KeyFactsRow {
   jurisdiction: string;
 }
 
-/** Finds a key by its hash, deactivated or not: the Quota Counter checks that when it counts. */
-async function findKeyFacts(d1: D1Database | D1DatabaseSession, keyHash: string): Promise<KeyLookUp> {
-  const { results, meta } = await d1
+/**
+ * Finds deactivated keys too, because the Quota Counter checks that. Plain SQL, so that an isolate need not load the
+ * query builder before its first signal.
+ */
+function selectKey(session: D1DatabaseSession, keyHash: string): Promise<D1Result<KeyRow>> {
+  return session
     .prepare(
       `SELECT k.id, workspace_id, endpoint_type, secret_hash, expires_at, overlap_ends_at, payload_template, config_version,
          jurisdiction
        FROM api_keys k JOIN workspaces w ON w.id = workspace_id WHERE key_hash = ?`,
     )
     .bind(keyHash)
-    .run<KeyFactsRow>();
-  const [row] = results;
-  return { facts: row === undefined ? null : toKeyFacts(row), byPrimary: meta.served_by_primary === true };
+    .run<KeyRow>();
 }
 
-function toKeyFacts(row: KeyFactsRow): KeyFacts {
+function keyFacts(row: KeyRow) {
   const endsAt = keyEnd({ expiresAt: row.expires_at, overlapEndsAt: row.overlap_ends_at });
+  const template = row.payload_template;
   return {
     keyId: row.id,
     workspaceId: row.workspace_id,
     endpointType: row.endpoint_type,
+    /** Null: no secret is needed. */
     secretHash: row.secret_hash === null ? null : Uint8Array.from(Buffer.from(row.secret_hash, "hex")),
     endsAtMs: endsAt === null ? null : Date.parse(endsAt),
-    payloadTemplate: row.payload_template === null ? null : (JSON.parse(row.payload_template) as PayloadMapping[]),
+    /** Null: not a `product_org` key, or dropped. */
+    template: template === null ? null : compileTemplate(JSON.parse(template) as PayloadMapping[]),
     configVersion: row.config_version,
     jurisdiction: row.jurisdiction,
   };

@@ -1,7 +1,4 @@
-/**
- * The five ingestion endpoints (spec §4). Each request takes the same steps: authenticate, check the endpoint type, read the
- * body, check the signals, admit, answer.
- */
+/** The five ingestion endpoints (spec §4). Each request is authenticated, read, checked, admitted and answered. */
 import type { Context } from "hono";
 import { HonoBase } from "hono/hono-base";
 import { RegExpRouter } from "hono/router/reg-exp-router";
@@ -36,7 +33,7 @@ import {
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import type { RefusedResult, PeriodState } from "../quota/protocol.ts";
-import { admit, pushBehindAnswer, type CallOutcome, type Outcome } from "./admit.ts";
+import { admit, pushAfterAnswer, type CallOutcome, type Outcome } from "./admit.ts";
 import { authenticate, type Credentials, failDeactivated, type KnownKey } from "./authenticate.ts";
 import { SHED_ASK_MS, shedBody, shedCall, tooFast } from "./shedding.ts";
 import { NO_VERDICTS, ordinalsTaken } from "../domain/quota/quota.ts";
@@ -45,7 +42,7 @@ interface Endpoint {
   type: EndpointType;
   maxBytes: number;
   maxSignals: number;
-  /** Whether newline-delimited JSON is accepted. */
+  /** Newline-delimited JSON is accepted. */
   lines: boolean;
   check: (payload: unknown, key: KnownKey, request: StepBudget) => Result<unknown, SignalRefusal>;
 }
@@ -60,7 +57,7 @@ const SIGNALS: Endpoint = {
 const BULK: Endpoint = { ...SIGNALS, maxBytes: BULK_MAX_BYTES, maxSignals: BULK_MAX_SIGNALS, lines: true };
 const ACCOUNTS: Endpoint = { ...SIGNALS, type: "product_org", check: checkAccount };
 
-/** The batch path and the source path share one pattern, because Hono's fast router does not support overlapping patterns. */
+/** The batch and source paths share a pattern, because Hono's fast router does not support overlapping ones. */
 export const ingestApp = new HonoBase<AppEnv>({ strict: false, router: new RegExpRouter() })
   .post(
     "/api/signal-staging/webhook/:apiKey",
@@ -78,7 +75,7 @@ export const ingestApp = new HonoBase<AppEnv>({ strict: false, router: new RegEx
 
 ingestApp.notFound(handler(async (c) => (isEndpoint(c.req.path) ? methodNotAllowed(c, "POST") : await onNotFound(c))));
 
-/** Wraps a handler instead of middleware, which would cost as much as a refusal. */
+/** No middleware, which would cost as much as a refusal. */
 function handler(handle: (c: Context<AppEnv>) => Response | Promise<Response>) {
   return logged((c) => refuseIfRemote(c) ?? handle(c));
 }
@@ -89,7 +86,7 @@ function ingestWithSource(c: Context<AppEnv>): Promise<Response> {
   return isBatch ? ingest(c, SIGNALS, first) : ingest(c, SIGNALS, second, first);
 }
 
-/** Whether the path is one of the endpoints, which accept only POST. */
+/** The endpoints accept only POST. */
 function isEndpoint(path: string): boolean {
   return ingestApp.router.match("POST", path)[0].length > 0;
 }
@@ -116,7 +113,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const rate = configuredRate(c.env);
   const refuseKnown = (refusal: Refusal, requests = 1) => refuseAuthenticated(c, credentials, key, refusal, requests);
   const refuseShed = (refusal: Refusal) => {
-    // A deactivated key gets 401 at any rate (design §5), so one refused call per SHED_ASK_MS asks the counter.
+    // A deactivated key gets 401 at any rate (design §5), so some of the calls ask the counter.
     if (nowMs >= key.shedAskAtMs) {
       key.shedAskAtMs = nowMs + SHED_ASK_MS;
       return refuseKnown(refusal);
@@ -148,7 +145,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     shedBody(key, Date.now(), rate, counted - requests);
     const requestId = c.get("requestId");
     const admission = await admit(c.env, { key, requestId, ...options.value, signals, requests: counted, text });
-    if (admission.configVersion < key.configVersion) pushBehindAnswer(c, key);
+    if (admission.configVersion < key.configVersion) pushAfterAnswer(c, key);
     const headers = limitHeaders(admission, rate, nowMs);
     if (!admission.ok) {
       const isDeactivated = admission.refusal.code === "unauthorized";
@@ -166,10 +163,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   }
 }
 
-/**
- * A Product Org Updates payload must be an object that fits the key's payload template (design §8.7). The payload itself is
- * queued; the consumer maps it again.
- */
+/** The payload must fit the key's payload template (design §8.7). The consumer maps it again. */
 function checkAccount(
   payload: unknown,
   { keyId, template }: KnownKey,
@@ -196,10 +190,7 @@ function readOptions(c: Context<AppEnv>, source: string | undefined): Result<Opt
   return ok({ source, idempotencyKey });
 }
 
-/**
- * Returns the problem of a path's source. The source is stored with every signal and shown, and so would be an API key in
- * it.
- */
+/** The source is stored and shown, and so would be an API key in it. */
 function problemOfSource(source: string): string | null {
   if (source.trim() === "" || !fitsName(source))
     return "The source in the path is empty or longer than 255 characters.";
@@ -216,7 +207,7 @@ function problemOfIdempotencyKey(key: string): string | null {
   return holdsKey(key) ? "The Idempotency-Key holds an API key. Use a value that is new for each request." : null;
 }
 
-/** The Content-Type label matters only if the body is not JSON: then the answer is 415 if the label says so too. */
+/** The label matters only if the body is not JSON: then the answer is 415 if the label says so too. */
 function mislabelled(c: Context<AppEnv>, refusal: Refusal): Refusal {
   const type = c.req.header("content-type");
   if (refusal.code !== "body_not_json" || type === undefined || /json|text\/plain|octet-stream/i.test(type))
@@ -224,10 +215,7 @@ function mislabelled(c: Context<AppEnv>, refusal: Refusal): Refusal {
   return { code: "media_type_unsupported", detail: refusal.detail };
 }
 
-/**
- * A refused call with a known key and the right secret also goes to the Quota Counter. The counter charges the key's rate
- * and records the refusal. If the key is deactivated, the answer is 401 regardless of other problems.
- */
+/** The Quota Counter charges and records the refused call. If the key is deactivated, the answer is 401. */
 async function refuseAuthenticated(
   c: Context<AppEnv>,
   credentials: Credentials,
@@ -245,14 +233,13 @@ async function refuseAuthenticated(
   return refuseCall(c, answered, limitHeaders(noted, configuredRate(c.env), Date.now()));
 }
 
-// Sums up failed authentications with a known key for the rejections list. The numbers are exact, and the sender sees no
-// difference. A flood costs the counter one call a second and isolate, and one a minute with a deactivated key.
+// Failed authentications with a known key, summed up for the rejections list. A flood costs the counter one call a
+// second and isolate, or one a minute with a deactivated key.
 
-/** Interval of reports of failed authentications to the counter. */
 const UNAUTHENTICATED_SUM_MS = 1_000;
-/** Interval of reports about a key that is known to be deactivated, after the first one. */
+/** Interval of reports about a deactivated key, after the first. */
 const DEACTIVATED_SUM_MS = 60_000;
-/** Maximum duration of work after the answer: the platform ends it after 30 seconds. */
+/** The platform ends work 30 seconds after the answer. */
 const WAIT_AFTER_ANSWER_MS = 25_000;
 
 export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, nowMs: number): void {
@@ -267,8 +254,8 @@ export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal
     known.signals++;
     known.lastAtMs = nowMs;
   }
-  // The first of these calls waits for later ones and reports all of them after its own answer. If it ends early, a later
-  // call reports them.
+  // The first of these calls waits for later ones after its own answer and reports all. If it ends early, a later call
+  // reports.
   if (nowMs < key.refusedReportMs) return;
   const waitMs = Math.max(UNAUTHENTICATED_SUM_MS, key.refusedPauseMs - nowMs);
   if (waitMs > WAIT_AFTER_ANSWER_MS) return;
@@ -289,7 +276,7 @@ async function reportSoon(env: Env, key: KnownKey, waitMs: number): Promise<void
   }
 }
 
-// Answers of the ingestion endpoints (design §9): a short body, results per item, and the current limits.
+// Answers (design §9): a short body, results per item, and the current limits.
 
 interface LimitState {
   rate: RateState | null;
@@ -299,10 +286,10 @@ interface LimitState {
 type Headers = Record<string, string>;
 
 const UNAUTHORIZED = refusalProblem({ code: "unauthorized", cause: "key_unknown" });
-/** Body of every 401 up to the request id. */
+/** The body of a 401 up to the request id. */
 const UNAUTHORIZED_BODY = problemBody(UNAUTHORIZED, "").slice(0, -2);
 
-/** Headers of draft-ietf-httpapi-ratelimit-headers: limit and remainder of the request rate and of the billing period. */
+/** draft-ietf-httpapi-ratelimit-headers, for the request rate and the billing period. */
 function limitHeaders({ rate, period }: LimitState, configured: RequestRate, nowMs: number): Headers {
   if (rate === null || period === null) return {};
   const windowS = Math.max(1, Math.ceil(configured.burst / configured.perSecond));
@@ -321,7 +308,7 @@ function refuseCall(c: Context<AppEnv>, refusal: Refusal, headers: Headers = {})
   return problem(c, { ...described, headers: { ...described.headers, ...headers } });
 }
 
-/** A 401 built from a constant body, because floods of them must be cheap. */
+/** Composed from a constant, because floods of 401 must be cheap. */
 function unauthorized(c: Context<AppEnv>): Response {
   const requestId = c.get("requestId");
   c.get("logFields")["code"] = UNAUTHORIZED.code;
@@ -346,7 +333,7 @@ const REPEAT =
   "Not all of the signals could be stored. Send the same request again after Retry-After seconds: those that were stored " +
   "are told apart then, and are not stored twice.";
 
-/** Maximum length of all details in an answer, so that the answer has at most 1 MB. Later items have only a code. */
+/** Maximum length of all details together, for answers of at most 1 MB. Later items have only a code. */
 const DETAILS_MAX_CHARACTERS = 100_000;
 
 interface ItemResult {
@@ -358,9 +345,9 @@ interface ItemResult {
 }
 
 /**
- * Answers a call with several signals: 202 if at least one was kept. Otherwise 429 if any was refused for quota (a retry may
- * help), or the first signal's problem. The results are included in each case. If a fault interrupted the body and repeating
- * all of it is harmless, the answer is 503, because SDKs treat any 202 as done.
+ * 202 if at least one signal was kept. Otherwise 429 if any was refused for quota (a retry may help), or the first
+ * signal's problem. If a fault interrupted the body and repeating it is harmless, 503, because SDKs treat any 202 as
+ * done. Each answer includes the results.
  */
 function answerSeveral(
   c: Context<AppEnv>,

@@ -32,13 +32,13 @@ function laneOf(type: AnyEventType): Lane {
 
 /** Maximum bytes of the notifications in one delivery. A single notification may be larger. */
 const DELIVERY_MAX_BYTES = 256 * 1_024;
-/** Maximum characters of a notification's data. Larger data would not fit into a row, so the notification is dropped. */
+/** Maximum characters of a notification's data; a larger notification is dropped, because it would not fit into a row. */
 const EVENT_MAX_CHARACTERS = 600_000;
-/** Limits on the deliveries that wait for one destination. Above either limit the oldest deliveries are given up. */
+/** Above either limit, the oldest deliveries that wait for the destination are given up. */
 export const WAITING_MAX_BYTES = 64 * 1_024 * 1_024;
 export const WAITING_MAX_DELIVERIES = 10_000;
 const ROW_BYTES = 512;
-/** Latest attempts kept per delivery: a full schedule and some manual retries. */
+/** Enough for a full schedule and some manual retries. */
 const ATTEMPTS_KEPT = 20;
 const ENDED_BEFORE_CLEARING = 50;
 
@@ -70,7 +70,7 @@ const SELECT = `SELECT destination_id AS destinationId, id, event_id AS eventId,
   end_reason AS endReason, due_ms AS dueMs, taken_ms AS takenMs, attempt, failed, attempts,
   answers_hidden AS answersHidden, created_ms AS createdMs, ended_ms AS endedMs FROM deliveries`;
 
-/** Time of a delivery's end, also of one that has no stored time: its last attempt, or its creation. */
+/** Time of a delivery's end. Without a stored time: its last attempt, or its creation. */
 const ENDED_MS = "coalesce(ended_ms, json_extract(attempts, '$[#-1].atMs'), created_ms)";
 const HOUR_MS = 3_600_000;
 
@@ -105,11 +105,7 @@ export class Deliveries {
     return this.#countsOf(destinationId).waiting;
   }
 
-  /**
-   * Stores a notification for these destinations.
-   *
-   * @returns the ids of the deliveries that carry it, in the same order; empty if the notification is too large to store.
-   */
+  /** @returns the ids of the deliveries that carry the notification, in the same order; empty if it is too large to store. */
   add(event: AnyEvent, destinationIds: readonly string[], nowMs: number): string[] {
     const data = JSON.stringify(event.data);
     if (data.length > EVENT_MAX_CHARACTERS) return [];
@@ -119,7 +115,7 @@ export class Deliveries {
     return destinationIds.map((id) => this.#join(id, event, seq, bytes) ?? this.#create(id, event, seq, bytes, nowMs));
   }
 
-  /** Adds a notification to the destination's open delivery. Null: there is no open delivery, or it is full. */
+  /** Null: there is no open delivery, or it is full. */
   #join(destinationId: string, event: AnyEvent, seq: number, bytes: number): string | null {
     const counts = this.#countsOf(destinationId);
     const { open } = counts;
@@ -167,7 +163,7 @@ export class Deliveries {
     return this.#read("destination_id = ? AND id = ?", destinationId, id)[0] ?? null;
   }
 
-  /** Merges a delivery's notifications into one body. Null: all of them were about deleted people. */
+  /** The delivery's notifications in one body. Null: all of them were about deleted people. */
   event({ events }: StoredDelivery): AnyEvent | null {
     const rows = this.#sql
       .exec<{ id: string; type: string; time: number; data: string | null }>(
@@ -183,7 +179,7 @@ export class Deliveries {
     return { ...first, data } as AnyEvent;
   }
 
-  /** Records the start of an attempt. The delivery's content is fixed from now on. */
+  /** From now on the delivery's content is fixed. */
   take({ destinationId, id }: StoredDelivery, nowMs: number): void {
     this.#sql.exec("UPDATE deliveries SET taken_ms = ? WHERE destination_id = ? AND id = ?", nowMs, destinationId, id);
     this.#close(destinationId, id);
@@ -194,15 +190,12 @@ export class Deliveries {
     this.#put(delivery, { ...waiting, dueMs, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
-  /** Restarts a delivery's retry schedule at the front of the queue. An attempt in progress is not repeated. */
+  /** Puts the delivery at the front of the queue. An attempt in progress is not repeated. */
   restart(delivery: StoredDelivery): void {
     this.#put(delivery, { state: "waiting", endReason: null, endedMs: null, dueMs: 0, failed: 0 });
   }
 
-  /**
-   * Failed deliveries that ended at `sinceMs` or later. As many are sent again as the limits on waiting deliveries leave room for. Tests
-   * are not counted.
-   */
+  /** Deliveries that failed at `sinceMs` or later, without tests. `ids`: as many as the limits on waiting deliveries leave room for. */
   failedSince(destinationId: string, sinceMs: number): FailedDeliveries {
     const rows = this.#sql.exec<{ id: string; bytes: number; hasBody: number }>(
       `SELECT id, bytes, EXISTS (SELECT 1 FROM json_each(deliveries.events) AS carried
@@ -229,7 +222,7 @@ export class Deliveries {
     return { ids, bytes, requeued: ids.length, notRequeued };
   }
 
-  /** Restarts the retry schedules of failed deliveries. They leave before newer ones, oldest first. */
+  /** The deliveries leave before newer ones, oldest first. */
   restartAll(destinationId: string, { ids, bytes }: FailedDeliveries): void {
     const counts = this.#countsOf(destinationId);
     this.#sql.exec(
@@ -322,7 +315,6 @@ export class Deliveries {
     this.#counts.delete(destinationId);
   }
 
-  /** Counts failed deliveries that were deleted, by the hour in which they failed. */
   #countNotKept(destinationId: string, deleted: readonly DeletedRow[], earliestMs: number): void {
     const hours = new Map<number, number>();
     for (const { state, lane, endedMs } of deleted) {
@@ -419,8 +411,7 @@ function toStoredDelivery({ events, attempts, answersHidden, ...row }: DeliveryR
   };
 }
 
-// Removes a deleted person from waiting deliveries and from the deliveries shown on the pages.
-
+/** Removes deleted people from waiting and stored deliveries. */
 export class DeletedPeople {
   readonly #sql: SqlStorage;
 
@@ -428,7 +419,7 @@ export class DeletedPeople {
     this.#sql = sql;
   }
 
-  /** Deletes a person's data from stored notifications. A request that is already on its way to a receiver cannot be recalled. */
+  /** A request that is already on its way to a receiver cannot be recalled. */
   delete(email: string, atMs: number): void {
     this.#sql.exec(
       `INSERT INTO deleted_people (email_hash, at_ms) VALUES (?, ?)
@@ -461,7 +452,7 @@ export class DeletedPeople {
     );
   }
 
-  /** Filters notifications of deleted people: an object may hand one on that it raised before the deletion. */
+  /** A source may hand on a notification that it raised before the deletion. */
   withoutDeleted(events: readonly WorkspaceEvent[]): WorkspaceEvent[] {
     const rows = this.#sql.exec<{ email_hash: string; at_ms: number }>("SELECT email_hash, at_ms FROM deleted_people");
     const deleted = new Map([...rows].map((row) => [row.email_hash, row.at_ms] as const));
@@ -473,7 +464,7 @@ export class DeletedPeople {
   }
 
   deleteExpired(nowMs: number): void {
-    this.#sql.exec("DELETE FROM deleted_people WHERE at_ms < ?", nowMs - DELETION_REMEMBERED_DAYS * 24 * 3_600_000);
+    this.#sql.exec("DELETE FROM deleted_people WHERE at_ms < ?", nowMs - DELETION_REMEMBERED_DAYS * DAY_MS);
   }
 }
 

@@ -67,16 +67,20 @@ async function postToReceiver(env: Env, workspaceId: string, parcel: Parcel): Pr
   }
 }
 
-/** The custom headers and those of the service, which win. */
+/** The headers of the service win over custom headers of the same name. */
 function requestHeaders(parcel: Parcel, body: string): Headers {
   const headers = new Headers(parcel.headers.map(({ name, value }): [string, string] => [name, value]));
-  const ours = { ...signed(parcel, body), "content-type": "application/json", "user-agent": "signal-ingestion/1" };
+  const ours = {
+    ...signatureHeaders(parcel, body),
+    "content-type": "application/json",
+    "user-agent": "signal-ingestion/1",
+  };
   for (const [name, value] of Object.entries(ours)) headers.set(name, value);
   return headers;
 }
 
-/** Headers of the Standard Webhooks specification, also signed with the old secret during its overlap. */
-function signed({ secrets, event }: Parcel, body: string): Record<string, string> {
+/** One signature for each secret: old secrets also sign during their overlap. */
+function signatureHeaders({ secrets, event }: Parcel, body: string): Record<string, string> {
   if (secrets.length === 0) return {};
   const at = new Date();
   return {
@@ -96,14 +100,14 @@ function errorOf(status: number): string | null {
 /** Bytes of an answer that are read: a header value that begins in the stored part is recognised as a whole. */
 const ANSWER_READ_BYTES = ANSWER_MAX_BYTES + ESCAPED_VALUE_MAX_LENGTH;
 
-/** The beginning of an answer as it is stored: without header values, which it may repeat. */
+/** An answer may repeat header values, which are secrets. */
 function shownAnswer(beginning: string | null, { headers }: Parcel): string | null {
   if (beginning === null) return null;
   const masked = new TextEncoder().encode(withoutHeaderValues(beginning, headers));
   return new TextDecoder().decode(masked.subarray(0, ANSWER_MAX_BYTES));
 }
 
-/** Reads at most ANSWER_READ_BYTES of an answer. A truncated or slow answer is accepted as far as it came. */
+/** A truncated or slow answer is accepted as far as it came. */
 async function beginningOf(response: Response): Promise<string | null> {
   const pieces: Uint8Array[] = [];
   let length = 0;
@@ -130,7 +134,7 @@ function unanswered(error: string | null): Sent {
   return { status: null, error, answer: null, retryAfterMs: null };
 }
 
-/** Sends a notification to one email address. Never throws. */
+/** Never throws. */
 async function sendEmail(env: Env, { target, event, pagesUrl }: Parcel): Promise<Sent> {
   const email = configuredEmail(env);
   if (email === null) return unanswered("This deployment sends no email any more.");

@@ -15,7 +15,7 @@ export interface NewDestination {
   pagesUrl: string;
 }
 
-/** Given headers replace all headers. */
+/** If `headers` is given, it replaces all headers. */
 export type DestinationChange = Partial<Omit<NewDestination, "id" | "type">> & Pick<NewDestination, "pagesUrl">;
 
 export type DestinationRefusal =
@@ -32,7 +32,7 @@ export interface CreatedDestination {
   isNew: boolean;
 }
 
-/** `waiting`: will be sent or retried at `dueAtMs`. `failed`: was given up. */
+/** `waiting`: before its first attempt or a retry. `failed`: given up. */
 export type DeliveryState = "waiting" | "delivered" | "failed";
 
 export type DeliveryEnd = "attempts_failed" | "switched_off" | "too_many" | "person_deleted";
@@ -48,7 +48,7 @@ export interface Delivery {
   createdAtMs: number;
   /** Time of the next attempt. During an attempt: time of the retry if no report arrives. Null: the delivery has ended. */
   dueAtMs: number | null;
-  /** Stored attempts, latest last; at most ATTEMPTS_KEPT. */
+  /** Latest last; at most ATTEMPTS_KEPT. */
   attempts: AttemptResult[];
 }
 
@@ -88,7 +88,7 @@ export interface Parcel {
   event: AnyEvent;
 }
 
-/** Message of the deliveries' queue. The object stores everything else about the delivery. */
+/** Message of the deliveries' queue. */
 export interface DueDelivery extends Due {
   workspaceId: string;
 }

@@ -63,7 +63,7 @@ export class Destinations extends RestorableObject {
     this.#alarm = new Alarm(ctx);
   }
 
-  /** Stores notifications for delivery; durable when the call resolves. Known ids are ignored. */
+  /** Notifications with known ids are ignored. */
   raise(events: WorkspaceEvent[]): void {
     this.#run((nowMs) => this.#addEvents(this.#deletedPeople.withoutDeleted(events), nowMs));
   }
@@ -84,7 +84,7 @@ export class Destinations extends RestorableObject {
     return destination && this.#shown(destination);
   }
 
-  /** Creates a destination. A repeated call with the same id changes nothing and returns no secret. */
+  /** A repeated call with the same id changes nothing and returns no secret. */
   async create(destination: Calls.NewDestination): Promise<Result<Calls.CreatedDestination, Calls.DestinationRefusal>> {
     const before = this.find(destination.id);
     if (before !== null) return ok({ destination: before, secret: null, isNew: false });
@@ -99,7 +99,7 @@ export class Destinations extends RestorableObject {
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
 
-  /** Changes a destination. Waiting deliveries go to a new target with the new headers. A new target starts without failures. */
+  /** Waiting deliveries go to the new target with the new headers. A new target starts without failures. */
   async update(id: string, wanted: Calls.DestinationChange): Promise<Result<Destination, Calls.DestinationRefusal>> {
     const before = this.#roster.find(id);
     if (before === null) return refuse("not_found");
@@ -114,10 +114,7 @@ export class Destinations extends RestorableObject {
     });
   }
 
-  /**
-   * The destination receives no notifications of the time in which it is paused; waiting deliveries are sent when it is
-   * resumed.
-   */
+  /** Notifications raised during the pause are never sent to it. Waiting deliveries are sent after `resume`. */
   pause(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
     return this.#changeOne(id, (destination) =>
       destination.state === "active" ? { ...destination, state: "paused" } : destination,
@@ -142,7 +139,7 @@ export class Destinations extends RestorableObject {
     return before;
   }
 
-  /** Creates a new signing secret for a webhook. Earlier secrets also sign, for at most `overlapMs` more. */
+  /** Earlier secrets also sign, for at most `overlapMs` more. */
   rotateSecret(id: string, overlapMs: number): Result<Calls.CreatedDestination, Calls.DestinationRefusal> {
     const destination = this.#roster.find(id);
     if (destination === null) return refuse("not_found");
@@ -160,7 +157,7 @@ export class Destinations extends RestorableObject {
     return this.#settings.thresholds;
   }
 
-  /** Sets the thresholds for people's scores, and for accounts' scores if they are given. Both lists are ascending. */
+  /** Both lists are ascending. Without `accounts`, the accounts' thresholds stay. */
   setThresholds(people: number[], accounts?: number[]): Promise<ScoreThresholds> {
     return this.#runAndInform(() => {
       const before = this.#settings.thresholds;
@@ -168,7 +165,7 @@ export class Destinations extends RestorableObject {
     });
   }
 
-  /** Sends the wanted notification types to the sources again: a restored source may have lost them. */
+  /** A restored source may have lost the wanted notification types. */
   informSources(): Promise<void> {
     return this.#runAndInform(() => undefined);
   }
@@ -198,10 +195,7 @@ export class Destinations extends RestorableObject {
     };
   }
 
-  /**
-   * Sends the delivery now, with the full retry schedule. The receiver recognises the notification by its id. An
-   * attempt in progress is not duplicated.
-   */
+  /** Sends the delivery now, with the full retry schedule and under the same id. An attempt in progress is not duplicated. */
   deliverAgain(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     const destination = this.#roster.find(destinationId);
     const delivery = this.#deliveries.find(destinationId, id);
@@ -215,7 +209,7 @@ export class Destinations extends RestorableObject {
     return this.#deliveryNow(destinationId, id);
   }
 
-  /** Counts the deliveries that `redeliver` would repeat, and changes nothing. */
+  /** Counts the deliveries that `redeliver` would repeat. */
   failedSince(destinationId: string, sinceMs: number): Calls.Redelivery | null {
     if (this.#roster.find(destinationId) === null) return null;
     const { requeued, notRequeued } = this.#deliveries.failedSince(destinationId, sinceMs);
@@ -239,7 +233,7 @@ export class Destinations extends RestorableObject {
     });
   }
 
-  /** Returns the attempt for the consumer to make. Null: the delivery was reported, has ended, or another consumer took it. */
+  /** Null: the attempt was reported, the delivery has ended, or another consumer took it. */
   take({ destinationId, id, attempt }: Calls.Due): Calls.Parcel | null {
     const nowMs = Date.now();
     const delivery = this.#deliveries.find(destinationId, id);
@@ -273,18 +267,14 @@ export class Destinations extends RestorableObject {
     if (this.#settings.pendingChange !== null) await this.#informSources();
   }
 
-  /**
-   * Deletes a person's data from waiting and stored deliveries. Idempotent.
-   *
-   * @param atMs later calls refuse notifications of the person up to this time.
-   */
+  /** Idempotent. @param atMs `raise` refuses the person's notifications up to this time. */
   deletePerson(email: string, atMs: number): void {
     this.ctx.storage.transactionSync(() => this.#deletedPeople.delete(email, atMs));
   }
 
-  /** Runs due work. Never throws: the platform drops an alarm after six failures. */
+  /** Never throws: the platform drops an alarm after six failures. */
   override async alarm(): Promise<void> {
-    this.#alarm.rang();
+    this.#alarm.reset();
     try {
       const beganMs = Date.now();
       const isChoreDue = beganMs >= this.#chore.nextMs();
@@ -306,7 +296,6 @@ export class Destinations extends RestorableObject {
     return this.ctx.id.name ?? "";
   }
 
-  /** Adds notifications for the destinations that want them. Known ids are ignored. */
   #addEvents(events: readonly WorkspaceEvent[], nowMs: number): void {
     const active = this.#roster.active();
     const dropped = new Map<string, number>();
@@ -367,7 +356,7 @@ export class Destinations extends RestorableObject {
     }
   }
 
-  /** Runs a change that affects the types the sources must raise, and informs the sources. */
+  /** For a change that affects the types that the sources must raise. */
   async #runAndInform<T>(change: (nowMs: number) => T): Promise<T> {
     const changed = this.#run((nowMs) => {
       this.#settings.markChanged();
@@ -378,8 +367,7 @@ export class Destinations extends RestorableObject {
   }
 
   /**
-   * Informs the sources of a change that they may not know. Idempotent. Calls run one after another, so that an older change cannot
-   * overtake a newer one. Never throws: the alarm retries after a failure.
+   * Calls run one after another, so that an older change cannot overtake a newer one. Never throws: the alarm retries after a failure.
    */
   #informSources(): Promise<void> {
     this.#informing = this.#informing

@@ -55,7 +55,7 @@ export class Dispatch {
   readonly #underWay = new Map<string, UnderWay>();
   readonly #scoredMs = new Map<string, number>();
   #bucket = FULL_BUCKET;
-  /** Index of the destination that is served first. It rotates, so that no destination is always last when the rate limit is reached. */
+  /** The destination that is served first rotates, so that the rate limit does not always stop the same one. */
   #turn = 0;
 
   constructor(sql: SqlStorage, { roster, deliveries, settings }: Tables, leaseMs: number) {
@@ -70,9 +70,8 @@ export class Dispatch {
   }
 
   /**
-   * Takes the deliveries that leave now. Each one may leave again after its lease unless its attempt was reported.
-   *
-   * @returns also the time of the next delivery, in milliseconds since 1970; infinity if none waits.
+   * Takes the deliveries that leave now. A delivery leaves again after its lease, unless its attempt was reported. `nextMs`: time of the
+   * next delivery, in milliseconds since 1970; infinity if none waits.
    */
   takeDue(nowMs: number): { due: Due[]; nextMs: number } {
     for (const [id, { untilMs }] of this.#underWay) if (untilMs <= nowMs) this.#underWay.delete(id);
@@ -99,16 +98,13 @@ export class Dispatch {
     return { due, nextMs: Math.min(...laterMs, Number.POSITIVE_INFINITY) };
   }
 
-  /** Records an attempt that the consumer makes. After a restart of the object, memory may not know it. */
+  /** After a restart of the object, memory may not know the attempt. */
   attemptBegan({ id, destinationId, lane }: StoredDelivery, nowMs: number): void {
     const untilMs = Math.max(this.#underWay.get(id)?.untilMs ?? 0, nowMs + TAKEN_MS);
     this.#underWay.set(id, { destinationId, lane, untilMs });
   }
 
-  /**
-   * Records the result of an attempt and decides what follows. A failed test does not count against its destination. Runs in a transaction
-   * of the object.
-   */
+  /** Call it in a transaction. A failed test does not count against its destination. */
   attemptEnded(before: StoredDelivery, result: AttemptResult, nowMs: number): void {
     this.#underWay.delete(before.id);
     const destination = this.#roster.find(before.destinationId);
@@ -160,7 +156,7 @@ export class Dispatch {
     else this.#roster.put(missed);
   }
 
-  /** Switches a destination off. All other destinations are notified, whichever types they want. */
+  /** All other destinations are notified, whichever types they want. */
   #switchOff(destination: StoredDestination, reason: DisabledReason, nowMs: number): void {
     const { id, name } = destination;
     this.#roster.put({ ...destination, state: "disabled", disabledReason: reason });
@@ -183,7 +179,6 @@ export class Dispatch {
     return this.#deliveries.earliest(destinationId, lane, limit).filter(({ id }) => !this.#underWay.has(id));
   }
 
-  /** Earliest time when a delivery may leave, given the attempts in progress. */
   #earliestMs(destination: StoredDestination, lane: Lane, delivery: Due & { dueMs: number }): number {
     if (lane === LANES.test) return delivery.dueMs;
     const underWay = this.#attemptsOf(destination.id);
@@ -206,7 +201,7 @@ function earliestEnd(underWay: readonly UnderWay[]): number {
   return Math.min(...underWay.map(({ untilMs }) => untilMs));
 }
 
-/** Lanes that a destination receives now. Tests are sent in every state, so that admins can always try a destination. */
+/** Tests are sent in every state, so that admins can always try a destination. */
 function lanesOf({ state }: StoredDestination): Lane[] {
   return state === "active" ? [LANES.test, LANES.event, LANES.scored] : [LANES.test];
 }

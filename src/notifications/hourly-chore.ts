@@ -1,4 +1,5 @@
-/** Hourly work of the Destinations object: raises notifications of expiring and silent keys, and deletes expired rows. */
+/** Hourly work of the Destinations object: notifies of expiring and silent keys, and deletes expired rows. */
+import { DAY_MS } from "../domain/duration.ts";
 import { wantedBy } from "../domain/events/destination.ts";
 import { expiringDays, silentSinceMs, type KeyToWatch } from "../domain/events/key-notices.ts";
 import type { EventType, WorkspaceEvent } from "../domain/events/workspace-event.ts";
@@ -52,7 +53,7 @@ export class HourlyChore {
     this.#notBeforeMs = untilMs;
   }
 
-  /** All key notices that apply now, including those already raised. */
+  /** Includes notices that were raised before. */
   async keyNotices(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
     const { types } = wantedBy(this.#tables.roster.all(), this.#tables.settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
@@ -71,16 +72,12 @@ export class HourlyChore {
     return keys.flatMap((key) => noticesOf({ ...key, lastUsedMs: lastUsed[key.id] ?? null }, types, nowMs));
   }
 
-  /**
-   * Deletes expired rows and marks notices as raised. Runs in the transaction that stores the returned notifications.
-   *
-   * @param nowMs start of the run; the next one follows an hour later.
-   */
+  /** Call it in the transaction that stores the returned notifications. @param nowMs start of the run. */
   finish(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
     const { roster, deliveries, settings, deletedPeople } = this.#tables;
     this.#sql.exec(
       "DELETE FROM notifications_seen WHERE id < ?",
-      `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * 24 * 3_600_000)}`,
+      `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * DAY_MS)}`,
     );
     for (const { id } of roster.all()) deliveries.deleteExpired(id, nowMs);
     deletedPeople.deleteExpired(nowMs);

@@ -52,7 +52,7 @@ export class RaisedEvents {
     return this.#begin === this.#end;
   }
 
-  /** Stores notifications in the transaction of the change that they report: one row, or several if they are large. */
+  /** Call it in the transaction of the change that the notifications report. */
   raise(events: readonly WorkspaceEvent[]): void {
     if (events.length === 0) return;
     if (this.#end - this.#begin >= RAISED_MAX_CHARACTERS) {
@@ -113,9 +113,9 @@ export class RaisedEvents {
     }
   }
 
-  /** Reads the state from the table: at start, and after a rollback. */
+  /** At start, and after a rollback. */
   reload(): void {
-    // Never back: a call in progress deletes the rows up to its last one, also if they were removed in the meantime.
+    // Never lower: a call in progress deletes all rows up to its last row, so a new row must not reuse such a number.
     const [last] = this.#sql.exec<{ row: number }>("SELECT row FROM raised_notifications ORDER BY row DESC LIMIT 1");
     this.#end = Math.max(this.#end, last?.row ?? 0);
     const [first] = this.#rows();
@@ -166,7 +166,6 @@ export interface HandOnOptions {
 export class HandOn {
   readonly #raised: RaisedEvents;
   readonly #options: HandOnOptions;
-  /** Next time at which the alarm retries. */
   #dueMs = 0;
   #failures = 0;
   #running: Promise<void> | null = null;
@@ -181,10 +180,7 @@ export class HandOn {
     return this.#raised.isEmpty ? null : this.#dueMs;
   }
 
-  /**
-   * Starts handing on without blocking the caller. Call it after each commit that may have raised notifications. While attempts fail, only
-   * the alarm retries.
-   */
+  /** Call it after each commit that may have raised notifications. It does not block. While attempts fail, only the alarm retries. */
   start(): void {
     if (this.#raised.isEmpty || this.#running !== null || this.#failures > 0) return;
     void this.run();
@@ -205,7 +201,7 @@ export class HandOn {
     return this.#running;
   }
 
-  /** Hands on if a retry is due. Call it on every alarm. */
+  /** Call it on every alarm. */
   async runIfDue(): Promise<void> {
     const { dueMs } = this;
     if (dueMs === null) return;

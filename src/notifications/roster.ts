@@ -29,7 +29,7 @@ export interface StoredDestination extends Omit<NewDestination, "headers"> {
   dropped: number;
 }
 
-/** Maximum old secrets per destination; those that expire first are dropped. Each old secret adds a signature to every delivery. */
+/** Each old secret adds a signature to every delivery, so the secrets that expire first are dropped. */
 export const OLD_SECRETS_MAX = 5;
 
 type OldSecret = { secret: string; endsMs: number };
@@ -92,7 +92,6 @@ export class Roster {
     this.setHeaders(id, []);
   }
 
-  /** Custom headers, sorted by name. */
   headers(id: string): CustomHeader[] {
     const select = "SELECT name, value FROM destination_headers WHERE destination_id = ? ORDER BY name";
     return this.#sql.exec<{ name: string; value: string }>(select, id).toArray();
@@ -104,7 +103,7 @@ export class Roster {
     for (const { name, value } of headers) this.#sql.exec(insert, id, name, value);
   }
 
-  /** Secrets of earlier rotations that still sign, latest expiry first. */
+  /** Old secrets that still sign, latest expiry first. */
   oldSecrets(id: string, nowMs: number): OldSecret[] {
     const select = `SELECT secret, ends_ms AS endsMs FROM old_secrets WHERE destination_id = ? AND ends_ms > ?
       ORDER BY ends_ms DESC`;

@@ -7,7 +7,6 @@ import {
   type AccountField,
   type TemplateError,
 } from "../domain/accounts/payload-template.ts";
-import type { JsonObject } from "../domain/json/json-value.ts";
 import { ACCOUNT_HISTORY_SHOWN, IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
 import type { AccountsSort } from "../store/protocol/people-and-accounts.ts";
 import { payloadTemplate } from "../workspace/manage-keys.ts";
@@ -88,14 +87,17 @@ const accountQuery = filteredPageQuery({
   external_id: z.string().trim().min(1).max(IDENTITY_MAX_LENGTH).optional().describe("Exactly this id."),
 });
 
-/** A sample payload has the limits of the endpoint, so that the endpoint accepts every previewed payload. */
+/** With the limits of the endpoint, so that the endpoint accepts every previewed payload. */
 const sample = z
   .record(z.string(), z.unknown())
   .refine((payload) => !isDeeper(payload, SIGNAL_MAX_DEPTH), {
     error: `at most ${SIGNAL_MAX_DEPTH} levels of nesting`,
     abort: true,
   })
-  .refine((payload) => byteLength(payload) <= SIGNAL_MAX_BYTES, `at most ${SIGNAL_MAX_BYTES} bytes`)
+  .refine(
+    (payload) => Buffer.byteLength(JSON.stringify(payload)) <= SIGNAL_MAX_BYTES,
+    `at most ${SIGNAL_MAX_BYTES} bytes`,
+  )
   .describe("A payload as a sender would send it.");
 
 export const accountRoutes = [
@@ -149,12 +151,8 @@ export const accountRoutes = [
   }),
 ];
 
-/** Whether a value has more levels of nesting than `levels`. Reads no deeper than that. */
+/** Reads at most `levels` deep. */
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   return levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1));
-}
-
-function byteLength(payload: JsonObject): number {
-  return Buffer.byteLength(JSON.stringify(payload));
 }

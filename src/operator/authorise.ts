@@ -1,7 +1,4 @@
-/**
- * Authorises calls of the operator API (design §9). The operator token calls everything. An API token calls the operations of
- * its own workspace whose scope it has.
- */
+/** Operator API (design §9): the operator token calls everything, an API token only operations of its workspace and scopes. */
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { findActiveToken, isUseDue, storeTokenUse, type ApiToken } from "../control/api-tokens.ts";
@@ -31,13 +28,9 @@ import { notFound, type Operation, type OperatorEnv } from "./operation.ts";
 export const TOKEN_CALLS_PER_PERIOD = 100;
 const TOKEN_CALLS_PERIOD_MS = 10_000;
 
-/** API tokens that an isolate remembers, of some 100 bytes each. */
+/** Some 100 bytes each. */
 const KNOWN_TOKENS = 1_000;
-
-/**
- * Hashes of tokens that this isolate has found. Each call still reads its token, but these tokens do not wait while
- * others send invented tokens.
- */
+/** Hashes of tokens found by this isolate. They do not wait while others send invented tokens, but each call still reads D1. */
 const knownTokens = new Lru<string, true>(KNOWN_TOKENS);
 
 export const authorise = createMiddleware<OperatorEnv>(async (c, next) => {
@@ -74,10 +67,7 @@ async function matchesAny(tokens: readonly string[], presented: string): Promise
   return matches.includes(true);
 }
 
-/**
- * The active API token; null: unknown, expired or revoked. A call beyond a limit gets an answer before the look-up, which asks
- * the database that all workspaces share.
- */
+/** Null: unknown, expired or revoked. Limits come before the look-up, because all workspaces share the database. */
 async function findToken(c: Context<OperatorEnv>, hash: string, nowMs: number): Promise<ApiToken | null | Response> {
   if (!(await isWithin(c.env.TOKEN_CALLS, hash))) {
     const detail =
@@ -129,7 +119,7 @@ function tooMany(c: Context<OperatorEnv>, waitMs: number, detail: string): Respo
   });
 }
 
-/** After the answer. A use that is not stored is stored with a later call. */
+/** A failed write does not matter: a later call stores its use. */
 async function storeUse(c: Context<OperatorEnv>, tokenId: string, nowMs: number): Promise<void> {
   try {
     await storeTokenUse(c.var.db, tokenId, nowMs);
@@ -138,7 +128,7 @@ async function storeUse(c: Context<OperatorEnv>, tokenId: string, nowMs: number)
   }
 }
 
-/** Another workspace does not exist for an API token. */
+/** For an API token, other workspaces do not exist (404). */
 export const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next) => {
   const { db, token } = c.var;
   const id = c.req.param("workspace_id") ?? "";
@@ -149,7 +139,6 @@ export const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next)
   return next();
 });
 
-/** Refuses API tokens without the scope of the operation, and those that have made too many changes in a day. */
 export function requireScope({ method, scope }: Operation) {
   return createMiddleware<OperatorEnv>(async (c, next) => {
     const { token, db, by } = c.var;

@@ -164,7 +164,6 @@ const WORDS: Record<HealthWord, number> = { ok: 0, late: 1, stuck: 2 };
 
 type Figure = [name: string, help: string, read: (health: Health, nowMs: number) => number];
 
-/** Figures of a workspace. Those in COUNTERS only grow. */
 const FIGURES: Figure[] = [
   [
     "oldest_waiting_seconds",
@@ -186,13 +185,13 @@ const FIGURES: Figure[] = [
   ["lost_signals", "Signals answered with 202 that restores have lost.", ({ books }) => books.lost],
   ["switched_off_destinations", "Destinations that the service has switched off.", (of) => countDestinations(of, true)],
 ];
+/** Figures that only grow. */
 const COUNTERS = ["accepted_signals", "duplicate_signals"];
 
 function countDestinations({ failingDestinations }: Health, areOff: boolean): number {
   return failingDestinations.filter(({ off }) => (off !== null) === areOff).length;
 }
 
-/** OpenMetrics text of Prometheus. `total`: all workspaces, so that the reader sees whether `found` has all of them. */
 function metricsText({ total, found, queues }: HealthPage, nowMs: number): Promise<string> {
   const registry: AnyRegistry<typeof METRICS_TYPE> = new Registry();
   registry.setContentType(METRICS_TYPE);
@@ -207,7 +206,7 @@ function metricsText({ total, found, queues }: HealthPage, nowMs: number): Promi
   for (const { id, slug, alarms, health } of found) {
     const labels = { workspace: id, slug };
     status.inc(labels, WORDS[wordOf(alarms)]);
-    // An object that did not answer has a status and no further figures.
+    // Null: an object did not answer.
     if (health !== null) for (const figure of metrics) figure.metric.inc(labels, figure.read(health, nowMs));
   }
   const queueGauge = (name: string, help: string) =>

@@ -155,10 +155,9 @@ async function withLastUse(c: Context<OperatorEnv>, key: ApiKey | null) {
   return key && withUse(key, await quotaCounter(c.env, c.var.workspace.id).lastUsed());
 }
 
-/** @param lastUsed the times of the last calls by key id, in milliseconds since 1970. */
-function withUse(key: ApiKey, lastUsed: Record<string, number>) {
+function withUse(key: ApiKey, lastUsedMs: Record<string, number>) {
   const status = keyStatus(key, Date.now());
-  return { ...key, expiresAt: key.endsAt, status, lastUsedAtMs: lastUsed[key.id] ?? null };
+  return { ...key, expiresAt: key.endsAt, status, lastUsedAtMs: lastUsedMs[key.id] ?? null };
 }
 
 function withValue<Refusal extends { reason: string }>(created: Result<CreatedKey, Refusal>) {

@@ -1,7 +1,6 @@
 /**
- * An operation of the operator API (design §9): route, schemas, documentation and handler in one place. Requests are
- * validated by the schemas, and the answers' JSON and the OpenAPI document are made of them. So implementation and
- * document cannot differ. Also defines all error codes of the API.
+ * An operation of the operator API (design §9): route, schemas, documentation and handler. The schemas validate requests, and make the
+ * JSON of the answers and the OpenAPI document. So code and document cannot differ. Also all error codes of the API.
  */
 import * as z from "zod";
 import type { Context, Handler } from "hono";
@@ -70,7 +69,7 @@ interface Description<Body extends z.ZodType, Query extends z.ZodObject, Json ex
   description?: string;
   /** The scope with which an API token of the workspace may call the operation. Without it only the operator token may. */
   scope?: TokenScope;
-  /** Schema of the JSON body; a strict one, so that an unknown field is an error. */
+  /** Strict, so that an unknown field is an error. */
   body?: Body;
   bodyExample?: unknown;
   bodyMaxBytes?: number;
@@ -90,10 +89,7 @@ interface Input<Body extends z.ZodType, Query extends z.ZodType> {
   query: CamelKeys<z.output<Query>>;
 }
 
-/**
- * Result of a handler. It is the value to answer with, or a complete response. Null and `not_found` become a 404, a
- * conflict code a 409, and invalid fields a 422.
- */
+/** Null and `not_found` become a 404, a conflict code a 409, invalid fields a 422. */
 type Outcome<Value, Conflict> = Value | null | Result<Value, "not_found" | Conflict | readonly FieldError[]> | Response;
 
 interface Implementation<
@@ -103,7 +99,7 @@ interface Implementation<
   Json extends z.ZodType,
   Conflict,
 > {
-  /** The missing thing that a 404 names. Default: the noun of the tag. */
+  /** Noun in the text of a 404. Default: the noun of the tag. */
   noun?: string;
   handle: (
     c: Context<OperatorEnv, Path>,
@@ -176,7 +172,6 @@ async function readInput(
   return input;
 }
 
-/** The JSON value of the body, or the answer that refuses the body. The token has been checked before. */
 async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ value: unknown } | Response> {
   const body = await readBody(c.req.raw, { maxBytes, holder: c.var.token?.workspaceId ?? "operator" });
   if (!body.ok) return problem(c, refusalProblem(body.refusal));
@@ -185,7 +180,7 @@ async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ va
     if (tooMuch !== null) {
       return problem(c, { status: 413, code: "body_too_large", title: "Too large", detail: tooMuch });
     }
-    // No body is read as an empty object: either that will do, or the 422 names the missing fields.
+    // A missing body becomes an empty object, which may suffice; otherwise the 422 names the missing fields.
     return { value: JSON.parse(new TextDecoder().decode(body.bytes) || "{}") };
   } catch (error) {
     const detail = error instanceof Error ? error.message : "The body could not be parsed.";
@@ -211,7 +206,6 @@ interface FieldError {
   message: string;
 }
 
-/** The 422 answer, which names every wrong field, as far as an answer of less than 100 KB can. */
 export function validationFailed(c: Context<OperatorEnv>, all: Iterable<FieldError>): Response {
   const errors = firstErrors(all);
   return problem(c, {
@@ -240,7 +234,7 @@ function refused(
   return typeof refusal === "string" ? conflict(c, refusal) : validationFailed(c, refusal);
 }
 
-/** Maximum number of invalid fields in an answer. More are rarely one person's mistake. */
+/** Maximum number of invalid fields in a 422. */
 const NAMED_FIELDS = 100;
 /** Maximum characters of all paths and messages. Each takes up to six bytes and is sent twice: less than 100 KB. */
 const NAMED_CHARACTERS = 8_000;
@@ -260,7 +254,7 @@ function firstErrors(all: Iterable<FieldError>): FieldError[] {
   return errors;
 }
 
-/** Describes errors field by field, lazily: one issue may name tens of thousands of unknown fields. */
+/** Lazy, because one issue may name tens of thousands of unknown fields. */
 function* fieldErrors(error: z.core.$ZodError): Generator<FieldError> {
   for (const issue of error.issues) {
     const path = issue.path.map((name) => shownName(String(name)));
@@ -270,7 +264,7 @@ function* fieldErrors(error: z.core.$ZodError): Generator<FieldError> {
 }
 
 function shownName(name: string): string {
-  // A key or secret at the end of the shown text is only recognised with the text that follows.
+  // A key or secret that begins in the shown text is only recognised with the text that follows.
   const shown = withoutCredentials(name.slice(0, 4 * NAME_CHARACTERS))
     .slice(0, NAME_CHARACTERS)
     .toWellFormed();
@@ -287,7 +281,7 @@ const OTHER_CODES = {
   validation_failed: { status: 422, when: "Fields are missing, unknown or wrong; `errors` names each." },
 };
 
-/** Codes of the operator API's 409 answers, with their details. */
+/** Codes of 409 answers. */
 const CONFLICTS = {
   slug_taken: "Another workspace has this slug.",
   email_taken: "The address is a member already. Change its role with PATCH.",
@@ -318,7 +312,7 @@ export function allCodes(): DescribedCode[] {
   return [...codes, ...conflicts].sort((a, b) => a.status - b.status);
 }
 
-// The JSON of the operator API: schema parts that resources share, and the conversion of domain values.
+// Schema parts that resources share, and the conversion of domain values to JSON.
 
 const dateTime = z.string().meta({ format: "date-time", example: "2026-11-01T00:00:00.000Z" });
 

@@ -1,7 +1,4 @@
-/**
- * The operator API (design §9), for the deployer's own systems and the programs of a workspace, and the documents that are
- * made from its routes.
- */
+/** The operator API (design §9) and the documents that are made from its routes. */
 import { Hono } from "hono";
 import { createMiddleware } from "hono/factory";
 import { methodNotAllowed } from "../http/problem.ts";
@@ -22,7 +19,7 @@ import { tokenRoutes } from "./token-routes.ts";
 import { usageRoutes } from "./usage-routes.ts";
 import { workspaceRoutes } from "./workspace-routes.ts";
 
-/** No cache may store an answer: answers belong to one deployment, and some contain a secret. */
+/** Some answers contain a secret. */
 const noStore = createMiddleware<OperatorEnv>(async (c, next) => {
   await next();
   c.res.headers.set("cache-control", "no-store");

@@ -1,6 +1,5 @@
 /**
- * Parts of prom-client. Its index also loads Node-only modules (cluster, event loop delay) and a process summary that
- * the platform does not have.
+ * Imports parts of prom-client, because its index loads Node modules that the platform does not have.
  */
 declare module "prom-client/lib/registry.js" {
   import { Registry } from "prom-client";

@@ -8,8 +8,7 @@ import { count, idOf, isoInstant, conflict, contextOf, operationsOf, storeOf } f
 
 const operation = operationsOf("Workspaces", "restore");
 
-/** Maximum number of listed restores. A workspace hardly ever has several. */
-const LISTED = 50;
+const RESTORES_LISTED = 50;
 
 const force = z
   .boolean()
@@ -81,9 +80,9 @@ export const restoreRoutes = [
   operation("GET", "/workspaces/:workspace_id/restores", {
     summary: "List the restores of a workspace",
     scope: "read",
-    answers: { 200: `The latest ${LISTED} restores.` },
+    answers: { 200: `The latest ${RESTORES_LISTED} restores.` },
     schema: restoreList,
-    handle: async (c) => ({ items: await listRestores(c.var.db, c.var.workspace.id, LISTED) }),
+    handle: async (c) => ({ items: await listRestores(c.var.db, c.var.workspace.id, RESTORES_LISTED) }),
   }),
   operation("POST", "/workspaces/:workspace_id/restores/:restore_id/acknowledge", {
     summary: "Acknowledge what a restore has lost",

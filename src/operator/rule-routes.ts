@@ -229,11 +229,11 @@ export const ruleRoutes = [
       const imported = body.items.map(importedOf);
       if (query.dryRun === "true") {
         const plan = await planRuleImport(c.var.db, c.var.workspace.id, imported);
-        return canBeDone(plan) ? resultOf(plan, []) : impossible(plan);
+        return canBeDone(plan) ? importResultOf(plan, []) : refuseImport(plan);
       }
       const done = await importRules(contextOf(c), imported);
-      if (done.ok) return resultOf(done.value.plan, done.value.addedIds);
-      return done.refusal.why === "not_possible" ? impossible(done.refusal.plan) : refuse("rules_changed" as const);
+      if (done.ok) return importResultOf(done.value.plan, done.value.addedIds);
+      return done.refusal.why === "not_possible" ? refuseImport(done.refusal.plan) : refuse("rules_changed" as const);
     },
   }),
   operation("GET", "/workspaces/:workspace_id/rules/:rule_id/versions", {
@@ -321,7 +321,7 @@ export const ruleRoutes = [
   }),
 ];
 
-function impossible({ steps, noRoom }: RuleImport) {
+function refuseImport({ steps, noRoom }: RuleImport) {
   const errors = steps.flatMap((step, index) =>
     step.what === "refused" ? [{ path: `items.${index}.name`, message: IMPORT_REFUSAL[step.why] }] : [],
   );
@@ -329,7 +329,7 @@ function impossible({ steps, noRoom }: RuleImport) {
 }
 
 /** @param addedIds ids of the added rules, in order; empty for a dry run. */
-function resultOf({ steps }: RuleImport, addedIds: readonly string[]): ImportResult {
+function importResultOf({ steps }: RuleImport, addedIds: readonly string[]): ImportResult {
   const ids = addedIds.values();
   const items = steps.flatMap((step): ImportResult["items"][number][] => {
     if (step.what === "refused") return [];

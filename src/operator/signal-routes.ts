@@ -264,7 +264,7 @@ export const signalRoutes = [
     bodyExample: {},
     answers: { 200: "The number of replayed dead letters." },
     schema: replayed,
-    handle: async (c, { body: { ids = null } }) => withoutFalse(await replayDeadLetters(contextOf(c), ids)),
+    handle: async (c, { body: { ids = null } }) => withUnderWay(await replayDeadLetters(contextOf(c), ids)),
   }),
   operation("POST", "/workspaces/:workspace_id/held/release", {
     summary: "Release held signals",
@@ -272,7 +272,7 @@ export const signalRoutes = [
       "For a workspace that has upgraded or enabled overages: accepts as many held signals as now fit, oldest first, and sends them through the queue again. Each is counted once. Held signals are never released automatically.",
     answers: { 200: "The numbers of released and still held signals." },
     schema: released,
-    handle: async (c) => withoutFalse(await releaseHeldSignals(contextOf(c))),
+    handle: async (c) => withUnderWay(await releaseHeldSignals(contextOf(c))),
   }),
 ];
 
@@ -281,12 +281,12 @@ export async function readPeople(c: Context<OperatorEnv>, filter: ListedPeople, 
   return { items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })), next };
 }
 
-/** Only an answer about work that continues has `under_way`. */
-function withoutFalse<Counts extends { isUnderWay: boolean }>({ isUnderWay, ...counts }: Counts) {
+/** An answer has `under_way` only if the work continues. */
+function withUnderWay<Counts extends { isUnderWay: boolean }>({ isUnderWay, ...counts }: Counts) {
   return { ...counts, ...(isUnderWay && { underWay: true }) };
 }
 
-/** The trace of a signal in the outbox: only its admission is known. */
+/** Of a signal in the outbox, only the admission is known. */
 function traceInFlight(admission: Admission) {
   return {
     ...admission,

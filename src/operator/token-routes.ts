@@ -1,6 +1,5 @@
 /**
- * API tokens of a workspace (design §9). The operations have no scope: with a token, a program could give itself more rights.
- * Only the answer to a creation contains the token.
+ * API tokens of a workspace (design §9). The operations have no scope, because a program with a token could give itself more rights.
  */
 import * as z from "zod";
 import { createToken, listTokens, revokeToken, TOKEN_LIMITS, type ApiToken } from "../control/api-tokens.ts";

@@ -262,11 +262,10 @@ const SET_BY = { update: "by an account update", group: "by a group call" } as c
   string
 >;
 
-/** Values with the update or group call that set each, and the key whose payload template read it. */
 function Values({ base, account, keys, title, rows, empty }: ValuesProps) {
   const origin = (target: string): Child => {
     const found = account.origins[target];
-    if (found === undefined) return <span class="quiet">–</span>;
+    if (found === undefined) return NO_VALUE;
     const { atMs, signalId, keyId, by } = found;
     const key = keyId === null ? undefined : keys.get(keyId);
     return (
@@ -313,17 +312,18 @@ function Change({ base, change: { field, before, after, atMs, signalId } }: { ba
   );
 }
 
+const NO_VALUE = <span class="quiet">–</span>;
 const VALUE_CHARACTERS = 10_000;
 
-/** A JSON text that the store may have cut (see AccountSummary). */
+/** @param props.json may be cut (see AccountSummary). */
 function ShortValue({ json, characters }: { json: string | null; characters: number }) {
-  if (json === null) return <span class="quiet">–</span>;
+  if (json === null) return NO_VALUE;
   if (json.length > characters) return <>{cut(json, characters)}</>;
   return /^[[{]/.test(json) ? <code>{json}</code> : <JsonValue value={JSON.parse(json) as unknown} />;
 }
 
 function JsonValue({ value }: { value: unknown }): Child {
-  if (value === null) return <span class="quiet">–</span>;
+  if (value === null) return NO_VALUE;
   if (typeof value === "number") return <>{grouped(value)}</>;
   if (typeof value === "boolean") return <>{value ? "Yes" : "No"}</>;
   if (typeof value === "string") return <>{cut(value, VALUE_CHARACTERS)}</>;

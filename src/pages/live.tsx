@@ -1,13 +1,10 @@
-/**
- * Live: the latest signals and refused calls. The page's script (client/live-page.ts) asks for newer rows and puts them on
- * top. Without a script, a link reloads the page.
- */
+/** Live: the latest signals and refused calls. A script (client/live-page.ts) adds newer rows; without it a link reloads. */
 import type { KeyName } from "../control/api-keys.ts";
 import type { Rejection } from "../domain/keys/refusal.ts";
 import type { SignalStatus } from "../domain/signal/signal.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
-import type { LatestSignals, LiveSignal } from "../store/protocol/stored-signals.ts";
+import type { LiveSignal } from "../store/protocol/stored-signals.ts";
 import { CAUSE_COPY, optionsOf, STATUS_COPY, signalTitle } from "./copy.ts";
 import { keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
@@ -33,7 +30,7 @@ interface LiveItem {
   href: string;
   email?: string;
   from?: string;
-  /** Undefined: not a refused call, or the key is not visible to the member. */
+  /** Undefined: no refused call, or the member may not see keys (spec §1). */
   apiKey?: KeyName | undefined;
   reason?: string;
 }
@@ -45,7 +42,10 @@ export const livePages = pages
     const list = new ListAddress(`${base}/live`, c.req.query());
     const status = list.choice("status", "Status", OPTIONS);
     const text = list.searchText("text", "Text", "Filter by event, email, source or reason")?.toLowerCase() ?? "";
-    const [signals, rejections] = await Promise.all([latestSignals(c, null), latestRejections(c)]);
+    const [signals, rejections] = await Promise.all([
+      storeOf(c).latest(null, LIVE_ROWS),
+      counterOf(c).rejections(LIVE_ROWS),
+    ]);
     const items = [...signalItems(c, signals?.signals ?? []), ...(await rejectionItems(c, rejections))]
       .sort((a, b) => b.atMs - a.atMs)
       .filter((item) => (status === undefined || item.status === status) && textOf(item).includes(text))
@@ -84,25 +84,17 @@ export const livePages = pages
     );
   })
   .get("/signals", async (c) => {
-    const found = await latestSignals(c, c.req.query("after") ?? null);
+    const found = await storeOf(c).latest(c.req.query("after") ?? null, LIVE_ROWS);
     if (found === null) return c.body(null, 204);
     const { signals, more, cursor } = found;
     return newRows(c, [...signalItems(c, signals), ...moreItems(c, signals, more)], cursor);
   })
   .get("/rejections", async (c) => {
-    const rejections = await latestRejections(c);
+    const rejections = await counterOf(c).rejections(LIVE_ROWS);
     const hash = hashOf(rejections);
     if (hash === c.req.query("after")) return c.body(null, 204);
     return newRows(c, await rejectionItems(c, rejections), hash);
   });
-
-function latestSignals(c: Ctx, after: string | null): Promise<LatestSignals | null> {
-  return storeOf(c).latest(after, LIVE_ROWS);
-}
-
-function latestRejections(c: Ctx): Promise<Rejection[]> {
-  return counterOf(c).rejections(LIVE_ROWS);
-}
 
 function hashOf(rejections: readonly Rejection[]): string {
   return hashAtOnce(JSON.stringify(rejections)).digest("base64url");
@@ -146,7 +138,6 @@ function moreItems(c: Ctx, signals: readonly LiveSignal[], more: number): LiveIt
   return [{ key: `more ${last.id}`, atMs: last.receivedAtMs, status: null, title, href }];
 }
 
-/** Names of keys only for members who may see keys (spec §1). */
 async function rejectionItems(c: Ctx, rejections: readonly Rejection[]): Promise<LiveItem[]> {
   const names = await readKeyNames(
     c,

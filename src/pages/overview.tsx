@@ -1,4 +1,4 @@
-/** Overview: the first page after sign-in. What happened in the last days, and what needs attention. */
+/** Overview, the first page after sign-in: what needs attention, and the figures of the last days. */
 import type { Child } from "hono/jsx";
 import { keysToWatch, listKeys } from "../control/api-keys.ts";
 import { listRules } from "../control/stored-rules.ts";
@@ -10,7 +10,7 @@ import { dayOf } from "../domain/quota/day-counts.ts";
 import { addVerdicts, NO_VERDICTS, ordinalsTaken, roomToRelease, VERDICTS } from "../domain/quota/quota.ts";
 import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
-import type { CounterOverview, Usage } from "../quota/protocol.ts";
+import type { CounterOverview } from "../quota/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { overviewOf } from "../workspace/configure-workspace.ts";
 import { destinationsOf } from "../workspace/objects.ts";
@@ -22,7 +22,7 @@ import { counted, day, withQuery } from "./kit/format.ts";
 import { Badge, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
 import { pages, storeOf, workspacePath } from "./pages-env.ts";
-import { keyPath } from "./paths.ts";
+import { destinationPath, keyPath } from "./paths.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { NoScores } from "./people/person.tsx";
 import { groupRejections } from "./rejections.tsx";
@@ -32,14 +32,14 @@ import { Dismiss, isDismissed, usageNotice } from "./usage-notices.tsx";
 const DAYS_SHOWN = 14;
 const PEOPLE_SHOWN = 5;
 const PEOPLE_SEEN_DAYS = 7;
-/** Refused calls of a key and code within a day that need attention. */
+/** Refused calls of a key and code within a day. Fewer need no attention. */
 const REFUSED_CALLS_MIN = 20;
 const REFUSALS_SHOWN = 3;
 
 type StoreOverview = ReturnType<SignalStore["overview"]>;
 type WatchedKey = Awaited<ReturnType<typeof keysToWatch>>[number];
 
-interface Inputs {
+interface AttentionInputs {
   base: string;
   counter: CounterOverview;
   store: StoreOverview;
@@ -84,7 +84,9 @@ export const overviewPages = pages.createApp().get("/", async (c) => {
       <>
         {items.length > 0 && <Attention items={items} />}
         <SignalsPanel base={base} counter={counter} nowMs={nowMs} />
-        <UsagePanel base={base} usage={counter.usage} nowMs={nowMs} />
+        <Panel title="Plan usage" actions={<a href={`${base}/usage`}>View usage</a>}>
+          <UsageMeter usage={counter.usage} nowMs={nowMs} />
+        </Panel>
         <ScoresPanel base={base} people={store.top.items} />
       </>
     ),
@@ -125,14 +127,6 @@ function SignalsPanel({ base, counter, nowMs }: { base: string; counter: Counter
   );
 }
 
-function UsagePanel({ base, usage, nowMs }: { base: string; usage: Usage; nowMs: number }) {
-  return (
-    <Panel title="Plan usage" actions={<a href={`${base}/usage`}>View usage</a>}>
-      <UsageMeter usage={usage} nowMs={nowMs} />
-    </Panel>
-  );
-}
-
 interface AttentionItem {
   tone: Tone;
   title: Child;
@@ -163,8 +157,8 @@ function Attention({ items }: { items: readonly AttentionItem[] }) {
   );
 }
 
-/** Problems that need a person, most urgent first. Each entry links to the page that fixes it. */
-function attentionOf(inputs: Inputs): AttentionItem[] {
+/** Most urgent first. */
+function attentionOf(inputs: AttentionInputs): AttentionItem[] {
   const { base, counter, store, failing } = inputs;
   const { deadLettered } = store.totals;
   const { usage } = counter;
@@ -184,7 +178,7 @@ function attentionOf(inputs: Inputs): AttentionItem[] {
       tone: "bad",
       title: off === null ? "Destination failing" : "Destination switched off",
       detail: [name, ", since ", <Time ms={off?.sinceMs ?? sinceMs} />],
-      href: `${base}/settings/notifications/${encodeURIComponent(id)}`,
+      href: destinationPath(base, id),
       action: "Fix destination",
     })),
     deadLettered > 0 && {
@@ -206,15 +200,15 @@ function attentionOf(inputs: Inputs): AttentionItem[] {
   return items.filter((item) => item !== false);
 }
 
-/** A signal limit that is nearly or wholly used. Held signals below twice the limit have their own item. */
-function limitItems({ base, counter: { usage } }: Inputs): AttentionItem[] {
+/** Held signals below twice the limit have their own item. */
+function limitItems({ base, counter: { usage } }: AttentionInputs): AttentionItem[] {
   const notice = usageNotice(usage);
   if (notice === null || usage.overages || (notice.tone === "warn" && usage.held > 0)) return [];
   const { tone, title, text } = notice;
   return [{ tone, title: title.replace(/\.$/, ""), detail: text, href: `${base}/usage/plan`, action: "View plans" }];
 }
 
-function refusalItems({ base, counter, keyNames: names, nowMs }: Inputs): AttentionItem[] {
+function refusalItems({ base, counter, keyNames: names, nowMs }: AttentionInputs): AttentionItem[] {
   const recent = counter.rejections.filter(({ lastAtMs }) => lastAtMs > nowMs - DAY_MS);
   return groupRejections(recent.map((rejection) => ({ ...rejection, cause: null })))
     .filter(({ calls }) => calls >= REFUSED_CALLS_MIN)
@@ -231,7 +225,7 @@ function refusalItems({ base, counter, keyNames: names, nowMs }: Inputs): Attent
     });
 }
 
-function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Inputs): AttentionItem[] {
+function keyItems({ base, keys, counter: { lastUsed }, nowMs }: AttentionInputs): AttentionItem[] {
   return keys.flatMap((stored) => {
     const key = { ...stored, lastUsedMs: lastUsed[stored.id] ?? null };
     const href = keyPath(base, key.id);
@@ -249,7 +243,7 @@ function keyItems({ base, keys, counter: { lastUsed }, nowMs }: Inputs): Attenti
   });
 }
 
-/** The steps from an empty workspace to the first score. `managers`: only owners and admins can do the step. */
+/** From an empty workspace to the first score. `managersOnly`: only owners and admins can do the step. */
 const STEPS = [
   {
     name: "key",
@@ -257,7 +251,7 @@ const STEPS = [
     text: "Every call carries a key. It is shown once, with the webhook URL.",
     path: "settings/api-keys/new",
     button: "Create API key",
-    managers: true,
+    managersOnly: true,
   },
   {
     name: "signal",
@@ -265,7 +259,7 @@ const STEPS = [
     text: "Connect Segment, RudderStack, Marketo, HubSpot or your back end, or send a test signal.",
     path: "connect",
     button: "Connect a sender",
-    managers: false,
+    managersOnly: false,
   },
   {
     name: "rule",
@@ -273,7 +267,7 @@ const STEPS = [
     text: "A rule turns an event into points. Preview it on the signals you have before you save it.",
     path: "rules/new",
     button: "Create rule",
-    managers: true,
+    managersOnly: true,
   },
   {
     name: "person",
@@ -281,7 +275,7 @@ const STEPS = [
     text: "A signal with an email creates a person. Their points add up to their score.",
     path: "people",
     button: "View people",
-    managers: false,
+    managersOnly: false,
   },
 ] as const;
 
@@ -309,7 +303,7 @@ function FirstSteps({ base, mayManage, done }: StepsProps) {
               <p class="quiet small">{step.text}</p>
             </div>
             {step === next &&
-              (mayManage || !step.managers ? (
+              (mayManage || !step.managersOnly ? (
                 <LinkButton href={`${base}/${step.path}`} text={step.button} look="primary" />
               ) : (
                 <span class="quiet small">Ask an owner or admin</span>

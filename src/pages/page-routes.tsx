@@ -41,7 +41,7 @@ const safeHeaders = secureHeaders({
   referrerPolicy: "same-origin",
 });
 
-/** No cache may keep a page: all of them are personal. */
+/** Pages are personal, so no cache may store them. */
 const noStore = pages.createMiddleware(async (c, next) => {
   await next();
   c.res.headers.set("cache-control", "no-store");
@@ -80,7 +80,7 @@ export const pageRoutes = pages
   .route("/", sessionRoutes)
   .route("/w/:slug", workspacePages)
   .onError((error, c) => {
-    // An HTTPException is a middleware's refusal, no failure.
+    // A refusal by a middleware, not a failure.
     if (error instanceof HTTPException) return error.getResponse();
     logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
     const text =

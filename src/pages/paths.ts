@@ -6,7 +6,7 @@ export function personPath(base: string, email: string): string {
   return `${base}/people/${encodeURIComponent(email)}`;
 }
 
-/** External ids may be `.` or `..`, which a path would resolve: they stand in the query. */
+/** In the query, because an external id may be `.` or `..`, which a path would resolve. */
 export function accountPath(base: string, externalId: string): string {
   return withQuery(`${base}/accounts/one`, { external_id: externalId });
 }
@@ -21,6 +21,10 @@ export function groupPath(base: string, event: string, source: string): string {
 
 export function rulePath(base: string, id: string): string {
   return `${base}/rules/${encodeURIComponent(id)}`;
+}
+
+export function destinationPath(base: string, id: string): string {
+  return `${base}/settings/notifications/${encodeURIComponent(id)}`;
 }
 
 export function keyPath(base: string, id: string): string {

@@ -1,14 +1,14 @@
-/** The next page that an address or a form names, for example after sign-in. A stranger may have written it. */
+/** The page to open next, named by an address or a form, such as after sign-in. An attacker may have written it. */
 import { holdsCredential } from "../domain/keys/echo.ts";
 
 export const FIRST_PAGE = "/w/";
 
-/** Longer than any address of the pages. A redirect repeats the target in a header. */
+/** Longer than any address of the pages. The redirect repeats the target in a header. */
 const TARGET_MAX_CHARACTERS = 2_000;
 
 /**
- * Returns path and query of a workspace's page, and FIRST_PAGE for anything else. Also for a target with a key or a secret,
- * because the target is shown in a page and stored with a sign-in attempt.
+ * @returns path and query of a workspace's page, otherwise FIRST_PAGE. Also for a target with a key or a secret, because the
+ * target is shown on a page and stored with a sign-in attempt.
  */
 export function safeTarget(to: string | undefined): string {
   // Browsers read a backslash as a slash and leave out tabs and line breaks.

@@ -1,9 +1,9 @@
 /** Search: one field in the sidebar for people, events, signals, accounts, mapping rules and keys. */
+import type { Child } from "hono/jsx";
 import { newestKeyNames, type KeyName } from "../control/api-keys.ts";
 import { rulesNamed } from "../control/stored-rules.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
-import type { Child } from "hono/jsx";
 import { followSignal } from "../workspace/signal-operations.ts";
 import { AccountsTable } from "./accounts.tsx";
 import { KeyTitle } from "./keys/key-parts.tsx";
@@ -25,7 +25,6 @@ export const searchPages = pages.createApp().get("/", async (c) => {
     const hint = "Search people, events, accounts, mapping rules and signal ids. Press / to jump to the field.";
     return page(c, { title: "Search", section: null }, <Empty title="Enter a search text" text={hint} />);
   }
-  // A signal id leads to the signal at once.
   if (isSignalId(text) && (await followSignal(c.env, id, text)) !== null)
     return c.redirect(signalPath(base, text), 303);
   const [found, rules, keys] = await Promise.all([
@@ -87,7 +86,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   );
 });
 
-/** @param all address of the whole list. */
+/** @param all the address of the unabridged list. */
 function results<Row>(
   title: string,
   found: readonly Row[],

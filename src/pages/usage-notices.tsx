@@ -1,6 +1,6 @@
 /**
- * Notices about the signal limit and the storage. One line about the signal limit stands at the top of every page (spec §8.2
- * to §8.4), until it is dismissed. A cookie remembers the dismissed line, per workspace and browser.
+ * Notices about the signal limit (spec §8.2 to §8.6) and the storage. The usage bar at the top of every page can be dismissed;
+ * a cookie remembers that for each workspace and browser.
  */
 import { getCookie, setCookie } from "hono/cookie";
 import { ordinalsTaken, quotaBounds } from "../domain/quota/quota.ts";
@@ -18,8 +18,8 @@ import { formText, pages, workspacePath, type Ctx } from "./pages-env.ts";
 import { safeTarget } from "./safe-target.ts";
 
 /**
- * Reads the usage in parallel with the page's reads. Exceptions: forms, because they answer with a page only if they are
- * refused; the rows of the Live page; Overview and Usage, because they show the usage themselves.
+ * Reads the usage for the bar in parallel with the page's reads. Not for forms, which rarely answer with a page; not for rows
+ * of the Live page; not for Overview and Usage, which show the usage themselves.
  */
 export const askUsage = pages.createMiddleware(async (c, next) => {
   const { method, path } = c.req;
@@ -30,15 +30,11 @@ export const askUsage = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-/**
- * Empty below 80 %, if this browser has dismissed it, and if the usage cannot be read.
- *
- * @param section the sidebar's entry of the page; null: none.
- */
+/** Empty below 80 %, after it was dismissed, and if the usage cannot be read. */
 export async function usageBar(c: Ctx, section: Section | null) {
   const usage = await (c.get("usage") ?? usageOrNull(c));
   if (usage === null) return <></>;
-  const [notice, state] = [usageNotice(usage), usageNoticeName(usage)];
+  const [notice, state] = [usageNotice(usage), usageNoticeState(usage)];
   if (notice === null || state === null || isDismissed(c, "usage", state)) return <></>;
   const home = workspacePath(c);
   return (
@@ -51,10 +47,7 @@ export async function usageBar(c: Ctx, section: Section | null) {
   );
 }
 
-/**
- * Path and query of the page without `?done=`, so that a list keeps its filters. The answer to a form has no address, so
- * the section's page replaces it.
- */
+/** A list keeps its filters, without `?done=`. A POST has no page to return to, so the section's first page replaces it. */
 function pageToReturnTo(c: Ctx, section: Section | null): string {
   if (c.req.method !== "GET" || section === null) return sectionPath(c, section ?? "signals");
   const { pathname, searchParams } = new URL(c.req.url);
@@ -78,7 +71,7 @@ type Dismissible = (typeof DISMISSIBLE)[number];
 /** A billing period and a little more. */
 const REMEMBERED_S = 32 * 24 * 3_600;
 
-/** @param state names the state of the notice. In another state it is shown again. */
+/** @param state of the notice. In another state it is shown again. */
 export function isDismissed(c: Ctx, what: Dismissible, state: string): boolean {
   return getCookie(c, `dismissed-${what}`) === state;
 }
@@ -150,7 +143,7 @@ export function UsageTabs({ base, current, usage, room, error }: UsageTabsProps)
   );
 }
 
-/** The notice at 80, 100 and 200 % of the signal limit (spec §8.2 to §8.6); null below. */
+/** Null below 80 % of the signal limit. */
 export function usageNotice(usage: Usage): NoticeCopy | null {
   const { overages, overage, held, rejected, signalLimit, periodEndMs } = usage;
   const used = ordinalsTaken(usage);
@@ -196,8 +189,8 @@ export function usageNotice(usage: Usage): NoticeCopy | null {
   };
 }
 
-/** The next level, the first refusal and the next period have other names, so their notice is shown again. */
-export function usageNoticeName(usage: Usage): string | null {
+/** Another level, refusal or period is another state, so a dismissed notice is shown again. */
+export function usageNoticeState(usage: Usage): string | null {
   const level = usageLevel(ordinalsTaken(usage), usage.signalLimit);
   if (level === null) return null;
   return `${usage.periodStartMs}-${level}${usage.rejected > 0 ? "-refused" : ""}`;
@@ -206,7 +199,6 @@ export function usageNoticeName(usage: Usage): string | null {
 const MAKE_ROOM =
   "To make room, choose a plan with a shorter retention, delete people with many signals, or ask the operator.";
 
-/** The notice about a store that is nearly full, or about too many waiting signals; null if all is well. */
 export function storageNotice(room: Room, nowMs: number): NoticeCopy | null {
   const { level, store } = room;
   const waiting = `${waitingText(room, nowMs)} None is lost: they are processed once there is room.`;

@@ -29,7 +29,7 @@ export class ByteWriter {
     this.#used = 0;
   }
 
-  /** Writes a whole number, possibly negative: sign and lowest six bits in the first byte, then seven bits per byte. */
+  /** Sign and lowest six bits in the first byte, then seven bits per byte. */
   number(value: number): void {
     if (this.#used + MOST_NUMBER_BYTES > this.#bytes.length) this.#grow(MOST_NUMBER_BYTES);
     if (value >= 0 && value < 64) {
@@ -53,7 +53,7 @@ export class ByteWriter {
     this.#used += bytes.length;
   }
 
-  /** Writes the lower-case UUID at a position of a text. Returns false and writes nothing if there is none. */
+  /** Writes the lower-case UUID at a position of a text; false: there is none, and nothing is written. */
   uuid(text: string, at: number): boolean {
     if (this.#used + UUID_BYTES > this.#bytes.length) this.#grow(UUID_BYTES);
     if (!readUuid(text, at, this.#bytes, this.#used)) return false;
@@ -72,7 +72,6 @@ export class ByteReader {
   readonly #bytes: Uint8Array;
   #at = 0;
 
-  /** Position of the next byte. */
   get at(): number {
     return this.#at;
   }
@@ -98,35 +97,34 @@ export class ByteReader {
     return this.#bytes.subarray(this.#at - length, this.#at);
   }
 
-  /** The unread bytes. */
   rest(): Uint8Array {
     return this.take(this.#bytes.length - this.#at);
   }
 }
 
-/** Parses the lower-case UUID at a position of a text. Returns false if there is none; then `into` is undefined. */
+/** Parses the lower-case UUID at a position of a text; false: there is none. */
 export function readUuid(text: string, at: number, into: Uint8Array, offset = 0): boolean {
   if (text.length < at + UUID_CHARACTERS) return false;
   let [from, codes, digits] = [at, 0, 0];
   for (let place = 0; place < UUID_BYTES; place++) {
     if (isBehindHyphen(place) && text.charCodeAt(from++) !== HYPHEN) return false;
-    const [one, other] = [text.charCodeAt(from++), text.charCodeAt(from++)];
-    const high = DIGITS[one & 0x7f] ?? NO_DIGIT;
-    const low = DIGITS[other & 0x7f] ?? NO_DIGIT;
-    codes |= one | other;
+    const [first, second] = [text.charCodeAt(from++), text.charCodeAt(from++)];
+    const high = DIGITS[first & 0x7f] ?? NO_DIGIT;
+    const low = DIGITS[second & 0x7f] ?? NO_DIGIT;
+    codes |= first | second;
     digits |= high | low;
     into[offset + place] = (high << 4) | low;
   }
   return codes < 0x80 && digits < NO_DIGIT;
 }
 
-/** Time of a UUIDv7 in milliseconds since 1970: its first 48 bits. */
+/** Milliseconds since 1970: the first 48 bits of a UUIDv7. */
 export function uuidMs(bytes: Uint8Array): number {
   const [one = 0, two = 0, three = 0, four = 0, five = 0, six = 0] = bytes;
   return (one * 0x100 + two) * 0x1_0000_0000 + (((three << 24) | (four << 16) | (five << 8) | six) >>> 0);
 }
 
-/** UUIDs as texts, from consecutive entries of `size` bytes. All are converted at once, which is cheaper. */
+/** UUIDs as texts, from consecutive entries of their last `size` bytes. Converting all at once is cheaper. */
 export class UuidTexts {
   readonly #all: string;
   readonly #characters: number;

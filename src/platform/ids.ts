@@ -2,12 +2,7 @@
 
 export const UUIDV7_RANDOM_BYTES = 10;
 
-/**
- * A new id.
- *
- * @param nowMs milliseconds since 1970, in the first 48 bits.
- * @param random at least 10 random bytes from `offset` on.
- */
+/** @param random at least UUIDV7_RANDOM_BYTES from `offset` on. */
 export function uuidv7(nowMs: number, random: Uint8Array, offset = 0): string {
   const bytes = Buffer.alloc(16);
   bytes.writeUIntBE(nowMs, 0, 6);
@@ -18,13 +13,11 @@ export function uuidv7(nowMs: number, random: Uint8Array, offset = 0): string {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
 
-/** The smallest id of a millisecond. */
 export function uuidv7From(ms: number): string {
   const digits = ms.toString(16).padStart(12, "0");
   return `${digits.slice(0, 8)}-${digits.slice(8)}`;
 }
 
-/** Time of a UUIDv7 in milliseconds since 1970; null: not a UUIDv7. */
 export function uuidv7Ms(uuid: string): number | null {
   const [, high, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.exec(uuid) ?? [];
   return high === undefined || low === undefined ? null : Number.parseInt(high + low, 16);

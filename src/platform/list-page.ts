@@ -1,4 +1,3 @@
-/** A slice of a list, from a cursor. */
 export interface Page {
   cursor: string | null;
   limit: number;
@@ -9,7 +8,7 @@ export interface PageOf<T> {
   next: string | null;
 }
 
-/** Turns up to `page.limit + 1` rows into a page with a cursor. `key` returns the sort key of a row. */
+/** @param rows up to `page.limit + 1`; the additional one means that more follow. @param key the sort key. */
 export function pageOf<T>(rows: readonly T[], page: Page, key: (row: T) => string): PageOf<T> {
   const items = rows.slice(0, page.limit);
   const last = items.at(-1);

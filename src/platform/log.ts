@@ -1,7 +1,4 @@
-/**
- * The only place that logs: one JSON object per line. Callers pass ids, codes, counts and durations, never a path, key,
- * secret or payload.
- */
+/** The only place that logs. Callers pass ids, codes, counts and durations, never a path, key, secret or payload. */
 type LogFields = Record<string, string | number | boolean | null | Record<string, number>>;
 
 /** The error without its parameters: the message of a failed query repeats them. */

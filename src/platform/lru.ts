@@ -1,7 +1,4 @@
-/**
- * A cache that evicts the least recently used entries. A few lines instead of a package, because the known packages take
- * longer to load than the ingestion code.
- */
+/** A small cache instead of a package: known packages take longer to load than the ingestion code. */
 export class Lru<Key, Value> {
   readonly #maxWeight: number;
   /** Entries in the order of their last use. */
@@ -15,13 +12,12 @@ export class Lru<Key, Value> {
   get(key: Key): Value | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
-    // Moves the entry to the end.
     this.#entries.delete(key);
     this.#entries.set(key, entry);
     return entry.value;
   }
 
-  /** Whether the key is cached. Does not count as a use. */
+  /** Does not count as a use. */
   has(key: Key): boolean {
     return this.#entries.has(key);
   }

@@ -1,14 +1,13 @@
-/** What the three Durable Objects share: their jurisdiction, the restore of their database, and their single alarm. */
 import { DurableObject } from "cloudflare:workers";
 
 /**
- * Returns `env` with only the Durable Objects of one jurisdiction; empty: `env` itself. The Worker uses JURISDICTION. An
- * object uses its own jurisdiction, so that it finds the other objects of its workspace whatever JURISDICTION is.
+ * Empty: no restriction. An object uses its own jurisdiction instead of JURISDICTION, so it finds its workspace's
+ * objects.
  */
 export function inJurisdiction(env: Env, jurisdiction: string): Env {
   if (jurisdiction === "") return env;
   const restricted = <T extends Rpc.DurableObjectBranded>(all: DurableObjectNamespace<T>): PropertyDescriptor => ({
-    // Only on use: the platform throws if it does not have the jurisdiction, and most requests use one class.
+    // Only on use: the platform throws if it does not have the jurisdiction.
     get: () => all.jurisdiction(jurisdiction as DurableObjectJurisdiction),
     enumerable: true,
   });
@@ -19,30 +18,28 @@ export function inJurisdiction(env: Env, jurisdiction: string): Env {
   }) as Env;
 }
 
-/** Key of the prepared restore's id. The restore removes it, which shows that it has happened. */
+/** Id of the prepared restore. The restore removes it, which shows that it has happened. */
 const PREPARED = "prepared_restore";
 
 interface Bookmarks {
-  /** Bookmark of the requested moment; null: no moment was requested. */
   target: string | null;
-  /** Bookmark of the moment before the restore. */
+  /** The moment before the restore. */
   undo: string;
 }
 
 /**
- * The base of the three Durable Objects. Its database can be restored to any moment of the last 30 days. The platform
- * restores it at the next start, so a single call arms the restore and ends the object.
+ * Can be restored to any moment of the last 30 days. The platform restores at the next start, so one call arms the
+ * restore and ends the object.
  */
 export class RestorableObject extends DurableObject<Env> {
-  /** Subclasses use `this.env`, whose objects are in the jurisdiction of this object. */
+  /** Subclasses use `this.env`, which is in the object's own jurisdiction. */
   constructor(ctx: DurableObjectState, bindings: Env) {
     super(ctx, inJurisdiction(bindings, ctx.id.jurisdiction ?? ""));
   }
 
   /**
-   * Prepares a restore without changing anything. Idempotent.
-   * @param atMs the moment to restore to; null: the caller knows the bookmark.
-   * @throws if the platform has no bookmark of that moment.
+   * Changes no data. Idempotent. @param atMs null: no `target` is needed. @throws if the platform has no bookmark of
+   * that moment.
    */
   async prepareRestore(id: string, atMs: number | null): Promise<Bookmarks> {
     const { storage } = this.ctx;
@@ -54,12 +51,11 @@ export class RestorableObject extends DurableObject<Env> {
     return { target, undo };
   }
 
-  /** Whether the restore is prepared and has not happened yet. */
   awaitsRestore(id: string): boolean {
     return this.ctx.storage.kv.get(PREPARED) === id;
   }
 
-  /** Restores the database and ends the object, including this call. Does nothing if the restore has already happened. */
+  /** Ends the object, including this call. Does nothing if the restore has already happened. */
   async restoreTo(id: string, bookmark: string): Promise<void> {
     if (!this.awaitsRestore(id)) return;
     await this.ctx.storage.onNextSessionRestoreBookmark(bookmark);
@@ -67,29 +63,28 @@ export class RestorableObject extends DurableObject<Env> {
   }
 }
 
-/** The object has a single alarm. It is moved only to an earlier time, because each `setAlarm` is billed as a row. */
+/** Moves only to an earlier time, because each `setAlarm` is billed as a row. */
 export class Alarm {
   readonly #storage: DurableObjectStorage;
   #atMs = Number.POSITIVE_INFINITY;
 
   constructor(ctx: DurableObjectState) {
     this.#storage = ctx.storage;
-    // Reads the current alarm before the first call, which must not postpone it.
+    // Before the first call, which must not postpone the stored alarm.
     void ctx.blockConcurrencyWhile(async () => {
       this.#atMs = Math.min(this.#atMs, (await ctx.storage.getAlarm()) ?? Number.POSITIVE_INFINITY);
     });
   }
 
-  /** Sets the alarm to `atMs` unless it is earlier already. */
   by(atMs: number): void {
     if (atMs >= this.#atMs) return;
     this.#atMs = atMs;
-    // The platform rejects times before 1970, and then no alarm would be set.
+    // The platform rejects times before 1970.
     void this.#storage.setAlarm(Math.max(atMs, 1));
   }
 
-  /** Called when the alarm fired: all later times must be requested again. */
-  rang(): void {
+  /** After the alarm fired, all later times must be requested again. */
+  reset(): void {
     this.#atMs = Number.POSITIVE_INFINITY;
   }
 }

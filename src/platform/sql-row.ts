@@ -1,5 +1,3 @@
-/** Rows of a Durable Object's tables, as objects that have a property for each column. */
-
 export function insertRow(sql: SqlStorage, table: string, row: object): void {
   const columns = Object.keys(row);
   const values = Object.values(row) as SqlStorageValue[];
@@ -7,8 +5,7 @@ export function insertRow(sql: SqlStorage, table: string, row: object): void {
 }
 
 /**
- * Updates the changed columns only: a statement that names an indexed column writes a row of the index, even for the same value.
- *
+ * Names only changed columns: an UPDATE writes each index whose column it names.
  * @param keys columns that identify the row. @returns whether a column changed.
  */
 export function updateRow<Row extends object>(

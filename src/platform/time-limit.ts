@@ -1,12 +1,8 @@
-/** Time limits and retry delays of calls. */
 import { RETRY_MAX_SECONDS, RETRY_MIN_SECONDS } from "../limits.ts";
 
 export class TimeLimitExceeded extends Error {}
 
-/**
- * Settles as `work` does, or fails after `maxMs`. The work continues after the timeout; its result is ignored. Each signal's
- * call uses it, so it costs only one promise and one timer.
- */
+/** After the timeout the work continues and its result is ignored. On the hot path: one promise and one timer. */
 export function within<T>(maxMs: number, work: PromiseLike<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new TimeLimitExceeded(`no answer within ${maxMs} ms`)), maxMs);
@@ -24,7 +20,7 @@ export function within<T>(maxMs: number, work: PromiseLike<T>): Promise<T> {
   });
 }
 
-/** Seconds to wait after the `attempt`-th failure, from 1: doubling, with an upper bound. */
+/** @param attempt number of failures so far, from 1. */
 export function retryDelaySeconds(attempt: number): number {
   return Math.min(RETRY_MAX_SECONDS, RETRY_MIN_SECONDS * 2 ** (attempt - 1));
 }

@@ -1,7 +1,7 @@
 /**
- * The consumer of the signal queue (design §8). For each workspace of a batch it processes the signals, records them, settles the outbox
- * rows, then acknowledges the messages. A batch contains messages of many workspaces, so workspaces with few signals share an invocation.
- * A failure of one workspace delays only its own messages. Every step may be repeated.
+ * The consumer of the signal queue (design §8). For each workspace of a batch it processes and records the signals,
+ * settles the outbox rows, and acknowledges the messages. Many workspaces share a batch; a failure of one delays only
+ * its own messages. Every step may be repeated.
  */
 import { loadTemplates } from "../control/api-keys.ts";
 import { controlDatabase } from "../control/database.ts";
@@ -21,11 +21,11 @@ import { givenUpSignal, processSignal, rowsToRecord } from "./process.ts";
 import { queueKind } from "./queue-names.ts";
 
 /**
- * Attempts before a message is acknowledged unprocessed. A failure that the consumer survives is a fault, not a bad signal; the outbox
- * sends the rows again. Fewer than max_retries in wrangler.toml, after which the queue drops the message.
+ * A failure that the consumer survives is a fault, so the message is acknowledged and the outbox sends its rows again.
+ * Fewer than max_retries in wrangler.toml, after which the queue drops the message.
  */
 export const MESSAGE_MAX_ATTEMPTS = 6;
-/** Maximum messages of one workspace per call of its store: up to 60 KB each, some 1,500 signals. */
+/** Messages of a workspace per call of its store: up to 60 KB each, some 1,500 signals. */
 const RECORD_MAX_MESSAGES = 10;
 
 interface WorkspaceMessage {
@@ -36,16 +36,15 @@ interface WorkspaceMessage {
 interface WorkspaceRows {
   workspaceId: string;
   rows: ReceivedRow[];
-  /** Every row of the workspace with a lower number is settled. */
+  /** All rows of the workspace with a lower number are settled. */
   low: number;
   /** Whether an earlier attempt at one of the messages has failed. */
   isRepeated: boolean;
 }
 
-/** While a restore changes the workspace's objects nothing is recorded; the messages are retried. */
+/** During a restore nothing is recorded, and the messages are retried. */
 const RESTORING = { outcome: "restoring" } as const;
 
-/** Records rows, or moves them to the dead letters. */
 type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult | typeof RESTORING>;
 
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
@@ -62,7 +61,7 @@ export async function consume(batch: MessageBatch<string>, env: Env): Promise<vo
   );
 }
 
-/** Consumes messages of one workspace with one call of its store. Never throws. */
+/** Makes one call of the workspace's store. Never throws. */
 async function consumeMessages(
   env: Env,
   handle: Handle,
@@ -96,13 +95,13 @@ async function settleRows(env: Env, workspaceId: string, rows: ReceivedRow[]): P
   await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).settle(numbers));
 }
 
-/** The store is full: acknowledges the messages. Their rows are still in the outbox, and the counter probes the store. */
+/** The outbox still has the rows, and the counter probes the store. */
 async function leaveInOutbox(env: Env, workspaceId: string): Promise<void> {
   logEvent("store_full", { workspace: workspaceId });
   await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).storeFull());
 }
 
-/** Retries the message with a growing delay, and finally leaves it to the outbox, which still has its rows. */
+/** Finally leaves the message to the outbox, which still has its rows. */
 function retryLater(queued: Message<string>): void {
   if (queued.attempts >= MESSAGE_MAX_ATTEMPTS) queued.ack();
   else queued.retry({ delaySeconds: retryDelaySeconds(queued.attempts) });
@@ -117,8 +116,8 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
     if (unreadable > 0) logEvent("rows_unreadable", { ...fields, rows: unreadable });
     if (newer > 0) logEvent("rows_newer", { ...fields, rows: newer });
     if (content.rows.length === 0) {
-      // Acknowledges an unreadable message, because its rows are still in the outbox. A message of a newer version is
-      // retried: during a deployment the consumer of that version may get it.
+      // During a deployment, a consumer of the newer version may get the message. Unreadable rows are still in the
+      // outbox.
       if (newer > 0) retryLater(queued);
       else queued.ack();
       continue;
@@ -130,10 +129,7 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
   return workspaces;
 }
 
-/**
- * Reads the terms and rules of all workspaces of a batch in one query. If that fails, for example because one workspace has too many
- * rules, each workspace reads its own.
- */
+/** One query for all workspaces. If it fails, for example because one has too many rules, each reads its own. */
 function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => Promise<RecordingWorkspace> {
   const together = within(CALL_TIMEOUT_MS, rulesOfAll(env.DB, workspaceIds)).catch((error: unknown) => {
     logEvent("rules_failed", { workspaces: workspaceIds.length, error: errorText(error) });
@@ -143,10 +139,7 @@ function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => P
     (await together)?.(workspaceId) ?? within(CALL_TIMEOUT_MS, rulesOf(env.DB, workspaceId));
 }
 
-/**
- * Whether the workspace's objects must wait. @throws JurisdictionError if they are elsewhere; then the messages are
- * retried, and the outbox keeps their rows.
- */
+/** @throws JurisdictionError if the objects are elsewhere; then the messages are retried. */
 function isRestoring(env: Env, terms: RecordingTerms | null): boolean {
   if (terms === null) return false;
   requireJurisdiction(configuredJurisdiction(env), terms.jurisdiction);
@@ -154,7 +147,7 @@ function isRestoring(env: Env, terms: RecordingTerms | null): boolean {
 }
 
 function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspace>): Handle {
-  // Rows of a repeated message may fail because of one signal; the store then records the others without it.
+  // One signal may be why a repeated message fails; the store then records the others without it.
   return async (env, { workspaceId, rows, low, isRepeated }) => {
     const signals = rows.flatMap((row) => row.signals);
     const ofAccounts = signals.filter(({ admission }) => admission.endpoint === "product_org");
@@ -181,10 +174,10 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
   };
 }
 
-/** Compiled templates of keys, up to 100 mappings each. A key's template never changes, so an entry is never stale. */
+/** Up to 100 mappings each. A key's template never changes, so no entry is stale. */
 const compiled = new Lru<string, CompiledTemplate>(1_000);
 
-/** Templates by key id. A key that has ended long ago has none: its account updates become dead letters. @throws if D1 fails. */
+/** Returns templates by key id. A key that ended long ago has none: its account updates become dead letters. */
 async function templatesOf(
   d1: D1Database,
   workspaceId: string,
@@ -207,7 +200,7 @@ async function templatesOf(
   return templates;
 }
 
-/** Links people at once as the store requests. If that fails, the store's alarm links them. */
+/** If linking fails, the store's alarm links. */
 async function linkWaiting(store: DurableObjectStub<SignalStore>, workspaceId: string): Promise<void> {
   try {
     await within(RECORD_TIMEOUT_MS, store.link());
@@ -219,9 +212,8 @@ async function linkWaiting(store: DurableObjectStub<SignalStore>, workspaceId: s
 const GIVEN_UP = "Could not be processed in all attempts: each ended the processing of its batch before it was done.";
 
 /**
- * Consumes the dead letter queue: messages that killed the consumer repeatedly. Other failures are acknowledged before and
- * come again from the outbox. The signals are recorded as dead letters with a reason, and settled, which keeps the books
- * balanced. If this fails too, the outbox sends the rows again later.
+ * Messages that killed the consumer repeatedly; other failures are acknowledged before. Their signals become dead
+ * letters and are settled, which keeps the books balanced. If this fails too, the outbox sends the rows again.
  */
 async function moveToDeadLetters(
   env: Env,
@@ -231,7 +223,7 @@ async function moveToDeadLetters(
   const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [workspaceId]));
   if (isRestoring(env, terms.get(workspaceId) ?? null)) return RESTORING;
   const batch = rowsToRecord(rows, (signal) => givenUpSignal(signal, GIVEN_UP));
-  // Earlier attempts have failed, so the store must isolate a signal that cannot be recorded.
+  // The store must isolate a signal that cannot be recorded.
   return within<RecordResult>(
     RECORD_TIMEOUT_MS,
     env.SIGNAL_STORE.getByName(workspaceId).record(batch, { carefully: true }),

@@ -1,6 +1,5 @@
-/** Processes one received signal for the store. A signal that cannot be processed becomes a dead letter and does not affect other signals. */
-import { duplicateKey, idempotencyDuplicateKey } from "../domain/signal/canonical-form.ts";
-import type { DuplicateKey } from "../domain/signal/canonical-form.ts";
+/** Processes signals for the store. One that cannot be processed becomes a dead letter and does not affect others. */
+import { duplicateKey, idempotencyDuplicateKey, type DuplicateKey } from "../domain/signal/canonical-form.ts";
 import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { normalise } from "../domain/signal/normalise.ts";
@@ -19,19 +18,16 @@ import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protoc
 import { evaluate } from "../domain/rules/evaluate-rules.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 
-/** Rules and templates for the signals of a batch. */
 interface ProcessingInput {
   rules: CompiledRules;
   templates: ReadonlyMap<string, CompiledTemplate>;
 }
 
-/** Reason of the dead letter of a signal that takes too many steps (design §8.5). The rules of one signal never block the next. */
+/** The rules of one signal never block the next (design §8.5). */
 const TOO_MANY_STEPS = `The mapping rules take more than ${RULES_MAX_STEPS} steps for it: too many of them look at all elements of a large array, or through long texts.`;
 
-/** Reason of the dead letter of an account update whose API key has lost its payload template. */
 const NO_TEMPLATE = `The payload template of its API key is no longer stored. It is deleted ${TEMPLATE_KEPT_DAYS} days after the key has ended.`;
 
-/** Processes each signal of the rows for the store. */
 export function rowsToRecord(
   rows: ReceivedRow[],
   process: (received: ReceivedSignal) => SignalToRecord,
@@ -50,7 +46,6 @@ export function processSignal(received: ReceivedSignal, input: ProcessingInput):
   }
 }
 
-/** A dead letter for each signal of a message that is given up as a whole. */
 export function givenUpSignal({ admission, payload }: ReceivedSignal, reason: string): SignalToRecord {
   return { admission, payload, work: { kind: "dead", reason } };
 }
@@ -69,16 +64,15 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   if (normalised.kind === "identify") return { ...work, evaluation: { rulesTried: 0, matches: [] } };
   const evaluation = evaluate(rules, normalised);
   if (evaluation === null) return { kind: "dead", reason: TOO_MANY_STEPS };
-  // A rule that asks for the email is evaluated once the person is known.
+  // Rules that ask for the email wait until the person is known.
   return { ...work, evaluation: rules.asksForEmail && normalised.email === undefined ? null : evaluation };
 }
 
-/** The values that a `group` call gives to its account. */
 export function groupOf(accountId: string | undefined, traits: JsonObject | undefined): { group?: AccountRecord } {
   return accountId === undefined || traits === undefined ? {} : { group: recordOfGroup(accountId, traits) };
 }
 
-/** An account update. The newest content wins even if it is a repetition; the same Idempotency-Key is the same call (design §8.2). */
+/** The newest content wins even if it is a repetition, except with the same Idempotency-Key (design §8.2). */
 function accountWork(
   received: ReceivedSignal,
   templates: ReadonlyMap<string, CompiledTemplate>,
@@ -90,7 +84,7 @@ function accountWork(
   return { kind: "account", account: accountOf(received, template), ...hashed(duplicate) };
 }
 
-/** An Idempotency-Key is scoped to its API key, because two senders of a workspace may use the same numbers. */
+/** Scoped to the API key, because two senders may use the same numbers. */
 function idempotencyKeyOf({ admission: { keyId, idempotencyKey } }: ReceivedSignal): string | undefined {
   return idempotencyKey === undefined ? undefined : `${keyId} ${idempotencyKey}`;
 }
@@ -101,7 +95,7 @@ function hashed(duplicate: DuplicateKey | null): Deduplication {
   return { contentHash, duplicateWindowMs: duplicate.windowMs };
 }
 
-/** Maps an account update again. The edge has checked that it maps, and has queued the payload as sent. */
+/** Maps again: the edge has checked that it maps, and queued the payload as sent. */
 function accountOf({ payload: text }: ReceivedSignal, template: CompiledTemplate): AccountRecord {
   const payload: unknown = JSON.parse(text);
   if (!isJsonObject(payload)) throw new Error("an account update is a JSON object");

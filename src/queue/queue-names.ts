@@ -1,7 +1,4 @@
-/**
- * Kind of a queue, derived from its name, because a batch contains only the name. Queue names differ between environments but share a
- * word.
- */
+/** A batch contains only the queue's name. Names differ between environments but share a word. */
 export type QueueKind = "signals" | "dead_letters" | "deliveries";
 
 export const QUEUE_WORDS = { dead_letters: "dlq", deliveries: "deliveries" } as const;

@@ -1,12 +1,12 @@
 /**
- * Sends outbox rows to the queue. The position is kept in memory only: a restart sends every unsettled row again, which is
- * harmless because the store ignores known rows.
+ * Sends outbox rows to the queue. The position is only in memory: a restart sends every unsettled row again, and the
+ * store ignores known rows.
  *
- * A full message leaves at once. A partly filled message leaves at once after an idle time, otherwise at the configured
- * pace. The reason: a message costs as much as the rows of three signals.
+ * A full message leaves at once. A partly filled one leaves at once after an idle time. Otherwise it waits for the
+ * pace, because a message costs as much as the rows of three signals.
  *
- * While the Signal Store is full, the drain sends one probe message a minute. When the probe is settled, there is room
- * again. A restart forgets that the store is full; its first messages detect it again.
+ * While the Signal Store is full, the drain sends one probe message a minute. A settled probe means room again. After a
+ * restart, the first messages detect again that the store is full.
  */
 import { errorText, logEvent } from "../platform/log.ts";
 import { retryDelaySeconds, within } from "../platform/time-limit.ts";
@@ -22,28 +22,23 @@ import {
   type WhichMessages,
 } from "./outbox.ts";
 
-/** Timeout of one `sendBatch`; it is retried. */
 export const SEND_TIMEOUT_MS = 10_000;
-/** Age at which an unsettled row is sent again. It is longer than a healthy backlog. */
+/** Age at which an unsettled row is sent again: longer than a healthy backlog. */
 export const RESEND_AFTER_MS = 15 * 60_000;
 
-/** Interval of probes while the Signal Store is full. */
 export const STORE_PROBE_MS = 60_000;
 
 interface DrainOptions {
   workspaceId: string;
-  /** Sends messages to the queue. */
   send: (messages: { body: string; contentType: "text" }[]) => Promise<unknown>;
-  /** Minimum time between two partly filled messages, in milliseconds. */
   paceMs: number;
 }
 
 interface Probing {
-  /** Time of the next probe. */
   atMs: number;
-  /** Last row of the last probe; 0: no probe yet. */
+  /** 0: no probe yet. */
   lastRow: number;
-  /** Whether the store answered the last probe with "full". */
+  /** Whether the store has answered it with "full". */
   answered: boolean;
 }
 
@@ -56,20 +51,19 @@ export class Drain {
   readonly #timers = new Set<WhichMessages>();
   #running: Promise<void> | null = null;
   #failedSends = 0;
-  /** Time of the last resend of unsettled rows. A restart resends all of them. */
+  /** A restart resends all unsettled rows. */
   #resentAtMs = Date.now();
-  /** Null while the store has room, as far as the drain knows. */
+  /** Null: the store has room, as far as the drain knows. */
   #probing: Probing | null = null;
-  /** Increased when sending stops or starts over, so that a send in progress no longer moves the position. */
+  /** Changes when sending stops or starts over, so that a send in progress does not move the position. */
   #round = 0;
 
-  /** @param alarm calls `run`. */
   constructor(outbox: Pick<Outbox, "messages" | "oldest">, alarm: Pick<CounterAlarm, "workBy">, options: DrainOptions) {
     this.#outbox = outbox;
     this.#alarm = alarm;
     this.#options = options;
     this.#unsent = new UnsentRows(outbox);
-    // Rows from before the start wait for the pace, so that they share messages with the call that started the object.
+    // Old rows wait for the pace, to share messages with the call that started the object.
     if (!this.#unsent.isEmpty) this.#sentAtMs = Date.now();
     this.#schedule();
   }
@@ -78,13 +72,12 @@ export class Drain {
     return this.#probing !== null;
   }
 
-  /** Queues rows that were just committed to the outbox. */
   committed(rows: readonly PackedRow[]): void {
     this.#unsent.add(rows);
     this.#schedule();
   }
 
-  /** Called when the store refused rows because it is full. From then on only probes are sent. */
+  /** From then on only probes are sent. */
   stopForFullStore(): void {
     if (this.#probing !== null) {
       this.#probing.answered = true;
@@ -96,7 +89,6 @@ export class Drain {
     this.#alarm.workBy(this.#probing.atMs);
   }
 
-  /** Sends every unsettled row, from the oldest. */
   startOver(): void {
     this.#probing = null;
     this.#unsent.startOver();
@@ -106,9 +98,8 @@ export class Drain {
   }
 
   /**
-   * Sends unsent rows, then resends overdue rows (or sends a probe while the store is full), and sets the alarm for the
-   * remaining work. Resolves only when every send in progress has ended: the alarm that awaits it must not end before, or a
-   * killed object would leave work without an alarm. Never throws.
+   * Sends unsent and overdue rows, or a probe. Waits for every send in progress, or an object that is killed after its
+   * alarm would leave work without an alarm. Never throws.
    */
   async run(): Promise<void> {
     await this.#running;
@@ -138,7 +129,7 @@ export class Drain {
     }
   }
 
-  /** Schedules the next send. While the queue fails or the store is full, only the alarm sends. */
+  /** While the queue fails or the store is full, only the alarm sends. */
   #schedule(): void {
     if (this.#running !== null || this.#failedSends > 0 || this.#probing !== null || this.#unsent.isEmpty) return;
     const { paceMs } = this.#options;
@@ -152,12 +143,12 @@ export class Drain {
     this.#timers.add(which);
     setTimeout(() => {
       this.#timers.delete(which);
-      // The other timer's send may have failed in the meantime.
+      // The other timer's send may have failed.
       if (this.#failedSends === 0) void this.#start(which);
     }, ms);
   }
 
-  /** Time of the next resend; infinity: no unsettled row. */
+  /** Infinity: no unsettled row. */
   #nextResendMs(): number {
     const oldest = this.#outbox.oldest();
     return oldest === null ? Number.POSITIVE_INFINITY : Math.max(oldest.atMs, this.#resentAtMs) + RESEND_AFTER_MS;
@@ -189,21 +180,17 @@ export class Drain {
     }
   }
 
-  /**
-   * Sends one message of the oldest rows. If the last probe got no answer, its rows may never be settled, so the next probe
-   * takes the rows behind them.
-   */
+  /** The rows of an unanswered probe may never be settled, so the next probe takes those behind. */
   async #sendProbe(probing: Probing): Promise<void> {
     const afterRow = probing.answered ? 0 : probing.lastRow;
     Object.assign(probing, { lastRow: afterRow, answered: false });
     const messages = this.#outbox.messages({ afterRow, admittedUntil: Infinity, maxMessages: 1 });
     probing.lastRow = messages.length === 0 ? 0 : await this.#send(messages);
     probing.atMs = Date.now() + STORE_PROBE_MS;
-    // The outbox is empty, so there is nothing left to probe with.
+    // The outbox is empty: nothing is left to probe with.
     if (messages.length === 0 && afterRow === 0 && this.#probing === probing) this.#probing = null;
   }
 
-  /** @returns the number of the last row sent. */
   async #send(messages: PackedMessage[]): Promise<number> {
     const { workspaceId, send } = this.#options;
     this.#sentAtMs = Date.now();
@@ -212,33 +199,30 @@ export class Drain {
       body: writeMessage(workspaceId, low, rows),
       contentType: "text" as const,
     }));
-    // Without a timeout, one call that never settles would stop the drain.
+    // A call that never settles would stop the drain.
     await within(SEND_TIMEOUT_MS, send(bodies));
     return messages[messages.length - 1]?.lastRow ?? 0;
   }
 }
 
-// Rows that have not been sent since the start, or since the store had room again. New rows are kept in memory. After a
-// restart, after a failure and above UNSENT_MAX_BYTES they are read from the table.
+// Rows not sent since the start, or since the store had room again. New rows are kept in memory; after a restart, a
+// failure and above UNSENT_MAX_BYTES they are read from the table.
 
-/** Maximum size of unsent rows in memory. */
 export const UNSENT_MAX_BYTES = 4_000_000;
 
 class UnsentRows {
   readonly #outbox: Pick<Outbox, "messages">;
-  /** The queue has taken the rows up to this number. */
   #sentUpTo = 0;
-  /** All rows behind `#sentUpTo`, or none of them if they must be read from the table. */
+  /** All rows after `#sentUpTo`; none while they must be read from the table. */
   readonly #inMemory = new MessagePacker();
   #inTableOnly: boolean;
 
-  /** @param outbox its rows count as unsent. */
   constructor(outbox: Pick<Outbox, "messages" | "oldest">) {
     this.#outbox = outbox;
     this.#inTableOnly = outbox.oldest() !== null;
   }
 
-  /** Whether all rows have been sent. False if that is unknown without reading the table. */
+  /** False also if the table must be read to know. */
   get isEmpty(): boolean {
     return !this.#inTableOnly && this.#inMemory.isEmpty;
   }
@@ -253,19 +237,18 @@ class UnsentRows {
     if (this.#inMemory.bytes > UNSENT_MAX_BYTES) this.forget();
   }
 
-  /** Drops the rows from memory; they are read from the table when they are sent. */
+  /** The rows are read from the table when they are sent. */
   forget(): void {
     this.#inMemory.clear();
     this.#inTableOnly = true;
   }
 
-  /** Marks every unsettled row as unsent. */
   startOver(): void {
     this.#sentUpTo = 0;
     this.forget();
   }
 
-  /** Returns the messages of one `sendBatch`. From the table it also returns partly filled messages. */
+  /** Messages of one `sendBatch`; from the table also partly filled ones. */
   take(which: WhichMessages): PackedMessage[] {
     if (!this.#inTableOnly) return this.#inMemory.take(which, SEND_BATCH_MAX_MESSAGES, SEND_BATCH_MAX_BYTES);
     const messages = this.#outbox.messages({
@@ -273,7 +256,7 @@ class UnsentRows {
       admittedUntil: Infinity,
       maxMessages: SEND_BATCH_MAX_MESSAGES,
     });
-    // The table has no unsent rows left: keep new rows in memory again.
+    // No unsent rows are left: keep new rows in memory again.
     if (messages.length === 0) this.#inTableOnly = false;
     return messages;
   }

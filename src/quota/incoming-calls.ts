@@ -1,7 +1,4 @@
-/**
- * Decides calls: deactivated key, then request rate, then quota. Calls of several senders share a commit (design §6, §7,
- * §14). The object decides again what the edge has decided from its caches.
- */
+/** Decides calls: deactivated key, request rate, quota. Concurrent calls share a commit (design §6, §7, §14). */
 import type { RefusedCalls } from "../domain/keys/refusal.ts";
 import { addVerdicts, decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
@@ -22,7 +19,6 @@ interface Parts {
   outbox: Outbox;
 }
 
-/** A call within its key's request rate, and the state of that rate after it. */
 interface CountedCall {
   call: AdmitCall;
   rate: RateState;
@@ -32,7 +28,7 @@ type RateLimited = AdmitResult & { outcome: "rate_limited" };
 
 const DEACTIVATED = reasonOf({ code: "unauthorized", cause: "key_deactivated" });
 
-/** Refusal while the outbox is full. It suggests a retry after the next probe of the store. */
+/** A retry is suggested after the next probe of the store. */
 const OUTBOX_FULL = {
   code: "unavailable",
   detail: "Too many signals are waiting to be stored.",
@@ -52,7 +48,7 @@ export class IncomingCalls {
     );
   }
 
-  /** @throws if the commit fails; then no call of the commit has been counted. */
+  /** @throws if the commit fails; then none of its calls was counted. */
   admit(call: AdmitCall, nowMs: number): Promise<AdmitResult> | AdmitResult {
     const { ledger, revoked, rates, calls } = this.#parts;
     if (ledger.current === null) return { outcome: "unconfigured" };
@@ -65,7 +61,6 @@ export class IncomingCalls {
     return refusal ?? this.#commits.submit({ call, rate });
   }
 
-  /** Handles a call that the edge refused. */
   refused(call: RefusedCall, nowMs: number): RefusedResult {
     const { revoked, refusals } = this.#parts;
     if (revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
@@ -76,7 +71,6 @@ export class IncomingCalls {
     return { outcome: "noted", rate, period: this.#period(nowMs) };
   }
 
-  /** Takes the call from its key's request rate. @param signals of the call, for the list of refused calls. */
   #takeRequest(
     call: Pick<AdmitCall, "keyId" | "requestId" | "requests">,
     signals: number,
@@ -100,7 +94,6 @@ export class IncomingCalls {
     return { outcome: "key_deactivated" };
   }
 
-  /** Decides the calls in order of arrival, and stores the verdicts. */
   #commit(counted: readonly CountedCall[]): AdmitResult[] {
     const { ledger, calls, refusals, outbox } = this.#parts;
     const nowMs = Date.now();
@@ -135,14 +128,14 @@ export class IncomingCalls {
     return results;
   }
 
-  /** Decides one call: changes the ledger's counts, and adds rows and refusals to the commit. */
+  /** Changes the ledger's counts, and adds rows and refusals to the commit. */
   #decide({ call, rate }: CountedCall, { ledger, packer, refused, isFull, nowMs }: Commit): AdmitResult {
     if (this.#parts.revoked.has(call.keyId)) {
       refused.push(refusedCall(call, DEACTIVATED, 1, nowMs));
       return { outcome: "key_deactivated" };
     }
     const signals = countSignals(call);
-    // The later slices of a body are admitted even if the outbox is full, because the first one was.
+    // Later slices are admitted into a full outbox, because the first one was.
     if (isFull && call.firstSlice) {
       refused.push(refusedCall(call, OUTBOX_FULL, signals, nowMs));
       return { outcome: "full", retryAfterMs: STORE_PROBE_MS, rate, period: periodState(ledger) };
@@ -160,14 +153,12 @@ export class IncomingCalls {
     return { outcome: "counted", ...run, refusal, rate, period: periodState(ledger), configVersion };
   }
 
-  /** The period after closing an ended one. */
   #period(nowMs: number): PeriodState | null {
     const ledger = this.#parts.ledger.upToDate(nowMs);
     return ledger && periodState(ledger);
   }
 }
 
-/** A commit in preparation. */
 interface Commit {
   ledger: Ledger;
   packer: RowPacker;
@@ -186,7 +177,7 @@ function periodState(ledger: Ledger): PeriodState {
   return { ceiling, remaining: ceiling === null ? null : Math.max(0, ceiling - used), periodEndMs: ledger.periodEndMs };
 }
 
-/** Minimum time between two shared commits. The wait is short compared with the way from a sender, and a commit costs a row. */
+/** Short compared with the way from a sender, and a commit costs a row. */
 export const COMMIT_INTERVAL_MS = 8;
 /** Time for which calls share commits after two calls have overlapped. */
 export const SHARE_MS = 100;
@@ -198,9 +189,8 @@ interface WaitingCall<Call, Result> {
 }
 
 /**
- * Commits calls. A sender that waits for each answer never has two calls at the same time, and each of its calls is
- * committed at once. Calls overlap if one arrives before another is durable: then there are several senders. For the next
- * SHARE_MS, calls within COMMIT_INTERVAL_MS of a commit share the next one.
+ * A sender that waits for each answer gets a commit at once. If a call arrives before another is durable, there are
+ * several senders: for SHARE_MS, calls within COMMIT_INTERVAL_MS of a commit share the next one.
  */
 export class SharedCommits<Call, Result> {
   readonly #commit: (calls: Call[]) => Result[];
@@ -208,13 +198,12 @@ export class SharedCommits<Call, Result> {
   #waiting: WaitingCall<Call, Result>[] = [];
   #isScheduled = false;
   #lastCommitMs = 0;
-  /** Number of commits that are not durable yet. */
+  /** Commits that are not durable yet. */
   #inProgress = 0;
   #overlapMs = Number.NEGATIVE_INFINITY;
 
   /**
-   * @param commit returns a result for each call; if it throws, all of these calls fail.
-   * @param durable resolves when all earlier writes are durable.
+   * @param commit if it throws, all of these calls fail. @param durable resolves when all earlier writes are durable.
    */
   constructor(commit: (calls: Call[]) => Result[], durable: () => Promise<unknown>) {
     this.#commit = commit;
@@ -228,7 +217,7 @@ export class SharedCommits<Call, Result> {
       this.#waiting.push({ call, resolve, reject });
       if (this.#isScheduled) return;
       const sinceLastMs = nowMs - this.#lastCommitMs;
-      // A negative time means that the clock was set back.
+      // Negative: the clock was set back.
       const isShared = nowMs - this.#overlapMs < SHARE_MS && sinceLastMs >= 0 && sinceLastMs < COMMIT_INTERVAL_MS;
       if (!isShared) return this.#commitWaiting();
       this.#isScheduled = true;

@@ -1,4 +1,4 @@
-/** The API keys in the Quota Counter: deactivated keys, request rates, and calls by day. */
+/** API keys: deactivated keys, request rates, calls by day. */
 import { dayOf } from "../domain/quota/day-counts.ts";
 import {
   FULL_BUCKET,
@@ -12,7 +12,7 @@ import {
 import { DAYS_COUNTED } from "../limits.ts";
 import type { KeyCalls } from "./protocol.ts";
 
-/** Ids of deactivated keys (design §5). A key is added before its deactivation returns, and is never removed. */
+/** Deactivated keys (design §5). A key is added before its deactivation returns, and never removed. */
 export class RevokedKeys {
   readonly #sql: SqlStorage;
   readonly #ids = new Set<string>();
@@ -36,17 +36,15 @@ export class RevokedKeys {
   }
 }
 
-/** Request rate of each key, in memory only: an object that was idle long enough to be evicted has full buckets anyway. */
+/** In memory only: an object that was idle long enough to be evicted has full buckets anyway. */
 export class RequestBuckets {
   readonly #rate: RequestRate;
   readonly #buckets = new Map<string, RateBucket>();
 
-  /** @param rate requests per second and burst of each key. */
   constructor(rate: RequestRate) {
     this.#rate = rate;
   }
 
-  /** @param requests number of requests that the call counts as. */
   take(keyId: string, nowMs: number, requests = 1): RateDecision {
     const decision = takeRequest(this.#buckets.get(keyId) ?? FULL_BUCKET, nowMs, this.#rate, requests);
     this.#buckets.set(keyId, decision.bucket);
@@ -58,36 +56,29 @@ export class RequestBuckets {
   }
 }
 
-/**
- * Number of keys with stored statistics; the keys with the oldest calls are dropped. Ten times as many as can be active. A
- * key has at most 31 rows.
- */
+/** Keys with stored statistics, those with the latest calls: ten times as many as can be active. */
 export const CALL_KEYS_KEPT = 1_000;
 
 interface KeyDay {
   keyId: string;
   /** Days since 1970, UTC. */
   day: number;
-  /** Calls with at least one accepted signal. A partly refused call also counts as refused. */
+  /** Calls with an accepted signal. A partly refused call also counts as refused. */
   accepted: number;
   refused: number;
-  /** Time of the last call with the right secret, and of the last accepted call; 0: never. */
+  /** A call with the right secret; 0: none. */
   usedMs: number;
   acceptedMs: number;
 }
 
-/** A key's row of a new day takes over the last times of the days before. */
+/** A row of a new day takes over the times of the days before. */
 const ADD_TO_DAY = `ON CONFLICT (key_id, day) DO UPDATE SET
   accepted = accepted + excluded.accepted, refused = refused + excluded.refused,
   used_ms = max(used_ms, excluded.used_ms), accepted_ms = max(accepted_ms, excluded.accepted_ms)`;
 
-/**
- * Calls of each key by day. New counts stay in memory until the alarm writes them, at most a minute later. A crash loses the
- * statistics of that minute, but no signal and no quota count.
- */
+/** New counts stay in memory until the alarm writes them, within a minute. A crash loses only these statistics. */
 export class CallsByDay {
   readonly #storage: DurableObjectStorage;
-  /** Counts that the rows in `calls` do not contain yet, by key and day. */
   readonly #unwritten = new Map<string, KeyDay>();
 
   constructor(storage: DurableObjectStorage) {
@@ -97,13 +88,13 @@ export class CallsByDay {
       used_ms INTEGER NOT NULL, accepted_ms INTEGER NOT NULL, PRIMARY KEY (key_id, day)) WITHOUT ROWID`);
   }
 
-  /** Records that a call had the right secret. */
+  /** The call had the right secret. */
   used(keyId: string, nowMs: number): void {
     const day = this.#unwrittenOf(keyId, nowMs);
     day.usedMs = Math.max(day.usedMs, nowMs);
   }
 
-  /** @param calls 0 for a later slice of a call, so that the call counts once. */
+  /** @param calls 0: a later slice of a call that has counted. */
   accepted(keyId: string, calls: 0 | 1, nowMs: number): void {
     const day = this.#unwrittenOf(keyId, nowMs);
     day.accepted += calls;
@@ -114,7 +105,6 @@ export class CallsByDay {
     this.#unwrittenOf(keyId, atMs).refused += calls;
   }
 
-  /** Time of each key's last use: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
     const stored = this.#storage.sql.exec<{ keyId: string; usedMs: number }>(
       "SELECT key_id AS keyId, max(used_ms) AS usedMs FROM calls GROUP BY key_id",
@@ -143,7 +133,7 @@ export class CallsByDay {
     return calls;
   }
 
-  /** Writes all new counts. @throws if nothing could be written; the counts stay in memory. */
+  /** @throws if nothing could be written; the counts stay in memory. */
   write(): void {
     if (this.#unwritten.size === 0) return;
     this.#storage.transactionSync(() => this.#writeDays(this.#storage.sql));

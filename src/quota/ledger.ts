@@ -1,9 +1,9 @@
 /**
- * The ledger: counts of the current billing period, the plan, a row for each closed period and usage by day. Below it, the
- * notifications that the Quota Counter raises.
+ * The ledger: plan and counts of the current billing period, closed periods, usage by day; and the counter's
+ * notifications.
  *
- * The counts change with each commit. They are stored in its outbox row, so they cost no row of their own. Row numbers only
- * rise: if the last outbox row has `next_row` or a higher number, it is newer than the ledger row and its counts are used.
+ * The counts change with each commit and are stored in its outbox row, so they cost no row of their own. If the last
+ * outbox row has number `next_row` or higher, it is newer than the ledger row and its counts are used.
  */
 import { DAY_MS } from "../domain/duration.ts";
 import { billingPeriodAt, closePeriod, type Streak, type QuotaConfig } from "../domain/quota/billing.ts";
@@ -24,13 +24,12 @@ export interface Ledger extends QuotaConfig, Counts {
   periodEndMs: number;
   streak: number;
   extraRoomRemoved: boolean;
-  /** Number of the next outbox row, see `firstRowAfterStart`. */
   nextRow: number;
-  /** UTC day of the last count, as milliseconds since 1970. Part of the ledger, so that a commit writes no row for it. */
+  /** Start of the UTC day of the last count. Part of the ledger, so that a commit writes no row for it. */
   dayMs: number;
-  /** Usage levels with a notification, see domain/quota/usage-news.ts; 0 without a subscriber. */
+  /** Notified usage levels (domain/quota/usage-news.ts); 0 without a subscriber. */
   notified: number;
-  /** Whether a notification about delayed processing was raised and the delay continues. */
+  /** Whether a delay was notified and continues. */
   late: boolean;
 }
 
@@ -38,21 +37,18 @@ interface EndedPeriod extends ClosedPeriod {
   extraRoomRemoved: boolean;
 }
 
-// The ledger in memory, and the one place where it changes.
-
 interface LedgerChange {
-  /** Outbox rows, which carry the counts. */
+  /** These rows carry the counts. */
   rows?: PackedRow[];
-  /** Whether the ledger row must be written because facts besides the counts changed. */
+  /** Whether other facts than the counts changed. */
   save?: boolean;
-  /** Notifications that the change causes. */
   events?: WorkspaceEvent[];
 }
 
 interface Parts {
   outbox: Outbox;
   drain: Drain;
-  notices: CounterNotices;
+  notifications: CounterNotifications;
   alarm: CounterAlarm;
 }
 
@@ -60,7 +56,7 @@ export class LedgerState {
   readonly #storage: DurableObjectStorage;
   readonly #parts: Parts;
   #ledger: Ledger | null;
-  /** Whether the count of refused signals is newer than the stored ledger. */
+  /** The count of refused signals is newer than the stored ledger. */
   #unsaved = false;
 
   constructor(storage: DurableObjectStorage, parts: Parts) {
@@ -68,23 +64,22 @@ export class LedgerState {
     this.#parts = parts;
     createLedgerTables(storage.sql);
     const ledger = loadLedger(storage.sql, parts.outbox.lastCounts());
-    // A clock that was set back must not produce used numbers.
+    // A clock that was set back must not repeat numbers.
     const nextRow = Math.max(ledger?.nextRow ?? 0, firstRowAfterStart(Date.now()));
     this.#ledger = ledger && { ...ledger, nextRow };
   }
 
-  /** The ledger as of the last change; null: not configured yet. */
   get current(): Readonly<Ledger> | null {
     return this.#ledger;
   }
 
-  /** The ledger after closing the period and day that ended by `nowMs`. */
+  /** Closes the period and day that ended by `nowMs`. */
   upToDate(nowMs: number): Readonly<Ledger> | null {
     this.update(nowMs, () => ({}));
     return this.#ledger;
   }
 
-  /** Applies a configuration, unless it is older than or equal to the ledger's. */
+  /** Ignores a version that is not newer. */
   configure(config: QuotaConfig, nowMs: number): void {
     const ledger = this.#ledger;
     const save = () => ({ save: true });
@@ -94,9 +89,9 @@ export class LedgerState {
     }
   }
 
-  /** Subscribes to notification types. Levels that were reached before the subscription are not notified. */
+  /** Levels that were reached before the subscription are not notified. */
   subscribe(wanted: WantedEvents, nowMs: number): void {
-    const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notices.wants(type);
+    const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notifications.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
     this.update(nowMs, (ledger) => {
       if (levels)
@@ -104,26 +99,24 @@ export class LedgerState {
       if (lateness) ledger.late = false;
       return { save: levels || lateness };
     });
-    this.#parts.notices.subscribe(wanted);
+    this.#parts.notifications.subscribe(wanted);
   }
 
   /**
-   * Changes the ledger and writes its outbox rows in one transaction; memory follows only if that succeeds. Ended periods
-   * and the ended day are closed first. Does nothing before `configure`.
+   * Closes ended periods and days, changes the ledger and writes its outbox rows in one transaction; memory follows
+   * only if that succeeds. Does nothing before `configure`.
    */
   update(nowMs: number, change: (ledger: Ledger) => LedgerChange): void {
     if (this.#ledger !== null) this.#change(this.#ledger, nowMs, change);
   }
 
-  /** Stores counts that no row carries yet: writes at most one row. */
   save(): void {
     if (this.#unsaved && this.#ledger !== null) saveLedger(this.#storage.sql, this.#ledger);
     this.#unsaved = false;
   }
 
-  /** @param close closes the periods that ended by `nowMs`. */
   #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange, close = closeEndedPeriods): void {
-    const { outbox, drain, notices, alarm } = this.#parts;
+    const { outbox, drain, notifications, alarm } = this.#parts;
     const ledger = { ...before };
     let rows: PackedRow[] = [];
     let save = false;
@@ -135,28 +128,24 @@ export class LedgerState {
         rows = changed.rows ?? [];
         ledger.nextRow = (rows.at(-1)?.row ?? ledger.nextRow - 1) + 1;
         outbox.write(rows, ledger);
-        notices.raiseForChange(before, ledger, closed, changed.events ?? [], nowMs);
+        notifications.raiseForChange(before, ledger, closed, changed.events ?? [], nowMs);
         save = closed.length > 0 || isNewDay || changed.save === true || ledger.notified !== before.notified;
         if (save) saveLedger(this.#storage.sql, ledger);
       });
     } catch (error) {
       outbox.rolledBack();
-      notices.raised.reload();
+      notifications.raised.reload();
       throw error;
     }
     this.#ledger = ledger;
     this.#unsaved = !save && rows.length === 0 && (this.#unsaved || ledger.rejected !== before.rejected);
-    notices.handOn.start();
+    notifications.handOn.start();
     if (rows.length === 0) return;
-    // The alarm sends the rows if the object crashes before the drain does.
     alarm.watch(nowMs);
     drain.committed(rows);
   }
 }
 
-// The tables of the ledger
-
-/** The column of each field, in all tables. */
 const COLUMNS: Record<keyof Ledger, string> = {
   signalLimit: "signal_limit",
   anchorMs: "anchor_ms",
@@ -213,20 +202,15 @@ function insert<Field extends keyof Ledger>(
   sql.exec(`INSERT OR REPLACE INTO ${table} (${columns}) VALUES (?${", ?".repeat(values.length - 1)})`, ...values);
 }
 
-/** The columns of a SELECT, under the names of the fields. */
 function selected(fields: readonly (keyof Ledger)[]): string {
   return fields.map((field) => `${COLUMNS[field]} AS ${field}`).join(", ");
 }
 
-/**
- * First row number after a start. Numbers come from the clock, and an object writes far fewer than 1,024 rows a
- * millisecond. So a number is never used twice, even after a restore of the tables.
- */
+/** Numbers come from the clock, far faster than an object writes rows. So none is used twice, even after a restore. */
 function firstRowAfterStart(nowMs: number): number {
   return nowMs * 1_024;
 }
 
-/** @param last the last row of the outbox. */
 function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): Ledger | null {
   const [row] = sql.exec<Record<keyof Ledger, number>>(`SELECT ${selected(LEDGER_FIELDS)} FROM ledger`).toArray();
   if (row === undefined) return null;
@@ -269,7 +253,7 @@ function openLedger(config: QuotaConfig, nowMs: number): Ledger {
   };
 }
 
-/** Closes every ended period in order. An idle period counts as within the allowance. @returns the closed periods. */
+/** An idle period counts as within the allowance. @returns the closed periods, in order. */
 function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): readonly EndedPeriod[] {
   const closed: EndedPeriod[] = [];
   while (ledger.periodEndMs <= nowMs) {
@@ -291,10 +275,7 @@ function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): read
   return closed;
 }
 
-/**
- * Applies a newer configuration, which is effective since `configVersion`. A period that ended at or before that time closes
- * with the old configuration, later ones with the new one. @returns the closed periods.
- */
+/** Effective since `configVersion`: periods that ended before close with the old configuration. */
 function applyConfig(
   sql: SqlStorage,
   ledger: Ledger,
@@ -303,15 +284,15 @@ function applyConfig(
 ): readonly EndedPeriod[] {
   const closedBefore = closeEndedPeriods(sql, ledger, Math.min(configVersion, nowMs));
   Object.assign(ledger, { signalLimit, paid, overages, configVersion });
-  judgeAgain(sql, ledger, configVersion);
+  recomputeStreaks(sql, ledger, configVersion);
   return [...closedBefore, ...closeEndedPeriods(sql, ledger, nowMs)];
 }
 
 /**
- * Closes periods that ended after `sinceMs` again with the ledger's configuration, because they were closed with an older
- * one. Their counts stay the same. Removes the extra room if the new streaks require it.
+ * Judges periods that ended after `sinceMs` again. Counts stay the same; the extra room ends if the new streaks require
+ * it.
  */
-function judgeAgain(sql: SqlStorage, ledger: Ledger, sinceMs: number): void {
+function recomputeStreaks(sql: SqlStorage, ledger: Ledger, sinceMs: number): void {
   const periods = closedPeriods(sql).toReversed();
   if (!periods.some(({ periodEndMs }) => periodEndMs > sinceMs)) return;
   const { signalLimit, paid, overages } = ledger;
@@ -347,7 +328,6 @@ export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
   return { ...usage, history: closedPeriods(sql) };
 }
 
-/** The closed periods, newest first. */
 export function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
   const rows = sql.exec<Record<keyof ClosedPeriod, number>>(
     `SELECT ${selected(PERIOD_FIELDS)} FROM closed_periods ORDER BY period_start_ms DESC`,
@@ -355,10 +335,10 @@ export function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
   return rows.toArray().map((row) => ({ ...row, overages: row.overages === 1 }));
 }
 
-/** Retention of usage by day, in days: thirteen months, for a comparison with last year. */
+/** Thirteen months, for a comparison with last year. */
 const USAGE_DAYS_KEPT = 400;
 
-/** Moves the ledger to the day of `nowMs`, unless the clock went back. @returns whether the day changed. */
+/** A clock that went back changes nothing. @returns whether the day changed. */
 function endDay(sql: SqlStorage, ledger: UsageDay, nowMs: number): boolean {
   const dayMs = utcDay(nowMs);
   if (dayMs <= ledger.dayMs) return false;
@@ -366,7 +346,7 @@ function endDay(sql: SqlStorage, ledger: UsageDay, nowMs: number): boolean {
   ledger.dayMs = dayMs;
   if (ended === null) return true;
   insert(sql, "usage_days", DAY_FIELDS, ended);
-  // Deletes whole periods, because the primary key begins with the period.
+  // Whole periods, because the primary key begins with the period.
   sql.exec("DELETE FROM usage_days WHERE period_start_ms < ?", nowMs - USAGE_DAYS_KEPT * DAY_MS);
   return true;
 }
@@ -382,12 +362,11 @@ export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
   return { usage, days: days.toArray(), firstDayMs: first?.day_ms ?? null };
 }
 
-// Notifications that the Quota Counter raises, if a destination subscribes to their type. Facts that are notified once
-// (a usage level, a delay) are part of the ledger row and saved with the notification.
+// Notifications, for subscribed types only. The ledger row records usage levels and a delay, which are notified once.
 
 const NOTHING: WantedEvents = { types: [], thresholds: [] };
 
-export class CounterNotices {
+export class CounterNotifications {
   readonly workspaceId: string;
   readonly raised: RaisedEvents;
   readonly handOn: HandOn;
@@ -410,7 +389,7 @@ export class CounterNotices {
     return this.#wanted.types.includes(type);
   }
 
-  /** Whether the workspace has any destination, active or not. */
+  /** Active or not. */
   get hasDestinations(): boolean {
     const { destinations, types } = this.#wanted;
     return (destinations ?? types.length) > 0;
@@ -426,10 +405,8 @@ export class CounterNotices {
   }
 
   /**
-   * Raises the notifications that a change of the ledger causes, and marks them in the ledger. Runs in the transaction of
-   * the change.
-   * @param closed the periods that the change has closed.
-   * @param more further notifications of the change.
+   * Runs in the transaction of the change, and marks usage levels in the ledger. @param more other events of the
+   * change.
    */
   raiseForChange(
     before: Ledger,

@@ -1,9 +1,7 @@
 /**
- * The outbox: counted signals that the Signal Store has not confirmed yet. A commit writes one row, at most one queue message
- * long. Sending never removes a row; only `settle` does.
- *
- * The last row also holds the ledger's counts (see ledger.ts). When it is settled it stays as a blank row, which the next commit
- * overwrites. So a single signal costs one row when it comes and one row when it is settled.
+ * The outbox: counted signals that the Signal Store has not confirmed. Sending never removes a row; only `settle` does.
+ * The last row also holds the ledger's counts (ledger.ts). Once settled it stays as a blank row, which the next commit
+ * overwrites. So a lone signal costs one row when it comes and one when it is settled.
  */
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES } from "../limits.ts";
 import { uuidv7Ms } from "../platform/ids.ts";
@@ -29,13 +27,12 @@ export interface SendRange {
 export class Outbox {
   readonly #sql: SqlStorage;
   /**
-   * Unsettled signals by billing period; null: not counted yet. They are kept in memory, because there may be very many rows
-   * while the queue is down.
+   * Unsettled signals by billing period; null: not counted yet. Cached, because very many rows may wait while the queue
+   * is down.
    */
   #unsettled: Map<number, number> | null = null;
-  /** Number of the last row, which holds the counts; 0: the table is empty. */
   #lastRow = 0;
-  /** Number of the last row if it is settled and blank, otherwise null. */
+  /** The last row if it is settled and blank, otherwise null. */
   #blankRow: number | null = null;
   readonly #maxBytes: () => number;
 
@@ -43,17 +40,16 @@ export class Outbox {
   constructor(sql: SqlStorage, maxBytes: () => number) {
     this.#sql = sql;
     this.#maxBytes = maxBytes;
-    // `body` is the last column, so that queries for counts and ages do not read it. A blank row has 0 bytes.
+    // `body` is last, so that queries for counts and ages do not read it. A blank row has 0 bytes.
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
       bytes INTEGER NOT NULL, ${COUNTS.map((name) => `${name} INTEGER NOT NULL`).join(", ")}, resent INTEGER NOT NULL, body TEXT NOT NULL)`);
-    // Rows that cannot be parsed, because of a bug. They are kept for inspection and no longer block other rows.
+    // Rows that a bug made unparsable: kept for inspection, without blocking others.
     sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body TEXT NOT NULL)`);
     this.#findLastRow();
   }
 
-  /** The counts in the last row. */
   lastCounts(): (Counts & { row: number }) | null {
     const last = this.#sql.exec<{ row: number } & Record<keyof Counts, number>>(
       `SELECT row, ${COUNTS.join(", ")} FROM outbox ORDER BY row DESC LIMIT 1`,
@@ -81,18 +77,17 @@ export class Outbox {
     }
   }
 
-  /** Called after a rollback. */
   rolledBack(): void {
     this.#unsettled = null;
     this.#findLastRow();
   }
 
-  /** Deletes rows that the store has confirmed. Idempotent. @returns whether any of them was still unsettled. */
+  /** Idempotent. @returns whether any of the rows was still unsettled. */
   settle(rows: readonly number[]): boolean {
     const lastRow = this.#lastRow;
     const deleted = this.#subtractSettled(
       this.#sql.exec<SettledRow>(
-        `DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND row <> ? AND bytes > 0
+        `DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND row <> ?
          RETURNING period_start, count`,
         JSON.stringify(rows),
         lastRow,
@@ -109,9 +104,7 @@ export class Outbox {
     return deleted || blanked;
   }
 
-  /**
-   * Subtracts the settled rows of one statement at once, since the next statement may fail. @returns whether there were any.
-   */
+  /** Called after each statement, since the next one may fail. @returns whether any row was settled. */
   #subtractSettled(settled: Iterable<SettledRow>): boolean {
     let any = false;
     for (const { period_start, count } of settled) {
@@ -121,7 +114,6 @@ export class Outbox {
     return any;
   }
 
-  /** Reads the messages of one `sendBatch`. */
   messages(range: SendRange): PackedMessage[] {
     const packer = new MessagePacker();
     const found = this.#sql.exec<{ row: number; at: number; bytes: number; body: string }>(
@@ -129,7 +121,7 @@ export class Outbox {
       range.afterRow,
     );
     for (const { row, at, bytes, body } of found) {
-      // Rows are ordered by time, so all following rows are newer too. There may be very many of them.
+      // Rows are ordered by time, and very many may follow.
       if (at > range.admittedUntil || packer.bytes > SEND_BATCH_MAX_BYTES) break;
       packer.add({ row, bytes, text: body });
     }
@@ -137,8 +129,8 @@ export class Outbox {
   }
 
   /**
-   * Moves the oldest rows that were admitted before a time and cannot be parsed to `unreadable_rows`. Their signals still
-   * count as unsettled. Runs in a transaction. @returns the number of moved signals.
+   * Moves the oldest rows that cannot be parsed to `unreadable_rows`. Their signals still count as unsettled. Runs in a
+   * transaction. @returns the number of moved signals.
    */
   setAsideUnreadable(admittedUntil: number): number {
     let signals = 0;
@@ -164,7 +156,6 @@ export class Outbox {
     return this.#sql.exec<{ signals: number }>("SELECT total(count) AS signals FROM unreadable_rows").one().signals;
   }
 
-  /** All unsettled rows, in order. */
   unsettledRows(): UnsettledRow[] {
     const rows = this.#sql.exec<Omit<UnsettledRow, "isResent"> & { resent: number }>(
       "SELECT row, period_start AS periodStartMs, count AS signals, resent FROM outbox WHERE bytes > 0 ORDER BY row",
@@ -172,7 +163,6 @@ export class Outbox {
     return rows.toArray().map(({ resent, ...row }) => ({ ...row, isResent: resent === 1 }));
   }
 
-  /** The oldest unsettled row; null: every row is settled. */
   oldest(): { row: number; atMs: number } | null {
     const [first = null] = this.#sql.exec<{ row: number; atMs: number }>(
       "SELECT row, at AS atMs FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1",
@@ -188,7 +178,6 @@ export class Outbox {
     return this.#sql.databaseSize >= this.#maxBytes();
   }
 
-  /** Unsettled signals, in total or of one period. */
   unsettled(periodStartMs?: number): number {
     const byPeriod = (this.#unsettled ??= this.#countUnsettled());
     if (periodStartMs !== undefined) return byPeriod.get(periodStartMs) ?? 0;
@@ -225,21 +214,19 @@ export interface PackedRow {
   row: number;
   at: number;
   periodStart: number;
-  /** Number of signals. */
   count: number;
-  /** UTF-8 length of `text`, possibly a few bytes more. */
+  /** UTF-8 length of `text`, or a few bytes more. */
   bytes: number;
   /** Whether the Signal Store already has the signals (a release or a replay). */
   isResent: boolean;
   text: string;
 }
 
-/** Packs the signals of one commit into as few rows as MESSAGE_MAX_BYTES allows. */
+/** Packs a commit's signals into rows of at most MESSAGE_MAX_BYTES. */
 export class RowPacker {
   readonly #rows: { row: OutboxRow; signals: string; bytes: number }[] = [];
   readonly #header: Omit<OutboxRow, "row" | "first" | "count" | "accepted">;
   #nextRow: number;
-  /** Ordinals used so far. */
   #used: number;
   readonly #isResent: boolean;
 
@@ -255,7 +242,6 @@ export class RowPacker {
     this.#isResent = isResent;
   }
 
-  /** Adds the admitted signals of a call: they are the first ones. */
   add(chunks: AdmitChunk[], run: Record<AdmittedVerdict, number>): void {
     let keep = ordinalsTaken(run);
     let acceptedLeft = run.accepted;
@@ -301,9 +287,8 @@ export interface PackedMessage {
   lastRow: number;
 }
 
-/** Packs rows, in order, into messages. */
 export class MessagePacker {
-  /** Only the last one may have room for more rows. */
+  /** Only the last one may have room. */
   #messages: PackedMessage[] = [];
   #bytes = 0;
 
@@ -331,7 +316,7 @@ export class MessagePacker {
     last.lastRow = row;
   }
 
-  /** Removes and returns the first messages, within both limits, but at least one. */
+  /** Removes the first messages, within both limits, but at least one. */
   take(which: WhichMessages, maxMessages: number, maxBytes: number): PackedMessage[] {
     const ready = which === "all" ? this.#messages : this.#messages.slice(0, -1);
     let [count, sum] = [0, 0];
@@ -350,18 +335,11 @@ export class MessagePacker {
   }
 }
 
-// Search for a signal in the outbox by its id.
-
-/** Maximum difference between the clocks of edge and counter. */
 const CLOCK_SKEW_MS = 5_000;
-/** Maximum time from a signal's id to its commit: the edge creates a new id for each attempt and gives up after this time. */
+/** Maximum time from an id to its commit: each attempt of the edge has new ids and this timeout. */
 const COMMIT_MAX_DELAY_MS = CALL_TIMEOUT_MS;
 
-/**
- * Returns the admission of a signal in the outbox, or null. The id contains a time, which limits the search even if very
- * many rows wait. SQLite compares the bodies, so only matching rows reach JavaScript. Resent signals are not found here; the
- * Signal Store still has them.
- */
+/** The id's time limits the search, and SQLite compares the bodies. Resent signals are found in the Signal Store. */
 export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): Admission | null {
   const idMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
   if (idMs === null) return null;
@@ -374,7 +352,7 @@ export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: str
     untilMs,
     `"${signalId}"`,
   );
-  // A payload may quote another signal's id, so several rows can contain the text.
+  // A payload may quote another signal's id.
   for (const { body } of rows) {
     const { rows: received } = readMessage(writeMessage(workspaceId, 0, body));
     const found = received.flatMap(({ signals }) => signals).find(({ admission }) => admission.id === signalId);
@@ -383,12 +361,9 @@ export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: str
   return null;
 }
 
-/**
- * Binary search for the first row that is not older than `atMs`. Row numbers are ordered by time but have gaps; the search
- * takes at most 53 reads.
- */
+/** Binary search for the first row since `atMs`: row numbers rise with time but have gaps. At most 53 reads. */
 function firstRowSince(sql: SqlStorage, atMs: number): number {
-  // Two queries, because each reads one end of the table. A single query for both would scan it.
+  // Two queries, because each reads one end of the table; a single query would scan it.
   const first = sql.exec<{ row: number | null }>("SELECT min(row) AS row FROM outbox").one();
   const last = sql.exec<{ row: number | null }>("SELECT max(row) AS row FROM outbox").one();
   if (first.row === null || last.row === null) return 0;

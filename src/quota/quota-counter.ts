@@ -1,10 +1,9 @@
 /**
- * QuotaCounter: one Durable Object per workspace. It decides and counts signals one after the other, and keeps each accepted
- * signal in its outbox until the Signal Store has confirmed it.
+ * Each workspace has one Quota Counter. It decides and counts signals one after the other. Its outbox keeps each signal
+ * until the Signal Store has confirmed it.
  *
- * All changes of a commit are made without an `await` between them, so they are one atomic write. The output gate holds each
- * answer until its writes are durable, so every verdict that a caller sees is stored. Memory only caches stored state, or
- * holds statistics that may be lost (keys.ts, refusals.ts, drain.ts).
+ * A commit has no `await`, so it is one atomic write. The output gate holds each answer until its writes are durable.
+ * Memory only caches stored state, or holds statistics that may be lost (keys.ts, refusals.ts).
  */
 import type * as Protocol from "./protocol.ts";
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
@@ -18,7 +17,7 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { RestorableObject } from "../platform/restorable-object.ts";
 import type { Admission } from "../wire/admission.ts";
 import { CounterAlarm } from "./counter-alarm.ts";
-import { CounterNotices, readUsage, readUsageByDay, LedgerState, closedPeriods, type Ledger } from "./ledger.ts";
+import { CounterNotifications, readUsage, readUsageByDay, LedgerState, closedPeriods, type Ledger } from "./ledger.ts";
 import { Drain, RESEND_AFTER_MS } from "./drain.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { CallsByDay, RequestBuckets, RevokedKeys } from "./keys.ts";
@@ -26,9 +25,9 @@ import { findInFlight, Outbox, type PackedRow, RowPacker } from "./outbox.ts";
 import { Refusals } from "./refusals.ts";
 import type { SignalsByPeriod } from "../domain/restore.ts";
 
-/** Age at which an unreadable row is set aside: after three attempts to record it. */
+/** After three attempts to record it. */
 export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
-/** Age of the oldest unrecorded signal that raises a notification. A healthy backlog is a hundred times younger. */
+/** Age of the oldest unrecorded signal that raises `processing.late`, a hundred times that of a healthy backlog. */
 export const PROCESSING_LATE_MS = 10 * 60_000;
 
 export class QuotaCounter extends RestorableObject {
@@ -40,7 +39,7 @@ export class QuotaCounter extends RestorableObject {
     paceMs: configuredPaceMs(this.env),
     send: (messages) => this.env.SIGNALS.sendBatch(messages),
   });
-  readonly #notices = new CounterNotices(this.ctx.storage.sql, {
+  readonly #notifications = new CounterNotifications(this.ctx.storage.sql, {
     workspaceId: this.#workspaceId,
     alarmBy: (atMs) => this.#alarm.workBy(atMs),
     destinations: this.env.DESTINATIONS,
@@ -48,14 +47,14 @@ export class QuotaCounter extends RestorableObject {
   readonly #ledger = new LedgerState(this.ctx.storage, {
     outbox: this.#outbox,
     drain: this.#drain,
-    notices: this.#notices,
+    notifications: this.#notifications,
     alarm: this.#alarm,
   });
   readonly #revoked = new RevokedKeys(this.ctx.storage.sql);
   readonly #callsByDay = new CallsByDay(this.ctx.storage);
   readonly #refusals = new Refusals(this.ctx.storage, {
     calls: this.#callsByDay,
-    notices: this.#notices,
+    notifications: this.#notifications,
     alarm: this.#alarm,
   });
   readonly #incoming = new IncomingCalls(this.ctx, {
@@ -70,9 +69,7 @@ export class QuotaCounter extends RestorableObject {
   readonly #resent = new ResentSignals(this.ctx.storage.sql, this.#ledger, this.#outbox, this.#restore);
 
   /**
-   * Sets plan and billing, effective from the next signal. The first call fixes the anchor of the billing periods. A version
-   * that is not newer than the counter's is ignored. Callers of an earlier deployment send no version; their configuration
-   * counts as new.
+   * A version that is not newer is ignored. Workers of an earlier release send none; their configuration counts as new.
    */
   configure({ configVersion, ...config }: Omit<QuotaConfig, "configVersion"> & Partial<QuotaConfig>): void {
     const nowMs = Date.now();
@@ -81,26 +78,23 @@ export class QuotaCounter extends RestorableObject {
     this.#alarm.workBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
   }
 
-  /** Sets the notification types to raise, from the next commit. Idempotent. */
   wantEvents(wanted: WantedEvents): void {
     const nowMs = Date.now();
     this.#ledger.subscribe(wanted, nowMs);
-    // The alarm checks whether unsettled signals are late.
-    if (this.#notices.wants("processing.late") && this.#outbox.oldest() !== null)
+    if (this.#notifications.wants("processing.late") && this.#outbox.oldest() !== null)
       this.#alarm.workBy(nowMs + SAFETY_ALARM_MS);
   }
 
-  /** After it returns, no call with the key is accepted anywhere, because every call asks this object (spec §5.4). */
+  /** After it returns, no call with the key is accepted anywhere (spec §5.3), because every call asks this object. */
   revoke(keyId: string): void {
     this.#revoked.add([keyId], Date.now());
   }
 
-  /** Revokes keys that were deactivated at `atMs`. @returns the number of keys that were not revoked before. */
   revokeAll(keyIds: string[], atMs: number): number {
     return this.#revoked.add(keyIds, atMs);
   }
 
-  /** Refuses calls until then, for a restore of the workspace. @returns signals that wait for the Signal Store. */
+  /** Refuses calls, for a restore. @returns unsettled signals. */
   close(untilMs: number): number {
     return this.#restore.close(untilMs);
   }
@@ -109,7 +103,7 @@ export class QuotaCounter extends RestorableObject {
     this.#restore.open();
   }
 
-  /** Returns the counts before a restore. @throws unless calls are refused. */
+  /** @throws unless calls are refused. */
   beforeRestore(): Protocol.CountedBefore {
     return this.#restore.before();
   }
@@ -120,12 +114,12 @@ export class QuotaCounter extends RestorableObject {
     await super.restoreTo(id, bookmark);
   }
 
-  /** Returns the restored counts. Later rows get numbers above `highestRow`. */
+  /** Rows get numbers above `highestRow` from now on. */
   afterRestore(highestRow: number): Protocol.RestoredCounter {
     return this.#restore.after(highestRow, Date.now());
   }
 
-  /** Stores the losses of all restores and accepts calls again. */
+  /** Stores the losses of all restores, and accepts calls again. */
   correct(corrections: Protocol.Correction[]): void {
     this.#restore.correct(corrections);
     // A restored object may have lost its alarm.
@@ -133,8 +127,8 @@ export class QuotaCounter extends RestorableObject {
   }
 
   /**
-   * Decides and counts the signals of one call (design §7), in a commit that concurrent calls share.
-   * @throws if the commit fails. Then nothing was counted, and a retry may succeed.
+   * Concurrent calls share a commit (design §7). @throws if it fails. Then nothing was counted, and a retry may
+   * succeed.
    */
   admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
     if (this.#restore.isClosed) return { outcome: "closed" };
@@ -142,16 +136,13 @@ export class QuotaCounter extends RestorableObject {
     return this.#incoming.admit(call, Date.now());
   }
 
-  /**
-   * Records a call that the edge refused. It uses up request rate like any other. If the key is deactivated or too fast, the
-   * answer says so instead of the edge's refusal.
-   */
+  /** Charges and records a call that the edge refused. A deactivated key or an exceeded rate takes precedence. */
   refused(call: Protocol.RefusedCall): Protocol.RefusedResult {
     this.#alarm.countCall();
     return this.#incoming.refused(call, Date.now());
   }
 
-  /** Counts calls that failed to authenticate, as summed up by an isolate. They do not count as use of the key. */
+  /** Counts failed authentications, which are no use of the key. */
   countRefused(calls: RefusedCalls[]): void {
     const nowMs = Date.now();
     this.#alarm.countCall();
@@ -159,25 +150,22 @@ export class QuotaCounter extends RestorableObject {
     this.#refusals.add(calls, nowMs);
   }
 
-  /** Removes rows from the outbox whose signals the Signal Store has recorded. Idempotent. */
+  /** Removes rows that the Signal Store has recorded. Idempotent. */
   settle(rows: number[]): void {
     if (this.#outbox.settle(rows) && this.#drain.storeFull) this.#drain.startOver();
   }
 
-  /** Called when the Signal Store was full. From then on the drain only probes it. */
+  /** From now on the drain only probes the store. */
   storeFull(): void {
     this.#drain.stopForFullStore();
   }
 
-  /**
-   * Accepts as many held signals of the batch as now fit and sends them through the queue again, each batch once. Sends none
-   * while the outbox is full; the signals stay held.
-   */
+  /** Sends as many held signals as now fit, each batch once; none while the outbox is full. */
   release(page: Protocol.ResendPage, terms: Protocol.ReleaseTerms): Protocol.ResendResult {
     return this.#resent.release(page, terms, Date.now());
   }
 
-  /** Sends dead letters through the queue again, uncounted and each batch once. Sends none while the outbox is full. */
+  /** Sends dead letters again, uncounted and each batch once; none while the outbox is full. */
   replay(page: Protocol.ResendPage): Protocol.ResendResult {
     return this.#resent.replay(page, Date.now());
   }
@@ -197,7 +185,6 @@ export class QuotaCounter extends RestorableObject {
     return days && { ...days, rejections: this.rejections(REJECTIONS_KEPT), lastUsed: this.lastUsed() };
   }
 
-  /** Time of each key's last use: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
     return this.#callsByDay.lastUsed();
   }
@@ -211,7 +198,6 @@ export class QuotaCounter extends RestorableObject {
     return this.#refusals.latest(limit, Date.now());
   }
 
-  /** @param periodStartMs start of a billing period; undefined: since the workspace began. */
   books(periodStartMs?: number): Protocol.CounterBooks {
     const usage = this.usage();
     const period = [usage, ...(usage?.history ?? [])].find((usageOf) => usageOf?.periodStartMs === periodStartMs);
@@ -225,7 +211,7 @@ export class QuotaCounter extends RestorableObject {
     return {
       storeFull: this.#drain.storeFull,
       outboxMaxBytes: configuredOutboxBytes(this.env),
-      hasDestinations: this.#notices.hasDestinations,
+      hasDestinations: this.#notifications.hasDestinations,
       admitted: (this.#ledger.current?.admitted ?? 0) + forgotten,
       lostSignals: lost,
       unreadableSignals: this.#outbox.unreadableSignals(),
@@ -239,15 +225,13 @@ export class QuotaCounter extends RestorableObject {
     return findInFlight(this.ctx.storage.sql, this.#workspaceId, signalId);
   }
 
-  /**
-   * The single alarm: drain, resend, end of period. Never throws, because the platform gives up an alarm after six failures.
-   */
+  /** Never throws, because the platform gives up an alarm after six failures. */
   override async alarm(): Promise<void> {
     const nowMs = Date.now();
     if (!this.#alarm.fired(nowMs)) return;
     try {
       this.#setAsideUnreadable(nowMs);
-      this.#noteLateness(nowMs);
+      this.#notifyLateness(nowMs);
       this.#alarm.workBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
       this.#ledger.save();
       this.#callsByDay.write();
@@ -256,12 +240,12 @@ export class QuotaCounter extends RestorableObject {
       logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
       this.#alarm.workBy(nowMs + SAFETY_ALARM_MS);
     }
-    await Promise.all([this.#drain.run(), this.#notices.handOn.runIfDue()]);
+    await Promise.all([this.#drain.run(), this.#notifications.handOn.runIfDue()]);
   }
 
-  /** Raises a notification when signals wait too long to be recorded; the next one follows only after the delay has ended. */
-  #noteLateness(nowMs: number): void {
-    if (!this.#notices.wants("processing.late")) return;
+  /** Notifies once, and again only after the delay has ended. */
+  #notifyLateness(nowMs: number): void {
+    if (!this.#notifications.wants("processing.late")) return;
     const oldest = this.#outbox.oldest();
     const lateMs = (oldest?.atMs ?? Number.POSITIVE_INFINITY) + PROCESSING_LATE_MS;
     const late = lateMs <= nowMs;
@@ -275,7 +259,7 @@ export class QuotaCounter extends RestorableObject {
     });
   }
 
-  /** Sets unreadable rows aside that have been sent several times. The update also closes an ended period and day. */
+  /** The update also closes an ended period and day. */
   #setAsideUnreadable(nowMs: number): void {
     let signals = 0;
     this.#ledger.update(nowMs, () => {
@@ -286,8 +270,7 @@ export class QuotaCounter extends RestorableObject {
   }
 }
 
-// The Quota Counter's part in a restore of its workspace (workspace/restore-workspace.ts): it refuses calls during the
-// restore, reports its counts before and after, skips the numbers of lost rows, and keeps the losses for the books.
+// The counter's part in a restore of its workspace (workspace/restore-workspace.ts).
 
 class CounterRestore {
   readonly #storage: DurableObjectStorage;
@@ -303,10 +286,7 @@ class CounterRestore {
       period_start INTEGER PRIMARY KEY, forgotten INTEGER NOT NULL, lost INTEGER NOT NULL)`);
   }
 
-  /**
-   * Whether calls are refused. A restart and the end of the period both reopen the counter, so no failed restore closes it
-   * for good.
-   */
+  /** A restart and the end of the time both reopen the counter, so no failed restore closes it for good. */
   get isClosed(): boolean {
     return Date.now() < this.#closedUntilMs;
   }
@@ -332,15 +312,12 @@ class CounterRestore {
     return { highestRow: (current?.nextRow ?? 1) - 1, accepted };
   }
 
-  /** @throws unless calls are refused; otherwise the signals of new calls would be lost without being counted. */
+  /** @throws unless calls are refused, because their signals would be lost without being counted. */
   expectClosed(): void {
     if (!this.isClosed) throw new Error("The Quota Counter takes calls.");
   }
 
-  /**
-   * Returns the restored counts as they were before new calls; later rows get numbers above `highestRow`. Repeating it
-   * returns the same counts, because no row is settled before the restore ends.
-   */
+  /** Leaves out the rows of new calls. Repeatable, because no row is settled before the restore ends. */
   after(highestRow: number, nowMs: number): Protocol.RestoredCounter {
     this.#ledger.update(nowMs, (ledger) => {
       ledger.nextRow = Math.max(ledger.nextRow, highestRow + 1);
@@ -365,7 +342,6 @@ class CounterRestore {
     this.open();
   }
 
-  /** Sums of the corrections over all periods, or of one period. */
   corrections(periodStartMs?: number): Omit<Protocol.Correction, "periodStartMs"> {
     return this.#storage.sql
       .exec<{ forgotten: number; lost: number }>(
@@ -375,18 +351,16 @@ class CounterRestore {
       .one();
   }
 
-  /** Signals with ordinals, by billing period. */
   #ordinals(ledger: Readonly<Ledger> | null): SignalsByPeriod {
     const periods = [...closedPeriods(this.#storage.sql), ...(ledger === null ? [] : [ledger])];
     return Object.fromEntries(periods.map((period) => [period.periodStartMs, ordinalsTaken(period)]));
   }
 }
 
-// Sends signals through the queue again (design §6, §8): released held signals and replayed dead letters. They return
-// to the outbox with their ids and take no new ordinals. Jobs of the Signal Store call it batch by batch (store/resend-
-// jobs.ts). A repeated batch changes nothing.
+// Released held signals and replayed dead letters (design §6, §8) return to the outbox with their ids and take no new
+// ordinals. Jobs of the Signal Store call batch by batch (store/resend-jobs.ts); a repeated batch changes nothing.
 
-/** Number of jobs whose last batch is remembered. A repeated call of an older job cannot come: it comes within seconds. */
+/** A repeated call comes within seconds, so older jobs need not be remembered. */
 const JOBS_REMEMBERED = 20;
 
 class ResentSignals {
@@ -400,8 +374,8 @@ class ResentSignals {
     this.#ledger = ledger;
     this.#outbox = outbox;
     this.#restore = restore;
-    // `released`: signals that this period's releases have counted; the store still lists them as held until they are
-    // recorded. `resend_jobs`: the last sent batch of each recent job.
+    // `released`: counted by this period's releases; the store lists them as held until they are recorded.
+    // `resend_jobs`: the last sent batch of each recent job.
     sql.exec(`
       CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL) WITHOUT ROWID;
       CREATE TABLE IF NOT EXISTS resend_jobs (
@@ -425,7 +399,7 @@ class ResentSignals {
     return this.#send(page, nowMs, () => page.signals);
   }
 
-  /** @param take returns the signals to send. Runs in the transaction of the ledger's change. */
+  /** @param take returns the signals to send, in the transaction of the ledger's change. */
   #send(
     page: Protocol.ResendPage,
     nowMs: number,
@@ -438,7 +412,7 @@ class ResentSignals {
     this.#ledger.update(nowMs, (ledger) => {
       const signals = take(ledger);
       sent = last.sent + signals.length;
-      // A job id begins with the time of its request, so ids sort by age.
+      // Job ids begin with a time, so they sort by age.
       if (last.page === 0) {
         this.#sql.exec(
           `DELETE FROM resend_jobs
@@ -457,12 +431,10 @@ class ResentSignals {
     return { sent, through: page.through, next: "more" };
   }
 
-  /** Whether nothing can be sent now. */
   get #isBlocked(): boolean {
     return this.#restore.isClosed || this.#outbox.isFull;
   }
 
-  /** The last sent batch of a job; page 0: none. */
   #lastPage(job: string): { page: number; through: number; sent: number } {
     const [last] = this.#sql.exec<{ page: number; through: number; sent: number }>(
       "SELECT page, through, sent FROM resend_jobs WHERE job = ?",
@@ -471,10 +443,10 @@ class ResentSignals {
     return last ?? { page: 0, through: 0, sent: 0 };
   }
 
-  /** Accepts the first held signals that fit and returns them. Runs in the transaction of the ledger's change. */
+  /** Accepts the first held signals that fit. Runs in the transaction of the ledger's change. */
   #takeFitting(ledger: Ledger, signals: Protocol.ResentSignal[]): Protocol.ResentSignal[] {
     const [any] = this.#sql.exec<{ period_start: number }>("SELECT period_start FROM released LIMIT 1").toArray();
-    // All rows of the table belong to one period, so one row shows whether it has ended.
+    // All rows belong to one period, so one row shows whether it has ended.
     if (any !== undefined && any.period_start < ledger.periodStartMs) this.#sql.exec("DELETE FROM released");
     const counted = this.#counted(signals);
     const fitting = signals
@@ -489,7 +461,6 @@ class ResentSignals {
     return fitting;
   }
 
-  /** Ids of signals that an earlier release has counted. */
   #counted(signals: Protocol.ResentSignal[]): ReadonlySet<string> {
     const known = this.#sql.exec<{ id: string }>(
       "SELECT id FROM released WHERE id IN (SELECT value FROM json_each(?))",

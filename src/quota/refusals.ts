@@ -1,22 +1,19 @@
-/**
- * Refused calls by reason, for the rejections list. As with CallsByDay, new counts stay in memory until the alarm writes
- * them. Bursts of refusals raise a notification.
- */
+/** Refused calls by reason, and bursts of them. New counts stay in memory until the alarm writes them. */
 import type { EventData } from "../domain/events/event-data.ts";
 import { addRejection, forgetOld, type Refusal, type RefusedCalls, type Rejection } from "../domain/keys/refusal.ts";
 import { storedDetail } from "../http/problem.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
 import type { CounterAlarm } from "./counter-alarm.ts";
-import type { CounterNotices } from "./ledger.ts";
+import type { CounterNotifications } from "./ledger.ts";
 import type { CallsByDay } from "./keys.ts";
 
-/** Number of remembered request ids. It exceeds the number of calls whose slices arrive at the same time. */
+/** More than the calls whose slices arrive at the same time. */
 const CALLS_REMEMBERED = 1_000;
 
 interface Parts {
   calls: CallsByDay;
-  notices: CounterNotices;
+  notifications: CounterNotifications;
   alarm: CounterAlarm;
 }
 
@@ -24,12 +21,11 @@ export class Refusals {
   readonly #storage: DurableObjectStorage;
   readonly #parts: Parts;
   readonly #bursts = new RefusalBursts();
-  /** All entries of `refusals`, ordered by their first call. */
   readonly #entries: Rejection[];
   readonly #unwritten = new Set<Rejection>();
-  /** Entries that have a row. */
+  /** Entries with a row in the table. */
   #stored: ReadonlySet<Rejection>;
-  /** Request ids of recently refused calls. A call that is refused for several reasons counts once. */
+  /** Recent request ids: a call that is refused for several reasons counts once. */
   readonly #refusedCalls = new Lru<string, true>(CALLS_REMEMBERED);
 
   constructor(storage: DurableObjectStorage, parts: Parts) {
@@ -43,15 +39,13 @@ export class Refusals {
     this.#stored = new Set(this.#entries);
   }
 
-  /** Counts calls, accepted or refused, to find bursts of refusals. */
   countCalls(keyId: string, calls: number, nowMs: number): void {
-    if (this.#parts.notices.wants("refusals.burst")) this.#bursts.countCalls(keyId, calls, nowMs);
+    if (this.#parts.notifications.wants("refusals.burst")) this.#bursts.countCalls(keyId, calls, nowMs);
   }
 
-  /** Adds refused calls, which `countCalls` has also counted. */
   add(refused: readonly RefusedCalls[], nowMs: number): void {
     if (refused.length === 0) return;
-    const { calls, notices, alarm } = this.#parts;
+    const { calls, notifications, alarm } = this.#parts;
     for (const entry of refused) {
       const newCalls = this.#refusedCalls.has(entry.requestId) ? 0 : entry.calls;
       this.#refusedCalls.set(entry.requestId, true);
@@ -60,10 +54,10 @@ export class Refusals {
       this.#notifyBurst(entry, newCalls, nowMs);
     }
     alarm.watch(nowMs);
-    notices.handOn.start();
+    notifications.handOn.start();
   }
 
-  /** Writes all new counts. @throws if nothing could be written; the counts stay in memory. */
+  /** @throws if nothing could be written; the counts stay in memory. */
   write(nowMs: number): void {
     forgetOld(this.#entries, nowMs);
     const kept = new Set(this.#entries);
@@ -75,7 +69,6 @@ export class Refusals {
     this.#stored = kept;
   }
 
-  /** Entries ordered by their last call, newest first. */
   latest(limit: number, nowMs: number): Rejection[] {
     forgetOld(this.#entries, nowMs);
     return this.#entries
@@ -86,13 +79,13 @@ export class Refusals {
 
   /** A notification that cannot be raised must not fail the call. */
   #notifyBurst(entry: RefusedCalls, newCalls: number, nowMs: number): void {
-    const { notices } = this.#parts;
-    if (!notices.wants("refusals.burst")) return;
+    const { notifications } = this.#parts;
+    if (!notifications.wants("refusals.burst")) return;
     try {
       const burst = this.#bursts.countRefused(entry, newCalls, nowMs);
-      if (burst !== null) notices.raiseBurst(burst, nowMs);
+      if (burst !== null) notifications.raiseBurst(burst, nowMs);
     } catch (error) {
-      logEvent("refusals_burst_failed", { workspace: notices.workspaceId, error: errorText(error) });
+      logEvent("refusals_burst_failed", { workspace: notifications.workspaceId, error: errorText(error) });
     }
   }
 }
@@ -103,7 +96,6 @@ export function reasonOf(refusal: Refusal): Reason {
   return { code: refusal.code, cause: "cause" in refusal ? refusal.cause : null, detail: storedDetail(refusal) };
 }
 
-/** An entry for one refused call. */
 export function refusedCall(
   { keyId, requestId }: { keyId: string; requestId: string },
   { code, cause = null, detail }: Reason,
@@ -133,24 +125,20 @@ function deleteEntry(sql: SqlStorage, { keyId, code, cause, requestId }: Rejecti
   sql.exec("DELETE FROM refusals WHERE key_id = ? AND code = ? AND cause = ? AND request_id = ?", ...name);
 }
 
-// Finds bursts of refusals by counting each key's calls of the last minutes, in memory. A restart loses these counts.
+// Counts each key's calls of the last minutes, in memory. A restart loses the counts.
 
-/**
- * A burst: at least REFUSAL_BURST_CALLS refused calls within REFUSAL_BURST_MINUTES, and at least one in REFUSAL_BURST_SHARE
- * of all calls.
- */
+/** A burst: at least 20 refused calls within 5 minutes, and more than a tenth of all calls. */
 const REFUSAL_BURST_MINUTES = 5;
 export const REFUSAL_BURST_CALLS = 20;
 const REFUSAL_BURST_SHARE = 10;
 /** Minimum time between two notifications about the same key. */
 export const REFUSAL_BURST_QUIET_MS = 6 * 3_600_000;
-/** Maximum number of keys with counts; when it is reached, keys without recent calls are dropped. */
+/** When it is reached, keys without recent calls are dropped. */
 const REFUSAL_BURST_KEYS = 1_000;
 
 const MINUTE_MS = 60_000;
 
 interface Minute {
-  /** Minutes since 1970. */
   minute: number;
   calls: number;
   refused: number;
@@ -158,7 +146,7 @@ interface Minute {
 }
 
 interface Key {
-  /** The last minutes, as a ring. */
+  /** The last minutes, as a ring buffer. */
   minutes: Minute[];
   quietUntilMs: number;
 }
@@ -171,8 +159,7 @@ export class RefusalBursts {
   }
 
   /**
-   * Counts refused calls, which `countCalls` has also counted. Returns the notification's data if they are a burst.
-   * @param newCalls calls that no earlier entry has counted: one call may be listed for several reasons.
+   * @returns the notification's data if the calls are a burst. @param newCalls those that no earlier entry has counted.
    */
   countRefused(
     { keyId, code, calls }: RefusedCalls,

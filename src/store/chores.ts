@@ -1,27 +1,21 @@
-/**
- * Runs the chores of the store's alarm. A chore that fails rests before a retry and does not block the others. Failing chores are stored
- * for health, because the object may leave memory between two retries.
- */
+/** Runs the chores of the store's alarm. A failed chore rests before its retry and does not block the others. */
 import type { FailingJob } from "../domain/health/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 
-/** Delay before a failed chore is retried. */
 export const CHORE_REST_MS = 60_000;
 const FAILURE_MAX_CHARACTERS = 300;
 const FAILING_KEY = "failing_chores";
 
 interface Chore {
-  /** Name in logs and in health. */
+  /** Shown in logs and in health. */
   name: string;
-  /** Log event of a failure; default: `chore_failed`. */
   failureEvent?: string;
   /** When the chore is due, in milliseconds since 1970; null: nothing to do. */
   due(nowMs: number): number | null;
-  /** Does a bounded part of the work. */
   step(nowMs: number): void | Promise<void>;
 }
 
-/** Chores that have failed since they last succeeded, with their first failure. */
+/** Chores that have failed since they last succeeded. Stored, because the object may leave memory between two retries. */
 export function failingChores(kv: SyncKvStorage): FailingJob[] {
   return kv.get<FailingJob[]>(FAILING_KEY) ?? [];
 }
@@ -30,12 +24,10 @@ export class ChoreRunner {
   readonly #workspaceId: string;
   readonly #kv: SyncKvStorage;
   readonly #chores: readonly Chore[];
-  /** When the rest of a failed chore ends. */
   readonly #restUntilMs = new Map<Chore, number>();
   readonly #running = new Map<Chore, Promise<void>>();
   #failing: FailingJob[];
 
-  /** @param chores in the order in which they run. */
   constructor(workspaceId: string, kv: SyncKvStorage, chores: readonly Chore[]) {
     this.#workspaceId = workspaceId;
     this.#kv = kv;
@@ -43,8 +35,7 @@ export class ChoreRunner {
     this.#chores = chores;
   }
 
-  /** When the next chore is due, in milliseconds since 1970; infinity: never. */
-  nextMs(nowMs: number): number {
+  nextDueMs(nowMs: number): number {
     return Math.min(...this.#chores.map((chore) => this.#dueMs(chore, nowMs)));
   }
 
@@ -54,7 +45,7 @@ export class ChoreRunner {
       const dueMs = this.#dueMs(chore, Date.now());
       // oxlint-disable-next-line no-await-in-loop -- chores work on the same lines
       if (dueMs <= Date.now()) await this.#takeStep(chore);
-      // Without work a failed chore counts as healthy again. A chore that is due within a minute may rest after a failure.
+      // A failed chore without work is healthy again. A chore that is due within a minute may rest after a failure.
       else if (dueMs > Date.now() + CHORE_REST_MS) this.#noteSuccess(chore);
     }
   }

@@ -24,7 +24,6 @@ import { admissionOf, insertDeadLetter, noteDeadLetters } from "./state/dead-let
 import { changeStatus, countedSignal, noteReceived, type Books } from "./state/status-change.ts";
 import type { StoreState } from "./state/store-state.ts";
 
-/** A signal on its way into the log, with everything found out so far. */
 interface PendingSignal {
   id: string;
   signal: SignalToRecord;
@@ -34,7 +33,6 @@ interface PendingSignal {
   order: ReceivedOrder;
   occurred: Occurred;
   status: Exclude<LineStatus, "released"> | "dead";
-  /** Why the signal is a dead letter; null: the signal is not a dead letter. */
   deadReason: string | null;
   isDeleted: boolean;
   hash: Uint8Array | null;
@@ -70,7 +68,7 @@ export function recordSignals(
     updateAccount(pending, people.accounts);
     const facts = appendToLog(state, pending, nowMs);
     if (facts !== null) addToLists(pending, facts, people, lists, waiting);
-    if (facts?.status === "anonymous") noteJudged(state, pending, rulesVersion);
+    if (facts?.status === "anonymous") noteRulesVersion(state, pending, rulesVersion);
     count(pending, state.books);
   }
 
@@ -105,7 +103,7 @@ function toPending(signal: SignalToRecord): PendingSignal {
   };
 }
 
-/** Decides the status of each signal. Priority: person deleted → dead → past its period → held → duplicate → processed. */
+/** Priority: person deleted → dead → past its period → held → duplicate → processed. */
 function decideStatuses(state: StoreState, batch: readonly PendingSignal[], people: People, nowMs: number): void {
   const namesUntilMs = namesDeletedUntilMs(state.sql);
   for (const pending of batch) {
@@ -118,7 +116,6 @@ function decideStatuses(state: StoreState, batch: readonly PendingSignal[], peop
   }
 }
 
-/** Finds the duplicates among the signals that would be processed. */
 function findDuplicates({ originals }: StoreState, batch: readonly PendingSignal[], nowMs: number): void {
   const candidates = batch.flatMap((pending) => {
     const { admission, work } = pending.signal;
@@ -131,11 +128,11 @@ function findDuplicates({ originals }: StoreState, batch: readonly PendingSignal
   const recorded = originals.find(candidates, nowMs);
   const inBatch = new Map<string, PendingSignal[]>();
   for (const [index, { pending, contentHash, receivedAtMs, windowMs }] of candidates.entries()) {
-    const twins = inBatch.get(contentHash) ?? [];
-    const twin = twins.find(({ order }) => Math.abs(order.receivedAtMs - receivedAtMs) <= windowMs);
-    pending.original = recorded[index] ?? twin ?? null;
+    const sameHash = inBatch.get(contentHash) ?? [];
+    const near = sameHash.find(({ order }) => Math.abs(order.receivedAtMs - receivedAtMs) <= windowMs);
+    pending.original = recorded[index] ?? near ?? null;
     if (pending.original !== null) pending.status = "duplicate";
-    else inBatch.set(contentHash, [...twins, pending]);
+    else inBatch.set(contentHash, [...sameHash, pending]);
   }
 }
 
@@ -151,10 +148,7 @@ function isOfDeletedPerson(
   return names !== null && isOfDeleted(sql, people.identities, names, order);
 }
 
-/**
- * Notes what a signal says about its visitor (spec §6, identify). Without an email there is no person and no link, but ids that are
- * named together belong to one visitor.
- */
+/** Without an email an identify creates no person (spec §6), but ids that are named together belong to one visitor. */
 function addIdentities({ status, signal, visitor, order, occurred }: PendingSignal, people: People): void {
   if (status !== "processed" || visitor === null) return;
   const { email, userId, anonymousId, previousId } = visitor;
@@ -172,7 +166,6 @@ function addIdentities({ status, signal, visitor, order, occurred }: PendingSign
   } else if (user !== null && anonymous !== null) people.identities.pair(user, anonymous, order);
 }
 
-/** Finds the person of a signal. A signal of an unknown visitor waits as anonymous. */
 function assignPerson(pending: PendingSignal, people: People): void {
   const { visitor, evaluation, order, occurred } = pending;
   if (pending.status !== "processed" || visitor === null) return;
@@ -183,7 +176,7 @@ function assignPerson(pending: PendingSignal, people: People): void {
   else if (pending.signal.work.kind === "signal") pending.status = "anonymous";
 }
 
-/** Updates an account (design §8.7), or sets the traits of a group call. A held signal has no effect. */
+/** Applies account updates, and traits of group calls (design §8.7). */
 function updateAccount(pending: PendingSignal, accounts: Accounts): void {
   const { admission, work } = pending.signal;
   const claim = { ...pending.order, signalId: admission.id };
@@ -199,7 +192,7 @@ function updateAccount(pending: PendingSignal, accounts: Accounts): void {
   pending.hash = null;
 }
 
-/** Writes the signal to the log, to the held signals or to the dead letters. Returns its facts; null for a dead letter. */
+/** Returns the facts of the new line; null for a dead letter. */
 function appendToLog(state: StoreState, pending: PendingSignal, nowMs: number): Facts | null {
   const { status, signal, hash } = pending;
   if (status === "dead") {
@@ -222,8 +215,8 @@ function recordedFacts(state: StoreState, pending: PendingSignal, status: LineSt
   const { resent: _resent, pathSource, idempotencyKey, ...admission } = pending.signal.admission;
   const { visitor, evaluation, original, person, occurred } = pending;
   const { kind } = pending.signal.work;
-  // A purged signal leaves no names, and no source, which may be a name. The names of a duplicate are in its original: a deletion
-  // finds the original, and would not find the duplicate.
+  // A purged signal leaves no names, and no source, which may be a name. The names of a duplicate are only in its original, because a
+  // deletion does not search duplicates.
   const names = status === "purged" || status === "duplicate" ? null : visitor;
   // The matches of an anonymous signal count when it is linked.
   const matches = status === "anonymous" ? (evaluation?.matches ?? []) : pending.matches;
@@ -252,10 +245,7 @@ function recordedFacts(state: StoreState, pending: PendingSignal, status: LineSt
   };
 }
 
-/**
- * The ids whose timelines list a line. If an anonymous id named the person, the user id lists the line too: a user id is stronger,
- * so the line moves when the user id is identified.
- */
+/** If an anonymous id named the person, the user id lists the line too: it is stronger and may move the line to another person. */
 function listedBy({ person, visitor }: PendingSignal): ListingId[] {
   const ids: ListingId[] = [];
   if (visitor?.userId !== undefined && (person === null || person.by === "anonymous_id")) ids.push("user_id");
@@ -263,7 +253,6 @@ function listedBy({ person, visitor }: PendingSignal): ListingId[] {
   return ids;
 }
 
-/** Lists the line in the timeline of its person, or of its visitor's ids. */
 function addToLists(
   { status, visitor, person, seq }: PendingSignal,
   facts: Facts,
@@ -282,14 +271,14 @@ function addToLists(
   }
 }
 
-/** Notes from which line on all anonymous lines have the outcomes of the current rules. Linking then needs no payloads. */
-function noteJudged(
+/** Notes from which line on all anonymous lines have outcomes of the current rules, so that linking needs no payloads. */
+function noteRulesVersion(
   { books }: StoreState,
   { seq, signal, evaluation }: PendingSignal,
   rulesVersion: number | null,
 ): void {
-  const isJudged = rulesVersion !== null && signal.work.kind === "signal" && evaluation !== null;
-  if (!isJudged) books.judged = { rulesVersion, sinceSeq: seq + 1 };
+  const isEvaluated = rulesVersion !== null && signal.work.kind === "signal" && evaluation !== null;
+  if (!isEvaluated) books.judged = { rulesVersion, sinceSeq: seq + 1 };
   else if (books.judged.rulesVersion !== rulesVersion) books.judged = { rulesVersion, sinceSeq: seq };
 }
 
@@ -302,7 +291,6 @@ function count({ id, signal, status, visitor, original, order, seq }: PendingSig
   changeStatus(books, { admission: signal.admission, group }, "unrecorded", status);
 }
 
-/** Raises the notifications of the whole batch in one row. */
 function raiseEvents(state: StoreState, batch: readonly PendingSignal[], { news }: People, nowMs: number): void {
   if (state.books.wanted === null) return;
   const deadReasons = batch.filter(({ status }) => status === "dead").map(({ deadReason }) => deadReason ?? "");
@@ -313,11 +301,10 @@ function raiseEvents(state: StoreState, batch: readonly PendingSignal[], { news 
   ]);
 }
 
-// Resent signals (design §6, §8): released held signals and replayed dead letters. Each names the place it leaves, and leaves it in the
-// transaction that records it. If the place no longer has the signal, it was recorded before and is ignored. A signal in such a place never
-// had an effect on people.
+// Resent signals (design §6, §8) are released held signals and replayed dead letters. Each leaves its place in the transaction that
+// records it. If the place no longer has the signal, it was recorded before and is ignored.
 
-/** Returns whether to record the signal: always if it is new. @param released facts that are left of held signals, by line. */
+/** Whether to record the signal: always if it is new. @param released receives the facts that are left of held signals. */
 function leavesItsPlace(state: StoreState, { admission, work }: SignalToRecord, released: Map<number, Facts>): boolean {
   const { id, resent } = admission;
   if (resent === undefined) return true;
@@ -332,7 +319,7 @@ function leavesItsPlace(state: StoreState, { admission, work }: SignalToRecord, 
   }
   const facts = released.has(place) ? null : state.held.read(place);
   if (facts === null || facts.admission.id !== id || facts.deletedAtMs !== null) return false;
-  // A signal that was purged on its way through the queue is recorded all the same.
+  // Record the signal even if it was purged on its way through the queue.
   if (facts.status !== "held" && facts.status !== "purged") return false;
   changeStatus(state.books, countedSignal(facts), facts.status, "released");
   released.set(place, { ...afterPurge(facts), status: "released" });

@@ -1,10 +1,8 @@
 /**
- * Jobs that send signals through the queue again (design §6, §8): releases of held signals, and replays of dead letters. A step reads a
- * page of signals, lets the Quota Counter send it, and stores the position. The last step adds the numbers to the audit log.
+ * Jobs that send signals through the queue again (design §6, §8): releases of held signals, and replays of dead letters.
  *
- * Steps are idempotent: the counter sends each page of a job once, and answers a repetition with the end of that page. So a crash between
- * the counter's commit and the stored position neither repeats nor skips signals. Recording a signal removes it from its place in the
- * store (record-signals.ts).
+ * Steps are idempotent: the Quota Counter sends each page of a job once, and answers a repetition with the end of that page. So a crash
+ * between the counter's commit and the stored cursor neither repeats nor skips signals. record-signals.ts removes a signal from its place.
  */
 import { DAY_MS } from "../domain/duration.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
@@ -22,14 +20,13 @@ import type { StoreState } from "./state/store-state.ts";
 const PAGE_SIGNALS = 200;
 
 export type ResendScope =
-  /** Held signals of a billing period, and whether overages were on. Times are milliseconds since 1970. */
   | { kind: "release"; periodStartMs: number; periodEndMs: number; overages: boolean }
   /** Dead letters with these signal ids; null: all. */
   | { kind: "replay"; ids: string[] | null };
 
 export interface ResendProgress {
   sent: number;
-  /** Of a release: signals that were held at the start and are not sent. */
+  /** Signals of a release that were held at the start and are not sent. */
   stillHeld: number;
   isUnderWay: boolean;
 }
@@ -39,7 +36,7 @@ export interface StoredSignal extends PlaceInStore {
   payload: string;
 }
 
-interface Page {
+interface ResendPage {
   signals: StoredSignal[];
   /** The job's next `cursor`: an ordinal, the number of a dead letter, or an index of `ids`. */
   through: number;
@@ -78,7 +75,6 @@ export function resendProgress(sql: SqlStorage, id: string): ResendProgress {
   return { sent: job.sent, stillHeld: stillHeld(job), isUnderWay: job.ended_at === null };
 }
 
-/** When the next job is due, in milliseconds since 1970; null: there is no job. */
 export function nextResendMs(sql: SqlStorage): number | null {
   return nextJob(sql)?.due_at ?? null;
 }
@@ -88,11 +84,11 @@ export async function stepResends(state: StoreState, env: Env, workspaceId: stri
   for (let job = nextJob(state.sql); job !== undefined; job = nextJob(state.sql)) {
     if (job.due_at > Date.now() || Date.now() > untilMs) return;
     // oxlint-disable-next-line no-await-in-loop -- each page begins at the end of the page before
-    await (job.ended_at === null ? sendPage(state, env, workspaceId, job) : logNumbers(state.sql, env.DB, job));
+    await (job.ended_at === null ? sendPage(state, env, workspaceId, job) : completeAudit(state.sql, env.DB, job));
   }
 }
 
-/** Sends the next page. An empty page asks for the numbers: after a crash, the signals of a sent page may already have left the store. */
+/** Sends even an empty page, to get the numbers: after a crash, the signals of a sent page may have left the store. */
 async function sendPage(state: StoreState, env: Env, workspaceId: string, job: ResendJobRow): Promise<void> {
   const scope = JSON.parse(job.scope) as ResendScope;
   const { signals, through: end } = readPage(state, job, scope);
@@ -109,8 +105,7 @@ async function sendPage(state: StoreState, env: Env, workspaceId: string, job: R
   updateRow(state.sql, "returns", ["id"], job, { ...job, ...changes });
 }
 
-/** The next page. It is empty if the job has no signals left. */
-function readPage(state: StoreState, job: ResendJobRow, scope: ResendScope): Page {
+function readPage(state: StoreState, job: ResendJobRow, scope: ResendScope): ResendPage {
   let signals: StoredSignal[] = [];
   if (scope.kind === "release") {
     signals = heldSignals(state, scope.periodEndMs, job.cursor, PAGE_SIGNALS);
@@ -128,8 +123,7 @@ function readPage(state: StoreState, job: ResendJobRow, scope: ResendScope): Pag
   return { signals, through };
 }
 
-/** Adds the numbers to the audit entry that was written before the job began. */
-async function logNumbers(sql: SqlStorage, db: D1Database, job: ResendJobRow): Promise<void> {
+async function completeAudit(sql: SqlStorage, db: D1Database, job: ResendJobRow): Promise<void> {
   const { kind } = JSON.parse(job.scope) as ResendScope;
   const numbers = kind === "release" ? { released: job.sent, still_held: stillHeld(job) } : { replayed: job.sent };
   const { completeAuditEntries } = await import("../control/audit.ts");
@@ -155,10 +149,7 @@ function toResent({ admission, payload, from, place }: StoredSignal) {
   return { id, periodStartMs, text, bytes: Buffer.byteLength(text) };
 }
 
-/**
- * Held signals of the billing period that ends at `periodEndMs`, by ordinal, after the ordinal `cursor`. Reads segments by their first
- * ordinal, until no later segment can have a lower ordinal.
- */
+/** By ordinal. Reads segments by their first ordinal, until no later segment can have a lower ordinal. */
 export function heldSignals({ held }: StoreState, periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
   let first: StoredSignal[] = [];
   const add = (segment: Segment): void => {
@@ -199,7 +190,7 @@ function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
     "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead'",
     JSON.stringify(ids),
   );
-  // Sorted here, because SQLite would go through all dead letters in the order of `seq`.
+  // Sorted here: with ORDER BY, SQLite would read all dead letters by `seq`.
   return rows
     .toArray()
     .map(toStored)

@@ -1,7 +1,7 @@
 /**
- * The tables of the Signal Store. `npm run migrations` makes migrations of this file; the store uses plain SQL and takes only the types
- * of rows from here. Times are milliseconds since 1970, days are days since 1970. The generator does not support WITHOUT ROWID: such a
- * table needs a manual edit of each migration that creates it.
+ * The tables of the Signal Store. `npm run migrations` makes migrations of this file; the store uses plain SQL and takes only row types
+ * from here. Times are milliseconds since 1970, days are days since 1970. The generator does not support WITHOUT ROWID: such a table
+ * needs a manual edit of each migration that creates it.
  */
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
@@ -14,17 +14,15 @@ import type { RuleJobStatus } from "./protocol/store-operations.ts";
 
 // Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses them.
 
-/** The head of each log, see log/log.ts. */
 export const heads = sqliteTable("heads", {
   log: integer().primaryKey(),
   next_seq: integer().notNull(),
-  /** JSON of the data other than lines. */
   meta: text().notNull(),
   facts: blob().notNull(),
   payloads: blob().notNull(),
 });
 
-/** The row of a segment summarizes its lines, so that a walk reads only segments that may have a wanted line. */
+/** Summarizes the lines, so that a walk reads only segments that may have a wanted line. */
 function segmentsOf(log: string) {
   return sqliteTable(
     `${log}_segments`,
@@ -38,16 +36,16 @@ function segmentsOf(log: string) {
       received_to: integer().notNull(),
       ordinal_from: integer().notNull(),
       ordinal_to: integer().notNull(),
-      /** The earliest end of a billing period of the held lines; without held lines the latest end of all lines. */
+      /** Of the held lines, the earliest end of a billing period; without held lines, the latest end of all lines. */
       period_end: integer().notNull(),
-      /** A letter for each status of a line, see `statusLetter`. */
+      /** See `statusLetter`. */
       statuses: text().notNull(),
       /** The object in R2 that has the payloads; null: the payloads are in the store, or lost. */
       cold: text(),
       cold_offset: integer().notNull().default(0),
       /** Bytes of the payloads in the object, or PAYLOADS_LOST. */
       cold_bytes: integer().notNull().default(0),
-      /** A mark for each event group of a line, see `groupMark`. */
+      /** See `groupMark`. */
       groups: blob().$type<ArrayBuffer>().notNull(),
     },
     (table) => {
@@ -99,10 +97,7 @@ export const coldObjects = sqliteTable(
   "cold_objects",
   {
     key: text().primaryKey(),
-    /**
-     * `writing`: may be in R2, not used yet. `stored`: in use. `unknown`: found in R2 after a restore, and needed if the restore is
-     * undone. `removing`: no longer needed.
-     */
+    /** `writing`: may be in R2, not used yet. `stored`: in use. `unknown`: found after a restore, needed if it is undone. `removing`. */
     state: text().notNull(),
     at: integer().notNull(),
     /** Bounds of the object's segments. */
@@ -113,10 +108,9 @@ export const coldObjects = sqliteTable(
   (table) => [index("cold_objects_state").on(table.state, table.at)],
 );
 
-/** Segments with deleted payloads that must leave R2, see log/cold.ts. */
+/** Segments with deleted payloads that must leave R2. */
 export const coldScrubs = sqliteTable("cold_scrubs", { first_seq: integer().primaryKey() });
 
-/** Dead letters, and what deletions leave of them. */
 export const deadLetters = sqliteTable(
   "dead_letters",
   {
@@ -134,7 +128,7 @@ export const deadLetters = sqliteTable(
   (table) => [index("dead_letters_id").on(table.id), index("dead_letters_received").on(table.received_at)],
 );
 
-/** The groups of the signal queue. WITHOUT ROWID. */
+/** Groups of the signal queue. WITHOUT ROWID. */
 export const eventGroups = sqliteTable(
   "event_groups",
   {
@@ -150,15 +144,14 @@ export const eventGroups = sqliteTable(
     /** The original of the latest signal, and the ordinal of the latest signal. */
     sample_id: text().notNull(),
     sample_ordinal: integer().notNull(),
-    /** The sample's line. A negative number is a line of the held log. */
+    /** A negative number is a line of the held log. */
     sample_seq: integer().notNull(),
-    /** `count` by day. */
     days: text().$type<DayCounts>().notNull().default(""),
   },
   (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last_day").on(table.last_day)],
 );
 
-/** The outcome of each rule version. Lines and timelines name an outcome by its id. */
+/** Lines and timelines name an outcome by its id. */
 export const ruleOutcomes = sqliteTable(
   "rule_outcomes",
   {
@@ -167,9 +160,7 @@ export const ruleOutcomes = sqliteTable(
     rule_version: integer().notNull(),
     scoring_signal: text().notNull(),
     points: integer().notNull(),
-    /** Null: the rule scores every signal. */
     frequency: text().$type<NonNullable<RuleMatch["frequency"]>>(),
-    /** Days for which the points count; null: always. */
     last_days: integer().$type<NonNullable<RuleMatch["lastDays"]>>(),
   },
   (table) => [uniqueIndex("rule_outcomes_rule").on(table.rule_id, table.rule_version)],
@@ -181,7 +172,7 @@ export const once = sqliteTable(
   {
     person_id: integer().notNull(),
     rule_id: text().notNull(),
-    /** UTC day on which the signal occurred. */
+    /** UTC day of the occurrence. */
     day: integer().notNull(),
     signal_id: text().notNull(),
     /** For a once-ever rule whose points lapse: the outcome that counts, and the day from which its points count. */
@@ -191,14 +182,14 @@ export const once = sqliteTable(
   (table) => [primaryKey({ columns: [table.person_id, table.rule_id, table.day] })],
 );
 
-/** Scores of each mapping rule: all of them, and by day. */
+/** Number of scores of each mapping rule. */
 export const ruleDays = sqliteTable("rule_days", {
   rule_id: text().primaryKey(),
   count: integer().notNull(),
   days: text().$type<DayCounts>().notNull(),
 });
 
-/** Releases and replays, see resend-jobs.ts. Kept until a day after the audit log has their numbers. */
+/** Releases and replays, until a day after the audit log has their numbers. */
 export const returns = sqliteTable("returns", {
   /** Id of the audit entry of the call that began the job. */
   id: text().primaryKey(),
@@ -207,41 +198,36 @@ export const returns = sqliteTable("returns", {
   /** JSON list of the audit entries of later calls with the same scope. */
   joined: text().notNull().default("[]"),
   requested_at: integer().notNull(),
-  /** The last place of the job's signals: of a replay, the last dead letter when the job began. */
+  /** Of a replay: the last dead letter when the job began. */
   last: integer().notNull(),
-  /** Number of held signals in the period when the job began. */
+  /** Held signals of the period when the job began. */
   held: integer().notNull(),
-  /** Number of the next page, and where it begins. */
   page: integer().notNull(),
   cursor: integer().notNull(),
   sent: integer().notNull(),
   due_at: integer().notNull(),
   ended_at: integer(),
-  /** When the audit log got the numbers. */
   logged_at: integer(),
 });
 
-/** A person (spec §2.3): created for an email, enriched from traits. Their numbers are never used twice. */
+/** A person (spec §2.3). Their numbers are never used twice. */
 export const people = sqliteTable(
   "people",
   {
     id: integer().primaryKey(),
     email: text().notNull(),
     ...eachTrait(() => text()),
-    /** The searchable traits as they are searched, see people/people.ts. */
+    /** The searchable traits, see people/people.ts. */
     names: text().notNull().default(""),
     /** Received order of the signals that the traits came from: the latest wins, field by field. */
     trait_orders: text().notNull().default(""),
-    /** Sum of the points that the person's signals have scored and that have not lapsed. */
     score: integer().notNull().default(0),
     /** The part of the score that lapses, see people/scoring.ts, and when its next part does; null: nothing lapses. */
     lapses: text().notNull().default(""),
     next_lapse_at: integer(),
-    /** External id of the person's account. */
     account: text(),
     first_seen: integer().notNull(),
     last_seen: integer().notNull(),
-    /** Day of `last_seen`. An index on the time would be written with every signal. */
     last_day: integer().notNull(),
     /** The latest entries of the person's timeline, see people/timelines.ts. */
     recent: text().notNull().default(""),
@@ -251,7 +237,7 @@ export const people = sqliteTable(
     ids_dropped: integer().notNull().default(0),
   },
   (table) => [
-    // These two order the list of people. A statement that names an indexed column writes the index too.
+    // A statement that names an indexed column writes the index too.
     index("people_last_day").on(table.last_day),
     index("people_score")
       .on(table.score)
@@ -311,10 +297,7 @@ export const linkJobs = sqliteTable(
 /** People whose times and traits are being recounted, see people/people.ts. Lines before this line remain; null: all remain. */
 export const recounts = sqliteTable("recounts", { person_id: integer().primaryKey(), before: integer() });
 
-/**
- * Rules that score once and whose match was removed: the person's line after which a replacing match is searched, see
- * people/scoring.ts. WITHOUT ROWID.
- */
+/** Rules that score once and whose match was removed. A replacement is searched after this line, see people/scoring.ts. WITHOUT ROWID. */
 export const replacements = sqliteTable(
   "replacements",
   { person_id: integer().notNull(), rule_id: text().notNull(), behind_seq: integer().notNull() },
@@ -334,7 +317,7 @@ export const deletedNames = sqliteTable(
   (table) => [primaryKey({ columns: [table.hash, table.since] }), index("deleted_names_at").on(table.at)],
 );
 
-/** Jobs that apply a rule to stored signals: one row per rule, for its latest job. See rules/rule-jobs.ts. */
+/** Jobs that apply a rule to stored signals: the latest job of each rule. */
 export const ruleJobs = sqliteTable(
   "rule_jobs",
   {
@@ -349,11 +332,11 @@ export const ruleJobs = sqliteTable(
     requested_at: integer().notNull(),
     started_at: integer(),
     finished_at: integer(),
-    /** When the job continues: later than now if a payload could not be read. */
+    /** Later than now if a payload could not be read. */
     due_at: integer().notNull(),
     /** The last line to process. Later lines were recorded with this version of the rule or a newer one. */
     last_seq: integer().notNull(),
-    /** The last processed line; with a person, the start of the last processed row of the person's timeline. */
+    /** With a person: the start of the last processed row of the person's timeline. */
     position: integer().notNull(),
     /** The person whose timeline is searched for scores of dropped signals; null: the job processes lines. */
     person_id: integer(),
@@ -363,7 +346,7 @@ export const ruleJobs = sqliteTable(
     added: integer().notNull(),
     changed: integer().notNull(),
     removed: integer().notNull(),
-    /** Changes of scores by the job's steps, which are notified at its end. `crossings`: JSON of Crossings. */
+    /** Notified at the end of the job. `crossings`: JSON of Crossings. */
     points: integer().notNull().default(0),
     crossings: text().notNull().default("[]"),
   },
@@ -375,7 +358,7 @@ export const ruleJobs = sqliteTable(
   ],
 );
 
-/** Notifications that wait to be handed to Destinations. */
+/** Wait to be handed to Destinations. */
 export const raisedNotifications = sqliteTable("raised_notifications", {
   /** End position of the row among everything ever raised, in characters. */
   row: integer().primaryKey(),
@@ -383,12 +366,12 @@ export const raisedNotifications = sqliteTable("raised_notifications", {
   body: text().notNull(),
 });
 
-/** Deletions of people: the receipt, and the remaining work while in progress. See deletion/person-deletions.ts. */
+/** The receipt, and the remaining work while a deletion is in progress. */
 export const deletions = sqliteTable(
   "deletions",
   {
     id: text().primaryKey(),
-    /** The email's hash, by which a receipt is found. */
+    /** A receipt is found by this hash. */
     email_hash: text().notNull(),
     requested_at: integer().notNull(),
     /** Latest request for the deletion: signals received later belong to a new person. */
@@ -418,18 +401,15 @@ export const deletions = sqliteTable(
   ],
 );
 
-/** One row, see deletion/retention.ts. */
 export const retention = sqliteTable("retention", {
   id: integer().primaryKey(),
-  /** Days for which signals are kept; null: for ever. */
   days: integer(),
-  /** When retention next looks for expired signals. */
   next_at: integer().notNull(),
   /** When the latest deleted signal was received: names of people may come from signals up to then. */
   deleted_until: integer().notNull(),
 });
 
-/** Accounts (design §8.7). Values are JSON, as the payload templates make them; null: none was sent. */
+/** Values are JSON, as the payload templates make them (design §8.7); null: none was sent. */
 export const accounts = sqliteTable(
   "accounts",
   {
@@ -442,18 +422,16 @@ export const accounts = sqliteTable(
     trial_status: text(),
     feature_flags: text(),
     attributes: text().notNull(),
-    /** JSON of ValueClaims: the latest update of each value, by target. */
+    /** JSON of ValueClaims, by target. */
     claims: text().notNull(),
     first_seen: integer().notNull(),
     last_seen: integer().notNull(),
-    /** Sum of the members' scores, and number of members. */
     score: integer().notNull().default(0),
     people: integer().notNull().default(0),
   },
   (table) => [index("accounts_last_seen").on(table.last_seen)],
 );
 
-/** Changes of accounts' fields, each with the value before and after, in order of receipt. See accounts/accounts.ts. */
 export const accountChanges = sqliteTable(
   "account_changes",
   {

@@ -1,6 +1,5 @@
 /**
- * SignalStore: one Durable Object per workspace, with the log of signals, people and scores in its own database. The consumer records
- * signals; admins delete people and apply rules; operators and pages read.
+ * The Durable Object of a workspace with its log of signals, people and scores.
  *
  * Why this is safe: each writing method is one transaction without `await`, so methods cannot interleave. A savepoint rolls back a
  * failure; `record` without savepoint aborts the object before anything is committed. No answer leaves before its writes are durable, so
@@ -22,7 +21,7 @@ import {
   beginDeletion,
   findDeletion,
   findDeletionById,
-  handedOver,
+  noteHandedOver,
   nextDeletionMs,
   repeatDeletions,
   stepDeletions,
@@ -116,14 +115,13 @@ const FULL_NOTED_MS = 3_600_000;
 export class SignalStore extends RestorableObject {
   readonly #workspaceId = this.ctx.id.name ?? "";
   #loadedState: StoreState | null = null;
-  /** One alarm for all chores. */
   readonly #alarm = new Alarm(this.ctx);
   #handingOn: HandOn | null = null;
   /** The work of the alarm, in this order, since chores share lines. */
   readonly #chores = new ChoreRunner(this.#workspaceId, this.ctx.storage.kv, [
     {
       name: "purge",
-      due: () => this.state.held.nextToEnd()?.endMs ?? null,
+      due: () => this.state.held.nextPeriodEnd()?.endMs ?? null,
       step: (nowMs) => this.#transact(() => purgeHeld(this.state, nowMs)),
     },
     {
@@ -214,8 +212,7 @@ export class SignalStore extends RestorableObject {
   }
 
   /**
-   * Records the signals of outbox rows. Idempotent: rows that were recorded before change nothing. If a signal cannot be recorded,
-   * none is, and the object restarts.
+   * Idempotent: rows that were recorded before change nothing. If a signal cannot be recorded, none is, and the object restarts.
    *
    * @throws when a newer rule has been applied to stored signals, since it would never evaluate these signals; and when there are too
    *   many gaps between recorded rows.
@@ -254,10 +251,7 @@ export class SignalStore extends RestorableObject {
     return { outcome: "recorded", linksWait: hasRunnableLinkJob(this.state.sql, nowMs) };
   }
 
-  /**
-   * Links earlier signals of visitors to their persons (people/linking.ts): a bounded number, and the alarm links the rest. Never
-   * throws.
-   */
+  /** Links a bounded number of earlier signals of visitors. The alarm links the rest. Never throws. */
   link(): Promise<void> {
     return this.#runNow("link");
   }
@@ -269,11 +263,9 @@ export class SignalStore extends RestorableObject {
   }
 
   /**
-   * Deletes a person with everything that is linked to them, see deletion/person-deletions.ts. The alarm continues the work. A call
-   * joins a running deletion of the same person; otherwise it begins a new deletion.
+   * Joins a running deletion of the same person, or begins a new one. The alarm continues the work.
    *
-   * @param id of the receipt of a new deletion.
-   * @param email trimmed and lower-cased.
+   * @param id of the receipt of a new deletion. @param email trimmed and lower-cased.
    */
   async deletePerson(id: string, email: string): Promise<DeletionReceipt> {
     this.#transact(() => beginDeletion(this.state, id, email, Date.now()));
@@ -286,12 +278,7 @@ export class SignalStore extends RestorableObject {
     return receipt;
   }
 
-  /**
-   * Resends held signals or dead letters through the queue, see resend-jobs.ts. Answers after RESEND_TURN_MS at the latest;
-   * the alarm continues the work.
-   *
-   * @param auditId entry of the audit log that gets the numbers.
-   */
+  /** Answers after RESEND_TURN_MS at the latest. The alarm continues the work. @param auditId audit entry that gets the numbers. */
   async sendAgain(auditId: string, scope: ResendScope): Promise<ResendProgress> {
     const id = this.#transact(() => beginResend(this.state, auditId, scope, Date.now()));
     const turn = this.#runNow("send_again");
@@ -300,7 +287,6 @@ export class SignalStore extends RestorableObject {
     return resendProgress(this.state.sql, id);
   }
 
-  /** Starts to apply a rule to stored signals, see rules/rule-jobs.ts. The alarm does the work. */
   applyRule(rule: RuleToApply): RuleJob {
     const state = this.#stateWithGroups;
     this.#transact(() => {
@@ -313,7 +299,6 @@ export class SignalStore extends RestorableObject {
     return job;
   }
 
-  /** Sets which events are raised from the next transaction on. Idempotent. */
   wantEvents(wanted: WantedEvents): void {
     this.#transact(() => {
       wantEvents(this.state, wanted);
@@ -321,12 +306,7 @@ export class SignalStore extends RestorableObject {
     });
   }
 
-  /**
-   * Finishes a restore of the workspace in its store: ignores lost outbox rows, repeats forgotten deletions, and compares the store
-   * with R2. Idempotent.
-   *
-   * @throws when R2 does not answer.
-   */
+  /** Finishes a restore of the workspace in its store. Idempotent. @throws when R2 does not answer. */
   async afterRestore({ highestRow, unsettled, deletions }: BeforeStoreRestore): Promise<RestoredStore> {
     const { state } = this;
     // Rows that were unsettled at the moment of the restore have lower numbers than the lost rows.
@@ -355,12 +335,12 @@ export class SignalStore extends RestorableObject {
   }
 
   override async alarm(): Promise<void> {
-    this.#alarm.rang();
+    this.#alarm.reset();
     await this.#chores.run();
     this.#alarmForNext();
   }
 
-  /** Notes that the store is full, and sets the alarm: chores that make room are due, also after a change of the limit. */
+  /** Sets the alarm too: chores that make room are due, also after a change of the limit. */
   #noteFull(nowMs: number): void {
     const { books, signals } = this.state;
     if (nowMs - books.fullAtMs >= FULL_NOTED_MS) {
@@ -374,7 +354,7 @@ export class SignalStore extends RestorableObject {
     return (this.#handingOn ??= new HandOn(this.state.raised, {
       workspaceId: this.#workspaceId,
       destinations: this.env.DESTINATIONS,
-      handedOver: ({ receiptId }) => handedOver(this.state, receiptId, Date.now()),
+      handedOver: ({ receiptId }) => noteHandedOver(this.state, receiptId, Date.now()),
       alarmBy: (atMs) => this.#alarm.by(atMs),
     }));
   }
@@ -419,7 +399,7 @@ export class SignalStore extends RestorableObject {
     this.#alarmForNext();
   }
 
-  /** Records each signal of a row separately. A signal that fails becomes a dead letter. */
+  /** A signal that cannot be recorded becomes a dead letter. */
   #recordAlone(row: RowToRecord, nowMs: number): void {
     this.#transact(() => {
       takeFreshRows(this.state.books, [row]);
@@ -440,7 +420,7 @@ export class SignalStore extends RestorableObject {
     try {
       this.#handOn.start();
     } finally {
-      this.#alarm.by(this.#chores.nextMs(Date.now()));
+      this.#alarm.by(this.#chores.nextDueMs(Date.now()));
     }
   }
 
@@ -493,14 +473,14 @@ export class SignalStore extends RestorableObject {
     return { groups, sources, totals: this.totals(), isFull: this.#isFull() };
   }
 
-  /** The store's part of the overview page. @param sinceDay first day (days since 1970) on which the people were seen. */
+  /** @param sinceDay first day on which the people were seen, in days since 1970. */
   overview(sinceDay: number, people: number) {
     const top = findPeople(this.state, { sort: "score", minScore: 1, sinceDay }, { cursor: null, limit: people });
     const [anybody] = this.state.sql.exec("SELECT 1 FROM people LIMIT 1");
     return { totals: this.totals(), isFull: this.#isFull(), hasPeople: anybody !== undefined, top };
   }
 
-  /** The latest people, event groups and accounts that match a text. Returns up to `limit` + 1 of each, to show that more exist. */
+  /** Returns up to `limit` + 1 of each kind, to show that more exist. */
   search(text: string, limit: number) {
     const page = { cursor: null, limit: limit + 1 };
     return {
@@ -510,7 +490,6 @@ export class SignalStore extends RestorableObject {
     };
   }
 
-  /** A group of the signal queue with its signals; null: there is none. */
   queueGroup(event: string, source: string, status: SignalStatus | undefined, page: Page) {
     const { sql } = this.#stateWithGroups;
     // Signals whose source names a person are in the group without a source.

@@ -1,11 +1,11 @@
 /**
- * The admission of a signal: how and when the Quota Counter admitted it. A new signal shares most of its admission with its outbox
- * row. A resent signal (a released held signal, or a replayed dead letter) carries its first admission in its envelope.
+ * The admission of a signal by the Quota Counter. The outbox row has the common facts; a resent signal has its first
+ * admission.
  */
 import type { AdmittedVerdict } from "../domain/quota/quota.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 
-/** The order of a workspace's signals. Signals of one commit share the time, so the ordinal decides. */
+/** Signals of one commit share the time, so the ordinal decides. */
 export interface ReceivedOrder {
   receivedAtMs: number;
   ordinal: number;
@@ -27,47 +27,43 @@ export interface Admission {
   signalLimit: number;
   receivedAtMs: number;
   periodStartMs: number;
-  /** A signal that is still held at the end of the period is purged. */
+  /** A signal that is still held is purged then. */
   periodEndMs: number;
-  /** `{source}` of the path, and the `Idempotency-Key` of the request with the index of the signal. */
+  /** `{source}` of the path. */
   pathSource?: string;
   idempotencyKey?: string;
-  /** The place in the Signal Store that a resent signal leaves. */
+  /** The place that a resent signal leaves. */
   resent?: PlaceInStore;
 }
 
 export interface PlaceInStore {
   from: "held" | "dead";
-  /** Line number of the held signal, or number of the dead letter. */
+  /** Line number of a held signal, or number of a dead letter. */
   place: number;
 }
 
-/** One commit of the Quota Counter. Its signals share time, period and limit. */
+/** The signals of one commit share time, period and limit. */
 export interface OutboxRow {
   row: number;
-  /** When the signals were received. */
   at: number;
   period_start: number;
   period_end: number;
   limit: number;
-  /** Ordinal of the first signal. Ordinals in a row have no gaps. */
+  /** Ordinal of the first signal; the others follow without gaps. */
   first: number;
-  /** Number of signals. The first `accepted` signals are accepted, the rest are held. */
+  /** The first `accepted` signals are accepted, the rest are held. */
   count: number;
   accepted: number;
 }
 
-/** The record of a signal in a message, before its payload. */
+/** Precedes the payload in a message. */
 export interface Envelope {
   id: string;
-  /** Id of the API key. */
   key: string;
   endpoint?: "product_org";
-  /** The `{source}` of the path. */
   source?: string;
   /** The request's `Idempotency-Key` with the index of the signal. */
   idem?: string;
-  /** The first admission of a resent signal. Replaces the facts of the row. */
   resent?: Resent;
 }
 
@@ -80,7 +76,6 @@ export interface Resent extends PlaceInStore {
   limit: number;
 }
 
-/** @param index of the signal in its row. */
 export function readAdmission(row: OutboxRow, envelope: Envelope, index: number): Admission {
   const { id, key, endpoint, source, idem, resent } = envelope;
   const { at, period_start, period_end, limit } = resent ?? row;
@@ -101,7 +96,7 @@ export function readAdmission(row: OutboxRow, envelope: Envelope, index: number)
   return admission;
 }
 
-/** The envelope of a resent signal. `readAdmission` reads the same admission from it in any row. */
+/** The envelope from which `readAdmission` reads the same admission, in any row. */
 export function envelopeOfResent(admission: Admission & { resent: PlaceInStore }): Envelope {
   const { endpoint, pathSource, idempotencyKey, resent } = admission;
   const envelope: Envelope = {

@@ -1,25 +1,23 @@
 /**
- * The message from the Quota Counter to the consumer: JSON records, each after an ASCII record separator (a JSON text sequence,
- * RFC 7464), with a group separator before each outbox row. The edge writes the records of a signal once; outbox, drain and queue
- * pass them on as text. Valid JSON text never contains a separator, so payloads travel verbatim, and a broken payload or row does not
- * break its neighbours.
+ * The message from the Quota Counter to the consumer. The edge writes a signal's records once; outbox, drain and queue
+ * pass them on as text. Separators are ASCII control characters (as in RFC 7464), which valid JSON never contains. So
+ * payloads travel verbatim, and a broken payload or row does not break its neighbours.
  *
  *     workspace id  ( ␝row  ( ␞envelope ␞payload ){count} )+
  *
- * The first row of a message also has `low`: the lowest row that was not settled when the message was sent.
+ * A message's first row also has `low`: the lowest row that was unsettled when the message was sent.
  */
 import { readAdmission, type Admission, type Envelope, type OutboxRow } from "./admission.ts";
 
 const RECORD = "\u001e";
 const ROW = "\u001d";
 const ROW_BEGINS = `${ROW}{`;
-/** The version of new rows, see `READERS`. */
+/** Version of new rows, see READERS. */
 const VERSION = 1;
 
-/** Envelope and payload. */
 const RECORDS_PER_SIGNAL = 2;
 
-/** Maximum bytes of the record of a row without its signals. */
+/** Maximum size of a row's own record. */
 export const ROW_HEADER_BYTES = 220;
 
 export interface ReceivedSignal {
@@ -27,7 +25,6 @@ export interface ReceivedSignal {
   payload: string;
 }
 
-/** An outbox row never spans messages, and its signals are settled together. */
 export interface ReceivedRow {
   row: OutboxRow;
   signals: ReceivedSignal[];
@@ -38,9 +35,9 @@ export interface ReceivedMessage {
   /** All rows with a lower number were settled when the message was sent; 0: not known. */
   low: number;
   rows: ReceivedRow[];
-  /** Number of rows that could not be read. They stay in the outbox. */
+  /** Rows that could not be read. They stay in the outbox. */
   unreadable: number;
-  /** Number of rows of a newer version, which only a later release can read. They stay in the outbox too. */
+  /** Rows of a newer version, which a later release can read. They stay in the outbox too. */
   newer: number;
 }
 
@@ -48,33 +45,20 @@ export function writeSignal(envelope: Envelope, payload: string): string {
   return RECORD + JSON.stringify(envelope) + RECORD + payload;
 }
 
-/** Returns a writer for the signals of one call, which serializes the common part of the envelopes once. */
-export function signalWriter(
-  common: Omit<Envelope, "id" | "idem">,
-): (id: string, idem: string | undefined, payload: string) => string {
-  const rest = `${JSON.stringify(common).slice(1)}${RECORD}`;
-  return (id, idem, payload) => {
-    const key = idem === undefined ? "" : `"idem":${JSON.stringify(idem)},`;
-    return `${RECORD}{"id":"${id}",${key}${rest}${payload}`;
-  };
-}
-
 export function writeRow(row: OutboxRow, signals: string): string {
   return ROW + JSON.stringify({ v: VERSION, ...row }) + signals;
 }
 
-/** @param low the lowest row that is not settled. */
 export function writeMessage(workspaceId: string, low: number, rows: string): string {
   return workspaceId + rows.replace(ROW_BEGINS, `${ROW_BEGINS}"low":${low},`);
 }
 
-/** Whether neither this release nor a later release can read a row. */
+/** Whether neither this release nor a later one can read the row. */
 export function isUnreadable(text: string): boolean {
   const { rows, newer } = readMessage(text);
   return rows.length + newer === 0;
 }
 
-/** The first `count` signals of a text made by `writeSignal`. */
 export function firstSignals(signals: string, count: number): string {
   let end = -1;
   for (let record = 0; record <= count * RECORDS_PER_SIGNAL; record++) {
@@ -84,7 +68,7 @@ export function firstSignals(signals: string, count: number): string {
   return signals.slice(0, end);
 }
 
-/** Reads each row separately, so that an unreadable row does not affect the others. */
+/** Reads rows separately, so that an unreadable one does not affect the others. */
 export function readMessage(body: string): ReceivedMessage {
   const [workspaceId = "", ...rows] = body.split(ROW);
   const message: ReceivedMessage = { workspaceId, low: 0, rows: [], unreadable: 0, newer: 0 };
@@ -105,17 +89,14 @@ export function readMessage(body: string): ReceivedMessage {
 }
 
 /**
- * Readers by row version. Rows in the outbox and in the queue outlive the code that wrote them. So one release adds the reader of a
- * new version, and the next release writes that version. An old reader is removed after its last row.
+ * Rows outlive the code that wrote them: one release adds a reader, the next writes that version. An old reader is
+ * removed after its last row.
  */
 const READERS: Readonly<Record<number, (header: OutboxRow, records: readonly string[]) => ReceivedSignal[]>> = {
   1: readPairs,
 };
 
-/**
- * @returns null for a row of a newer version.
- * @throws Error when the text is no row of a known version.
- */
+/** Null: a row of a newer version. @throws if the text is no row of a known version. */
 function readRow(text: string): (ReceivedRow & { low: number }) | null {
   const [header = "", ...records] = text.split(RECORD);
   const { v, low = 0, ...row } = JSON.parse(header) as OutboxRow & { v: number; low?: number };

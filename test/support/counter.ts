@@ -1,11 +1,13 @@
 /** A separate Quota Counter for each test, called as the edge calls it, with access to its outbox. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { expect } from "vitest";
 import { readMessage, writeMessage, writeSignal } from "../../src/wire/message.ts";
 import type { Admission } from "../../src/wire/admission.ts";
 import type { QuotaConfig } from "../../src/domain/quota/billing.ts";
-import type { AdmitCall, AdmitResult } from "../../src/quota/protocol.ts";
+import type { AdmitCall, AdmitResult, ResentSignal, Usage } from "../../src/quota/protocol.ts";
 import type { QuotaCounter } from "../../src/quota/quota-counter.ts";
+import { until } from "./until.ts";
 
 export type Queued = { body: string; contentType: "text" };
 
@@ -73,6 +75,31 @@ export class TestCounter {
     const result = await this.admit(count, call);
     if (result.outcome !== "counted") throw new Error(result.outcome);
     return [result.accepted, result.held, result.rejected];
+  }
+
+  async usage(): Promise<Usage> {
+    const usage = await this.stub.usage();
+    if (usage === null) throw new Error("the counter is not configured");
+    return usage;
+  }
+
+  /** Waits for an empty outbox. @returns the numbers of signals in the store. */
+  async storedTotals() {
+    await until(async () => expect((await this.stub.books()).unsettled).toBe(0));
+    return env.SIGNAL_STORE.getByName(this.id).totals();
+  }
+
+  alarmMs(): Promise<number | null> {
+    return runInDurableObject(this.stub, (_, { storage }) => storage.getAlarm());
+  }
+
+  /** Held signals of a period, as the Signal Store sends them back. */
+  heldSignals(count: number, periodStartMs: number): ResentSignal[] {
+    return Array.from({ length: count }, (_, n) => {
+      const id = `sig_${this.id}_${n}`;
+      const text = writeSignal({ id, key: "key_1" }, "{}");
+      return { id, periodStartMs, text, bytes: text.length };
+    });
   }
 
   /** Lasts until the object starts again. */

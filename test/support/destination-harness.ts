@@ -2,8 +2,9 @@
 import { runDurableObjectAlarm } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { Webhook } from "standardwebhooks";
-import { afterEach, beforeEach, vi } from "vitest";
+import { afterEach, beforeEach, expect, vi } from "vitest";
 import type { EventOf, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
+import type { DueDelivery } from "../../src/notifications/destination-calls.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { until } from "./until.ts";
 import { newWorkspace } from "./workspace.ts";
@@ -63,6 +64,11 @@ export class DestinationHarness {
     return this.workspace.operator<DestinationAnswer>("GET", `/destinations/${id}`);
   }
 
+  /** Waits until the destination has these values. */
+  async shows(id: string, values: Partial<DestinationAnswer>): Promise<void> {
+    await until(async () => expect(await this.destination(id)).toMatchObject(values));
+  }
+
   async deliveries(id: string): Promise<DeliveryAnswer[]> {
     const path = `/destinations/${id}/deliveries?limit=200`;
     return (await this.workspace.operator<{ items: DeliveryAnswer[] }>("GET", path)).items;
@@ -105,6 +111,13 @@ export function scored(...emails: string[]): EventOf<"person.scored"> {
     received_at: new Date().toISOString(),
   }));
   return { id: newId("evt"), type: "person.scored", time: Date.now(), data: { scoring_signals } };
+}
+
+/** Loses every message to the deliveries' queue. @returns `sent`: the deliveries of the last batch. */
+export function loseMessages() {
+  const queue = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+  const sent = () => [...(queue.mock.lastCall?.[0] ?? [])].map(({ body }) => JSON.parse(String(body)) as DueDelivery);
+  return { queue, sent };
 }
 
 /**

@@ -38,6 +38,13 @@ export class TestDestinations {
     this.#replace("deletePerson", workspaceId, (email: string) => this.deleted.push(email));
   }
 
+  /** Calls wait until the returned function is called. */
+  hold(): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.gate = promise;
+    return resolve;
+  }
+
   #replace(method: "raise" | "deletePerson", workspaceId: string, take: (argument: never) => void): void {
     const call = async (argument: never) => {
       if (method === "raise") this.calls++;

@@ -17,7 +17,7 @@ import { newId } from "../../src/platform/ids.ts";
 import {
   beginDeletion,
   findDeletion,
-  handedOver,
+  noteHandedOver,
   nextDeletionMs,
   stepDeletions,
 } from "../../src/store/deletion/person-deletions.ts";
@@ -162,7 +162,7 @@ export class TestStore {
     beginDeletion(this.state, id, email, nowMs);
     for (let next = this.state.raised.next(); next !== null; next = this.state.raised.next()) {
       this.state.raised.handedOn(next.lastRow);
-      if (next.deletion !== null) handedOver(this.state, next.deletion.receiptId, nowMs);
+      if (next.deletion !== null) noteHandedOver(this.state, next.deletion.receiptId, nowMs);
     }
   }
 

@@ -1,4 +1,5 @@
 /** A separate workspace for each test, created through the operator API, and the calls that tests make on it. */
+import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
@@ -6,6 +7,7 @@ import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { TokenScope } from "../../src/domain/keys/api-token.ts";
 import type { WorkspaceContext } from "../../src/workspace/objects.ts";
 import { sharedForFile } from "./shared-for-file.ts";
+import worker from "../../src/index.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 
 const HOST = "https://signals.example";
@@ -198,16 +200,26 @@ export class TestWorkspace {
   /**
    * Posts to the universal webhook, or to `path` with `{key}` in it. Each call comes from a new address, so that
    * failures of other calls do not limit it.
+   * @param bindings of the Worker instead of the real ones.
    */
   send(
     body: unknown,
-    { path = "/api/signal-staging/webhook/{key}", headers = {}, key = this.key.key } = {},
+    {
+      path = "/api/signal-staging/webhook/{key}",
+      headers = {},
+      key = this.key.key,
+      bindings = undefined as Env | undefined,
+    } = {},
   ): Promise<Response> {
-    return call(path.replace("{key}", key), {
+    const isRaw = typeof body === "string" || body instanceof Uint8Array || body instanceof ReadableStream;
+    const request = new Request(HOST + path.replace("{key}", key), {
       method: "POST",
       headers: { "content-type": "application/json", "cf-connecting-ip": crypto.randomUUID(), ...headers },
-      body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body),
+      body: isRaw ? body : JSON.stringify(body),
     });
+    return bindings === undefined
+      ? exports.default.fetch(request)
+      : worker.fetch(request, bindings, createExecutionContext());
   }
 
   /** Sets the retention of the workspace's plan in D1, and tells the store. Other workspaces may share the plan. */

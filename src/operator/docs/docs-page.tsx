@@ -174,7 +174,7 @@ function Authorization({ operation: { security = [] } }: { operation: ApiOperati
   );
 }
 
-/** Notifications for customers' webhooks. All types share everything except `data`. */
+/** All notifications share everything except `data`. */
 function Events({ document }: { document: ApiDocument }) {
   const events = Object.entries(document.webhooks);
   const first = events[0]?.[1].post;

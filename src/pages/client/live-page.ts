@@ -1,7 +1,4 @@
-/**
- * The live page: asks for new signals and refused calls while it is visible, and inserts their rows as the server draws them.
- * It stops after ten minutes without activity, since each request wakes the workspace's objects.
- */
+/** Polls for new rows while the page is visible. Stops when the viewer is idle, because each request wakes the objects. */
 import { localTimes } from "./times.ts";
 
 const MAX_ROWS = 200;
@@ -23,7 +20,7 @@ class Poll {
   readonly #url: string;
   readonly #everyMs: number;
   readonly #page: Live;
-  /** Names the rows that the page has. */
+  /** The server's cursor: the latest rows that the page has. */
   #seen: string;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #runs = false;
@@ -55,7 +52,7 @@ class Poll {
 
   async #ask(): Promise<boolean> {
     const answer = await fetch(`${this.#url}?after=${encodeURIComponent(this.#seen)}`);
-    // Signed out or removed meanwhile: the reloaded page says so.
+    // Signed out, or no member any more: the reloaded page says so.
     if (answer.redirected || answer.status === 401 || answer.status === 404) location.reload();
     if (answer.status === 204) return true;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -129,7 +126,6 @@ class Live {
     this.#filter();
   }
 
-  /** Inserts a row by its time, and removes the row with the same key. */
   #put(row: HTMLTableRowElement): void {
     const { key = "", at = "" } = row.dataset;
     showClock(row);
@@ -151,7 +147,7 @@ class Live {
   }
 }
 
-/** Rows stay for a while, so a relative time would soon be wrong. */
+/** Rows stay for a while, so a relative time would become wrong. */
 function showClock(row: HTMLTableRowElement): void {
   localTimes(row);
   const time = row.querySelector("time");

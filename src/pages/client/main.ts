@@ -57,7 +57,7 @@ async function swapBy(form: HTMLFormElement, button: HTMLButtonElement | null, t
   button?.click();
 }
 
-// A page from the browser's back-forward cache may be sent again.
+// A form that the back-forward cache restores may be sent again.
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll<HTMLFormElement>("form[data-once]")) form.dataset["once"] = "";
 });
@@ -71,7 +71,7 @@ for (const type of ["input", "change", "preview"]) {
     clearTimeout(before?.timer);
     before?.sending.abort();
     const sending = new AbortController();
-    // After sign-out a preview is refused. The page stays as it is: the input can still be sent.
+    // After sign-out a preview is refused. The page keeps its input, which can still be sent.
     const send = (): void => {
       void swap(form.dataset["previewUrl"] ?? "", form.dataset["preview"] ?? "", new FormData(form), sending.signal);
     };
@@ -79,7 +79,7 @@ for (const type of ["input", "change", "preview"]) {
   });
 }
 
-// The preview of a mapping rule is there at once, and follows when conditions come and go.
+// The preview of a mapping rule is up to date when the page opens, and after a condition is added or removed.
 for (const form of document.querySelectorAll("form[data-preview-first]")) askForPreview(form);
 document.addEventListener("swapped", (event) => {
   const fresh = event.target as Element;
@@ -114,12 +114,11 @@ document.addEventListener("keydown", (event) => {
   search.focus();
   search.select();
 });
-// A page from the back-forward cache has the text that was typed before it was left, above a list without that filter.
+// The back-forward cache restores typed filters above a list that is not filtered by them.
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll<HTMLFormElement>("form[data-filters]")) form.reset();
 });
 
-/** Closes open menus that do not contain the element. */
 function closeMenus(within: Element | null): void {
   for (const menu of document.querySelectorAll<HTMLDetailsElement>("details.menu-of[open]")) {
     if (within !== null && menu.contains(within)) continue;
@@ -128,7 +127,6 @@ function closeMenus(within: Element | null): void {
   }
 }
 
-/** Shows the form of a question in a modal dialog, and puts it back when the dialog closes. */
 function ask(question: HTMLDetailsElement): void {
   const form = question.querySelector(".confirm-body");
   if (form === null) return;

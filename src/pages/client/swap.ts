@@ -1,4 +1,4 @@
-/** `kept`: no answer, no such element in it, or a later request has replaced this one. */
+/** `kept`: nothing was swapped, because there is no answer, it lacks the element, or a later request aborted this one. */
 type Swapped = "swapped" | "kept" | "signed_out";
 
 /** After sign-out the caller decides what to do, because only it knows whether the page has input. */
@@ -18,7 +18,6 @@ export async function swap(url: string, target: string, body: FormData | null, s
   try {
     answer = await fetch(url, init);
   } catch {
-    // Offline, or aborted by the next request.
     return "kept";
   }
   if (answer.redirected || answer.status === 401) return "signed_out";

@@ -1,4 +1,4 @@
-/** Sends a test signal as a sender would, shows the answer as it came, and then what becomes of the signal. */
+/** Sends a test signal as a sender would, shows the answer, and then the signal's trace. */
 import { refresh, swap } from "./swap.ts";
 
 const TRACE_MS = 1_000;

@@ -13,7 +13,7 @@ export function localTimes(within: ParentNode): void {
   for (const input of within.querySelectorAll<HTMLInputElement>("input[data-local-time]")) localInput(input);
 }
 
-/** The server reads a `datetime-local` field as UTC. With this script it is typed in the viewer's time zone. */
+/** The server reads a `datetime-local` field as UTC. The viewer types local time, so a hidden field sends the UTC time. */
 function localInput(input: HTMLInputElement): void {
   if (input.dataset["localTime"] === "on") return;
   input.dataset["localTime"] = "on";

@@ -1,7 +1,4 @@
-/**
- * A delivery: its body, and each attempt with its answer. And "Deliver again": sends everything that failed since a time, after
- * showing how many deliveries that is.
- */
+/** The page of a delivery, and "Deliver again": counts the deliveries that failed since a time, and sends them. */
 import type { AttemptResult } from "../../domain/events/attempts.ts";
 import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
 import { time as timeSchema } from "../../http/fields.ts";
@@ -11,10 +8,10 @@ import { deliverAgain, findDelivery, redeliver } from "../../workspace/manage-de
 import { destinationsOf } from "../../workspace/objects.ts";
 import { Choices, Form, PostButton, TextField } from "../kit/forms.tsx";
 import { counted, exactTime, grouped, indented } from "../kit/format.ts";
-import { sectionPath } from "../kit/layout.tsx";
 import { Badge, Clamped, Empty, Facts, Json, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { type Ctx, formText, pages } from "../pages-env.ts";
+import { type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
+import { destinationPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
 import {
   DeliveryStatus,
@@ -24,7 +21,7 @@ import {
   requireDestination,
 } from "./notification-parts.tsx";
 
-/** Longest wait for the first answer, so that the page shows it without a script. */
+/** Longest wait for an attempt before the redirect, so that the page shows its result without a script. */
 const FIRST_ANSWER_MS = 3_000;
 const POLL_MS = 100;
 
@@ -32,11 +29,11 @@ export const deliveryPages = pages
   .createApp()
   .get("/:id/deliveries/:delivery_id", (c) => deliveryPage(c))
   .post("/:id/deliveries/:delivery_id/again", async (c) => {
-    const before = await find(c);
+    const before = await readDelivery(c);
     if (before === null) return notFoundPage(c, "delivery");
     const { id, destinationId, attempts } = before.delivery;
     const again = await deliverAgain(destinationsCall(c), destinationId, id);
-    return again.ok ? toDelivery(c, again.value, attempts.length) : deliveryPage(c, problemText(again.refusal));
+    return again.ok ? redirectToDelivery(c, again.value, attempts.length) : deliveryPage(c, problemText(again.refusal));
   })
   .get("/:id/again", requireDestination, (c) => redeliverPage(c))
   .post("/:id/again", readForm(), requireDestination, async (c) => {
@@ -49,13 +46,12 @@ export const deliveryPages = pages
     return done(c, `settings/notifications/${id}`, isAny ? "delivered_again" : "nothing_delivered_again");
   });
 
-function find(c: Ctx) {
+function readDelivery(c: Ctx) {
   const { id = "", delivery_id: deliveryId = "" } = c.req.param() as Record<string, string>;
   return findDelivery(c.env, c.get("workspace").id, id, deliveryId);
 }
 
-/** Redirects to the delivery's page, after the next attempt if that is soon. */
-export async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemptsBefore: number) {
+export async function redirectToDelivery(c: Ctx, { id, destinationId }: Delivery, attemptsBefore: number) {
   const untilMs = Date.now() + FIRST_ANSWER_MS;
   const hasEnded = async () => {
     const detail = await findDelivery(c.env, c.get("workspace").id, destinationId, id);
@@ -63,20 +59,20 @@ export async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemp
   };
   // oxlint-disable-next-line no-await-in-loop -- each look waits for the previous one
   while (Date.now() < untilMs && !(await hasEnded())) await scheduler.wait(POLL_MS);
-  return c.redirect(`${sectionPath(c, "notifications")}/${destinationId}/deliveries/${id}`, 303);
+  return c.redirect(`${destinationPath(workspacePath(c), destinationId)}/deliveries/${id}`, 303);
 }
 
 async function deliveryPage(c: Ctx, refused?: string) {
-  const found = await find(c);
+  const found = await readDelivery(c);
   if (found === null) return notFoundPage(c, "delivery");
   const { delivery, destination, body } = found;
   const { id, type, state, eventId, createdAtMs, attempts } = delivery;
-  const destinationPath = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const path = destinationPath(workspacePath(c), destination.id);
   const inProgress = isInProgress(delivery, destination);
   const isWebhook = destination.type === "webhook";
   const again = (
     <PostButton
-      action={`${destinationPath}/deliveries/${id}/again`}
+      action={`${path}/deliveries/${id}/again`}
       look={state === "failed" ? "primary" : ""}
       text="Deliver again"
     />
@@ -87,7 +83,7 @@ async function deliveryPage(c: Ctx, refused?: string) {
       section: "notifications",
       title: "Delivery",
       heading: EVENT_CATALOGUE[type].label,
-      crumbs: [[destination.name, destinationPath]],
+      crumbs: [[destination.name, path]],
       actions: body !== null && again,
       errors: [refused],
       errorTitle: "Nothing was sent",
@@ -186,7 +182,7 @@ const USUAL_HOURS = 24;
 
 async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 422) {
   const destination = c.get("destination");
-  const path = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const path = destinationPath(workspacePath(c), destination.id);
   const typed = c.req.query("since") ?? "";
   const { data: typedTime } = timeSchema.safeParse(`${typed}:00Z`);
   const error = typed !== "" && typedTime === undefined ? "Enter a date and a time." : undefined;
@@ -205,7 +201,12 @@ async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 
       errorStatus,
     },
     isActive ? (
-      <Failed path={path} choices={await readChoices(c, destination.id, typedTime)} typed={typed} error={error} />
+      <FailedDeliveries
+        path={path}
+        choices={await readChoices(c, destination.id, typedTime)}
+        typed={typed}
+        error={error}
+      />
     ) : (
       refused === undefined && (
         <Notice tone="warn" title="Nothing can be sent now" text={problemText("destination_not_active")} />
@@ -214,23 +215,24 @@ async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 
   );
 }
 
-interface Choosable {
+interface RedeliveryChoice {
   label: string;
   since: string;
   failed: Redelivery;
   isChosen: boolean;
 }
 
-/** @param typedTime a time of the viewer's own, in ISO 8601. */
-async function readChoices(c: Ctx, destinationId: string, typedTime: string | undefined): Promise<Choosable[]> {
+/** @param typedTime in ISO 8601. */
+async function readChoices(c: Ctx, destinationId: string, typedTime: string | undefined): Promise<RedeliveryChoice[]> {
   const nowMs = Date.now();
   const presets = PRESETS.map(({ label, hours }) => {
     const since = new Date(nowMs - hours * 3_600_000).toISOString();
     return { label, since, isChosen: hours === USUAL_HOURS && typedTime === undefined };
   });
-  const typed = (typedTime === undefined ? [] : [typedTime]).map((since) => {
-    return { label: `Since ${exactTime(Date.parse(since))}`, since, isChosen: true };
-  });
+  const typed =
+    typedTime === undefined
+      ? []
+      : [{ label: `Since ${exactTime(Date.parse(typedTime))}`, since: typedTime, isChosen: true }];
   const object = destinationsOf(c.env, c.get("workspace").id);
   const choices = [...presets, ...typed].map(async (choice) => {
     const failed = await object.failedSince(destinationId, Date.parse(choice.since));
@@ -239,16 +241,16 @@ async function readChoices(c: Ctx, destinationId: string, typedTime: string | un
   return (await Promise.all(choices)).flat();
 }
 
-interface FailedProps {
+interface FailedDeliveriesProps {
   path: string;
-  choices: readonly Choosable[];
+  choices: readonly RedeliveryChoice[];
   typed: string;
   error: string | undefined;
 }
 
-function Failed({ path, choices, typed, error }: FailedProps) {
+function FailedDeliveries({ path, choices, typed, error }: FailedDeliveriesProps) {
   if (choices.every(({ failed }) => failed.requeued === 0)) {
-    return <Empty title="No failed deliveries" text={choices.slice(-1).map(({ failed }) => reasonsText(failed))} />;
+    return <Empty title="No failed deliveries" text={choices.slice(-1).map(({ failed }) => notSentText(failed))} />;
   }
   return (
     <>
@@ -287,11 +289,11 @@ function Failed({ path, choices, typed, error }: FailedProps) {
 }
 
 function numbersText(failed: Redelivery): string {
-  const [number, reasons] = [counted(failed.requeued, "delivery", "deliveries"), reasonsText(failed)];
+  const [number, reasons] = [counted(failed.requeued, "delivery", "deliveries"), notSentText(failed)];
   return reasons === "" ? number : `${number}. ${reasons}`;
 }
 
-function reasonsText({ notRequeued: { personDeleted, tooManyWaiting, notKept } }: Redelivery): string {
+function notSentText({ notRequeued: { personDeleted, tooManyWaiting, notKept } }: Redelivery): string {
   const reasons = [
     personDeleted > 0 && `${grouped(personDeleted)} of deleted people`,
     tooManyWaiting > 0 && `${grouped(tooManyWaiting)} while too many wait`,

@@ -1,4 +1,4 @@
-/** The form of a destination, new or edited. */
+/** Creates and edits a destination. */
 import type { CustomHeader, WantedHeader } from "../../domain/events/custom-header.ts";
 import { DESTINATION_TYPES, type Destination, type DestinationType } from "../../domain/events/destination.ts";
 import { envelopeOf } from "../../domain/events/request-body.ts";
@@ -56,19 +56,18 @@ export const destinationFormPages = pages
 
 const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** A destination as typed. A form that is sent twice has the same id, and creates one destination. */
+/** The page of a new destination draws its id, so a form that is sent twice creates one destination. */
 export type TypedDestination = Pick<Destination, "id" | "name" | "type" | "events"> & {
   target: string;
-  /** Rows with text. An empty value keeps a stored one. */
+  /** An empty value keeps the stored one. */
   headers: CustomHeader[];
 };
 
-/** Errors at the fields; `form` is about the form as a whole. */
 type Errors = Partial<Record<"name" | "target" | "headers" | "events" | "form" | HeaderField, string>>;
 type HeaderField = `header_${"name" | "value"}_${number}`;
 
-/** Events that a new form has ticked. The other types are frequent, or need a choice elsewhere. */
-const EVENTS_TICKED: readonly EventType[] = [
+/** The other types are frequent, or need a setting elsewhere. */
+const DEFAULT_EVENTS: readonly EventType[] = [
   "person.score_crossed",
   "usage.level",
   "period.closed",
@@ -79,7 +78,7 @@ const EVENTS_TICKED: readonly EventType[] = [
 ];
 
 export function emptyDestination(id: string): TypedDestination {
-  return { id, name: "", type: "webhook", target: "", headers: [], events: [...EVENTS_TICKED] };
+  return { id, name: "", type: "webhook", target: "", headers: [], events: [...DEFAULT_EVENTS] };
 }
 
 export function readDestination(form: FormData, id: string): TypedDestination {
@@ -97,10 +96,7 @@ export function readDestination(form: FormData, id: string): TypedDestination {
   };
 }
 
-/**
- * @param emptyTarget the meaning of an empty target. A typed target is checked when it is stored.
- * @param storedNames names of headers whose values may stay.
- */
+/** A typed target is checked when it is stored. @param storedNames headers whose value may be left empty. */
 export function checkDestination(
   { name, type, target, headers, events }: TypedDestination,
   emptyTarget: "is_refused" | "keeps_stored",
@@ -191,7 +187,6 @@ interface TargetProps {
   offered: readonly DestinationType[];
 }
 
-/** Only a new destination chooses the type. */
 function Target({ typed, error, stored, offered }: TargetProps) {
   const newLabel = offered.includes("email") ? "URL or email address" : "URL";
   return (
@@ -226,7 +221,7 @@ function Target({ typed, error, stored, offered }: TargetProps) {
   );
 }
 
-/** Rows for names and values. The page never contains a stored value. */
+/** The page never contains a stored value. */
 function Headers({ typed, errors, stored }: Pick<TargetProps, "typed" | "stored"> & { errors: Errors }) {
   const storedNames = stored?.headerNames ?? [];
   const rows = Array.from({ length: DESTINATION_HEADERS_MAX }, (_, index) => typed.headers[index]);

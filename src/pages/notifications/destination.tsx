@@ -10,13 +10,13 @@ import { destinationsOf } from "../../workspace/objects.ts";
 import type { Done, Tone } from "../copy.ts";
 import { Confirm, LinkButton, Menu, PostButton, SelectField } from "../kit/forms.tsx";
 import { counted, grouped } from "../kit/format.ts";
-import { sectionPath } from "../kit/layout.tsx";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
 import { Badge, Empty, Facts, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { type Ctx, formText, pages } from "../pages-env.ts";
+import { type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
+import { destinationPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
-import { toDelivery } from "./delivery.tsx";
+import { redirectToDelivery } from "./delivery.tsx";
 import {
   DeliveryStatus,
   destinationsCall,
@@ -62,7 +62,7 @@ export const destinationPages = pages
   })
   .post("/:id/test", requireDestination, async (c) => {
     const sent = await destinations.sendTest(destinationsCall(c), c.get("destination").id);
-    return sent.ok ? toDelivery(c, sent.value, 0) : destinationPage(c, problemText(sent.refusal));
+    return sent.ok ? redirectToDelivery(c, sent.value, 0) : destinationPage(c, problemText(sent.refusal));
   });
 
 function afterChange(c: Ctx, isChanged: boolean, message: Done) {
@@ -70,12 +70,12 @@ function afterChange(c: Ctx, isChanged: boolean, message: Done) {
   return done(c, `settings/notifications/${c.req.param("id")}`, message);
 }
 
-/** Tones of a status that needs somebody: a notice says what to do. */
+/** A status with such a tone has a notice that says what to do. */
 const NOTICED_TONES: readonly Tone[] = ["warn", "bad"];
 
 async function destinationPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 409) {
   const destination = c.get("destination");
-  const path = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const path = destinationPath(workspacePath(c), destination.id);
   const list = new ListAddress(path, c.req.query());
   const object = destinationsOf(c.env, c.get("workspace").id);
   const deliveries = await object.listDeliveries(destination.id, list.slice(PAGE_ROWS));

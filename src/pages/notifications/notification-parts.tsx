@@ -60,7 +60,7 @@ export function fieldOfProblem(problem: destinations.DestinationProblem): "targe
   return problem in HEADER_PROBLEM ? "headers" : "form";
 }
 
-/** Stands for the value of a custom header, which no page shows. */
+/** Replaces the value of a custom header, which no page shows. */
 export const HIDDEN_VALUE = "••••";
 
 export const TYPE_TEXT = {
@@ -109,10 +109,10 @@ export function statusOf(destination: Destination, lastTest: LastTest): Destinat
   return { tone: "good", label: "Healthy", text: null };
 }
 
-/** The result of the latest delivery if it is a test. Null: it is none, or has no result yet. */
+/** The result of the latest delivery if that is a test. Null: it is no test, or has no result yet. */
 export type LastTest = "delivered" | "failed" | null;
 
-/** Tests change no state of the destination, so their result is read from the deliveries. */
+/** A test does not change the state of the destination, so its result is read from the deliveries. */
 export async function readLastTest(c: Ctx, { id }: Destination): Promise<LastTest> {
   const found = await destinationsOf(c.env, c.get("workspace").id).listDeliveries(id, { cursor: null, limit: 1 });
   const [latest] = found?.items ?? [];
@@ -122,10 +122,9 @@ export async function readLastTest(c: Ctx, { id }: Destination): Promise<LastTes
 
 type DestinationState = Pick<Destination, "state" | "failingSinceMs">;
 
-/** An attempt that is due so soon is worth waiting for. */
 const SOON_MS = 60_000;
 
-/** Whether an attempt is in progress or starts soon, so that the page refreshes. */
+/** Whether the page refreshes: an attempt is in progress or starts soon. */
 export function isInProgress(delivery: Delivery, destination: DestinationState): boolean {
   const { type, state, attempts, dueAtMs } = delivery;
   if (state !== "waiting" || dueAtMs === null) return false;

@@ -33,7 +33,7 @@ export const notificationPages = pages
   .route("/", destinationPages)
   .route("/", deliveryPages);
 
-/** As typed (`50, 100`), in ascending order. */
+/** Reads `100; 50` as 50 and 100. */
 export function readThresholds(typed: string): Result<number[], string> {
   const scores = typed.split(/[\s,;]+/).filter((text) => text !== "");
   if (scores.some((text) => !/^-?\d{1,7}$/.test(text))) return refuse("Enter whole numbers, such as 50, 100.");
@@ -66,7 +66,6 @@ interface Row {
   lastTest: LastTest;
 }
 
-/** @param typed undefined: the stored ones. */
 async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<ThresholdTexts> = {}) {
   const path = sectionPath(c, "notifications");
   const object = destinationsOf(c.env, c.get("workspace").id);

@@ -1,14 +1,14 @@
-/** The only page that shows a destination's signing secret, and how a receiver verifies deliveries. */
+/** The only page that shows a destination's signing secret; and how a receiver verifies deliveries. */
 import type { CreatedDestination } from "../../notifications/destination-calls.ts";
 import { LinkButton, PostButton } from "../kit/forms.tsx";
-import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Notice, Panel, Time } from "../kit/parts.tsx";
 import { alreadyCreatedPage, page } from "../page.tsx";
-import type { Ctx } from "../pages-env.ts";
+import { workspacePath, type Ctx } from "../pages-env.ts";
+import { destinationPath } from "../paths.ts";
 
 export function secretPage(c: Ctx, { destination, secret, isNew }: CreatedDestination, title: string) {
   const { name, type, oldSecretEndsAtMs } = destination;
-  const path = `${sectionPath(c, "notifications")}/${destination.id}`;
+  const path = destinationPath(workspacePath(c), destination.id);
   const view = <LinkButton href={path} text="View destination" />;
   if (!isNew) {
     const shown = type === "webhook" ? { name: "secret", remedy: "rotate it on the destination's page" } : null;
@@ -61,10 +61,7 @@ export function VerifyPanel() {
   );
 }
 
-/**
- * Receivers that verify deliveries with the libraries of the Standard Webhooks specification. None holds the secret: each reads
- * it from the environment.
- */
+/** Receivers that use the libraries of the Standard Webhooks specification. They read the secret from the environment. */
 const VERIFY_CODE = [
   {
     id: "javascript",

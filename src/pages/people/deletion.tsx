@@ -29,23 +29,23 @@ export const deletionPages = pages
       "x-content-type-options": "nosniff",
     });
   })
-  .get("/:email/delete", requireManager, async (c) => ((await exists(c)) ? deletePage(c) : toReceipt(c)))
+  .get("/:email/delete", requireManager, async (c) => ((await personExists(c)) ? deletePage(c) : redirectToReceipt(c)))
   .post("/:email/delete", requireManager, readForm(), async (c) => {
     const email = emailOf(c);
-    // A form that is sent twice must not delete twice: a second deletion would replace the receipt of the first.
-    if (!(await exists(c))) return toReceipt(c);
+    // If the form is sent twice, a second deletion would replace the receipt of the first.
+    if (!(await personExists(c))) return redirectToReceipt(c);
     const typed = formText(c.get("form"), "email");
     if (typed.trim().toLowerCase() !== email) return deletePage(c, typed, `Type ${email} to confirm.`);
     await deletePerson(contextOf(c), email);
-    return toReceipt(c);
+    return redirectToReceipt(c);
   })
   .get("/:email/deletion", (c) => receiptPage(c, { email: emailOf(c) }));
 
-async function exists(c: Ctx): Promise<boolean> {
+async function personExists(c: Ctx): Promise<boolean> {
   return (await storeOf(c).people({ email: emailOf(c) }, { cursor: null, limit: 1 })).items.length > 0;
 }
 
-async function toReceipt(c: Ctx): Promise<Response> {
+async function redirectToReceipt(c: Ctx): Promise<Response> {
   const email = emailOf(c);
   const receipt = await storeOf(c).deletion(email);
   if (receipt === null) return notFoundPage(c, "person");
@@ -107,7 +107,7 @@ async function receiptPage(c: Ctx, deletion: { id: string } | { email: string })
   const email = "email" in deletion ? deletion.email : null;
   const [receipt, isBack] = await Promise.all([
     "email" in deletion ? storeOf(c).deletion(deletion.email) : storeOf(c).deletionById(deletion.id),
-    email !== null && exists(c),
+    email !== null && personExists(c),
   ]);
   if (receipt === null) return notBegunOr404(c, deletion);
   const { id, requestedAtMs, finishedAtMs } = receipt;
@@ -116,7 +116,6 @@ async function receiptPage(c: Ctx, deletion: { id: string } | { email: string })
     c,
     {
       ...HEAD,
-      // Only a person who exists again has a page.
       crumbs: email !== null && isBack ? [[email, personPath(base, email)]] : [],
       intro: email ?? id,
       actions: <LinkButton href={`${base}/people/deletions/${id}/download`} text="Download receipt" />,
@@ -153,7 +152,7 @@ async function receiptPage(c: Ctx, deletion: { id: string } | { email: string })
 
 const HEAD = { section: "people", title: "Deletion receipt" } as const;
 
-/** A deletion that D1 knows and the store does not: it was interrupted before it began. */
+/** D1 knows a deletion that the store does not know, if it was interrupted before it began. */
 async function notBegunOr404(c: Ctx, deletion: { id: string } | { email: string }): Promise<Response> {
   const base = workspacePath(c);
   const askedMs = await deletionAskedMs(c.get("db"), c.get("workspace").id, deletion, Date.now());

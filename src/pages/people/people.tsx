@@ -30,7 +30,7 @@ export const peoplePages = pages
   .get("/", async (c) => {
     const base = workspacePath(c);
     const asked = c.req.query("email");
-    // `?email=` is for links that have only a person's email. It redirects to the person's page.
+    // For links from systems that know only the email.
     if (asked !== undefined) return c.redirect(personPath(base, asked.trim().toLowerCase()), 303);
     const list = new ListAddress(`${base}/people`, c.req.query());
     const query = {
@@ -108,7 +108,7 @@ export function PeopleTable({
         ...TRAIT_NAMES.map((trait, index) => ({
           head: traitLabel(trait),
           cell: (person: PersonSummary) => person[trait],
-          // The name stays, other traits leave first.
+          // A narrow table shows the name, and no other trait.
           ...(index === 0 ? {} : { drop: "narrow" as const }),
         })),
         { head: "Score", kind: "number", cell: ({ score }) => <Count value={score} /> },

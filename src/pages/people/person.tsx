@@ -92,7 +92,7 @@ const UNKNOWN = <span class="quiet">Unknown</span>;
 
 export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
-/** The shortest time that the curve spans, so that a score of just now is not drawn as if it had taken all day. */
+/** The curve spans at least this time, so that a new score is not drawn as a slow rise. */
 const CURVE_MIN_MS = 3_600_000;
 
 function scoreNote({ nextLapseAtMs }: PersonSummary, { signals, complete, byRule }: ScoreCurve): string {
@@ -109,7 +109,7 @@ function AccountLink({ base, account }: { base: string; account: PersonAccount |
   return <a href={accountPath(base, account.externalId)}>{account.name ?? account.externalId}</a>;
 }
 
-/** The score over time, in steps: it stays the same until the next signal, or until points lapse. */
+/** Steps: a score stays the same until the next signal, or until points lapse. */
 function Curve({ curve, score }: { curve: ScoreCurve; score: number }) {
   const [first] = curve.points;
   if (first === undefined) return <p class="quiet">No mapping rule has matched a signal of this person yet.</p>;
@@ -258,7 +258,7 @@ export function Score({ score, base, rules }: { score: ScoringSignal; base: stri
   );
 }
 
-/** The reason why a signal belongs to this person. The email is omitted, because the page's title has it. */
+/** Why the signal belongs to this person. The page's title has the email, so it is not repeated. */
 function reasonOf({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): Child {
   if (kind === "identify") return "links ids to the email";
   return (

@@ -1,4 +1,4 @@
-/** Signal queue (spec §6.3): signals by event and source, the page of an event, and the routes of all pages of signals. */
+/** Signal queue (spec §6.3): signals by event and source, the page of an event, and the routes of the other pages of signals. */
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PAGE_ROWS, QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
@@ -97,7 +97,6 @@ function Groups({ base, items }: { base: string; items: readonly QueueGroup[] })
   );
 }
 
-/** @param props.values by day, today last. */
 function LatestDays({ values }: { values: readonly number[] }) {
   const total = values.reduce((sum, count) => sum + count, 0);
   const label = `${counted(total, "signal")} in ${SPARKLINE_DAYS} days, ${counted(values.at(-1) ?? 0, "signal")} today`;

@@ -1,6 +1,4 @@
-/**
- * The list of all signals, the dead letters with their replay, and what the lists of signals share: tabs, table, addresses.
- */
+/** The lists of all signals and of dead letters, and the parts that all pages of signals share. */
 import type { Child } from "hono/jsx";
 import type { SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS, PAGE_ROWS } from "../../limits.ts";
@@ -107,7 +105,7 @@ export function isSignalId(text: string | undefined): text is string {
   return /^\s*sig_[\w-]+\s*$/.test(text ?? "");
 }
 
-/** The known name that equals the text apart from letter case; otherwise the text. */
+/** The store compares names exactly, but people type them in any letter case. */
 function inKnownCase(text: string | undefined, known: readonly string[]): string | undefined {
   if (text === undefined || known.includes(text)) return text;
   return known.find((name) => name.toLowerCase() === text.toLowerCase()) ?? text;

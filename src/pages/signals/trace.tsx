@@ -127,7 +127,7 @@ function stepsOf(
   ];
 }
 
-/** Accepted or held (spec §8.2 to §8.4), by the signal's ordinal in the billing period and the limit at that moment. */
+/** Spec §8.2 to §8.4. */
 function verdictStep(base: string, { verdict, ordinal, signalLimit }: Admission | SignalTrace): TimelineStep {
   const place = `signal ${grouped(ordinal)} of ${grouped(signalLimit)}`;
   if (verdict === "held") {
@@ -227,8 +227,8 @@ function scoreSteps(base: string, trace: SignalTrace, rules: RuleNames): Timelin
     return (
       <div>
         <strong>{signed(scoring.includes(match) ? match.points : 0)}</strong> {match.scoringSignal}
-        {howOften(base, match)}
-        {match.scored && lapseOf(trace, match)}, from{" "}
+        {frequencyText(base, match)}
+        {match.scored && lapseWithEffect(trace, match)}, from{" "}
         <a href={rulePath(base, match.ruleId)}>{rule?.name ?? "a deleted rule"}</a> version {match.ruleVersion}
         {rule !== undefined && rule.version !== match.ruleVersion && ` (now version ${rule.version})`}
       </div>
@@ -251,7 +251,7 @@ function pointsText(points: number): string {
   return `${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`;
 }
 
-/** @param added points that the signal has added to the score, also points that have lapsed since. */
+/** @param added includes points that have lapsed since. */
 function effectText(trace: SignalTrace, added: number): string {
   const hadLapsed = trace.rulesMatched.some((match) => match.scored && lapsedOnArrival(trace, match));
   if (added === 0) {
@@ -263,17 +263,17 @@ function effectText(trace: SignalTrace, added: number): string {
   return `Added to the score of the person.${lapsed === 0 ? "" : ` ${pointsText(lapsed)} lapsed since.`}`;
 }
 
-/** Whether the points of a match had lapsed when the signal was recorded or linked to its person. */
+/** Whether the points had lapsed when the signal was recorded, or linked to its person. */
 function lapsedOnArrival({ recordedAtMs, person }: SignalTrace, { lapsesAtMs }: MatchedRule): boolean {
   return lapsesAtMs !== null && lapsesAtMs <= Math.max(recordedAtMs, person?.linkedAtMs ?? 0);
 }
 
-function lapseOf(trace: SignalTrace, match: MatchedRule): string {
+function lapseWithEffect(trace: SignalTrace, match: MatchedRule): string {
   if (!lapsedOnArrival(trace, match)) return lapseText(match);
   return `${lapseText(match)}, so ${pointsText(match.points)} ${Math.abs(match.points) === 1 ? "was" : "were"} not added`;
 }
 
-function howOften(base: string, { scored, scoredBy, frequency }: MatchedRule): Child {
+function frequencyText(base: string, { scored, scoredBy, frequency }: MatchedRule): Child {
   if (frequency === undefined) return "";
   if (scored) return `, ${FREQUENCY_LABEL[frequency].said}`;
   if (scoredBy === null) return `, ${ALREADY_SCORED[frequency]}`;

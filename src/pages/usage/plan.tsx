@@ -1,4 +1,4 @@
-/** Usage, tab Plan: what owners and admins can change: the plan, overages, held signals; and the extra room. */
+/** Usage, tab Plan: owners and admins change the plan and overages, and release held signals. */
 import { isPlanOffered, plansFor, type Plan } from "../../control/plans.ts";
 import { updateWorkspace, type WorkspaceChange } from "../../control/workspaces.ts";
 import { overageCost, type OveragePrice } from "../../domain/quota/billing.ts";
@@ -27,12 +27,12 @@ export const planPages = pages
   .post("/plan", requireManager, readForm(), async (c) => {
     const plan = c.get("form").get("plan");
     const isOffered = typeof plan === "string" && (await isPlanOffered(c.get("db"), plan, c.get("workspace").id));
-    return isOffered ? change(c, { plan }, "plan_changed") : planPage(c, UNKNOWN_PLAN);
+    return isOffered ? changeWorkspace(c, { plan }, "plan_changed") : planPage(c, UNKNOWN_PLAN);
   })
   .post("/overages", requireManager, readForm(), async (c) => {
     const overages = c.get("form").get("overages");
     if (overages !== "on" && overages !== "off") return planPage(c, "Overages are either on or off.");
-    return change(c, { overages: overages === "on" }, `overages_${overages}`);
+    return changeWorkspace(c, { overages: overages === "on" }, `overages_${overages}`);
   })
   .post("/release", requireManager, async (c) => {
     const { released, isUnderWay } = await releaseHeldSignals(contextOf(c));
@@ -68,8 +68,8 @@ async function planPage(c: Ctx, error?: string): Promise<Response> {
   );
 }
 
-/** Changes D1 first, then the objects. If the counter is not reached, the next page configures it first. */
-async function change(c: Ctx, to: WorkspaceChange, text: Done): Promise<Response> {
+/** If the counter cannot be reached, the change is stored, and the next page that reads the usage pushes it. */
+async function changeWorkspace(c: Ctx, to: WorkspaceChange, text: Done): Promise<Response> {
   const updated = await updateWorkspace(contextOf(c), to);
   if (!updated.ok) return planPage(c, UNKNOWN_PLAN);
   await configureWorkspace(c.env, c.get("db"), c.get("workspace").id);
@@ -81,7 +81,6 @@ interface Props {
   usage: Usage;
   plans: readonly Plan[];
   current: string;
-  /** Null: none is configured. */
   price: OveragePrice | null;
   mayChange: boolean;
 }
@@ -170,7 +169,6 @@ function OveragesPanel({ base, usage, price, mayChange }: Props) {
   );
 }
 
-/** @param props.storedHeld held signals of this period in the store (heldText). */
 function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props & { storedHeld: number }) {
   const { fit, text } = heldText(usage, storedHeld);
   const submit = `Release ${counted(fit, "signal")}${costText(overageOfRelease(usage, fit), price)}`;
@@ -194,10 +192,9 @@ function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props & { stor
 }
 
 /**
- * The held signals of this period, and how many of them fit now.
- *
- * @param stored held signals in the store: fewer than counted if some were duplicates, more while released ones are
- * still on their way.
+ * @param stored held signals of this period in the store: fewer than `usage.held` if some were duplicates, more while
+ * released signals are in flight.
+ * @returns fit: number of signals that can be released now.
  */
 export function heldText(usage: Usage, stored: number): { fit: number; text: string } {
   const held = Math.min(Math.max(0, stored), usage.held);
@@ -209,7 +206,7 @@ export function heldText(usage: Usage, stored: number): { fit: number; text: str
   return { fit, text: `${text}${held === 0 ? "" : fits}${released === 0 ? "" : onTheWay}` };
 }
 
-/** Says when the workspace loses the extra room (spec §8.5), and how to keep it. */
+/** Spec §8.5. */
 export function extraRoomText(usage: Usage): NoticeCopy {
   const { paid, overages, streak, extraRoomRemoved } = usage;
   const used = ordinalsTaken(usage);

@@ -1,7 +1,4 @@
-/**
- * Usage (spec §8): the figures, the forecast and the days of the billing period; and the tab Ledger: the books (design §1.2),
- * past billing periods and the storage. Plan is a third tab.
- */
+/** Usage (spec §8): the tabs Usage and Ledger (the books of design §1.2, past periods, storage). plan.tsx has the tab Plan. */
 import { plansFor, type Plan } from "../../control/plans.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import type { Balance } from "../../domain/quota/balance.ts";
@@ -131,10 +128,10 @@ export function UsageMeter({ usage, nowMs }: { usage: Usage; nowMs: number }) {
   );
 }
 
-/** Full days from which on a forecast is drawn. From fewer it may be far off, and would flatten the measured curve. */
+/** A forecast from fewer full days may be far too high, and would flatten the measured curve. */
 const FORECAST_DRAWN_DAYS = 3;
 
-/** The measured curve, and the forecast until the period's end. Without overages the forecast ends at the refusals. */
+/** Without overages the forecast is flat from the ceiling on, because further signals are refused. */
 function curves(curve: CurvePoint[], pace: Pace | null, periodEndMs: number, ceiling: number | null): Series[] {
   const points = curve.map((point): Point => ({ atMs: point.atMs, value: ordinalsTaken(point) }));
   const measured: Series = { kind: "area", points };
@@ -221,7 +218,7 @@ interface Place {
   path?: string;
 }
 
-/** The places of a signal that was answered with 202. Their counts add up to the accepted signals, the last entry. */
+/** The places of accepted signals (design §1.2). Their counts add up to `accepted`. */
 const PLACES = {
   processed: {
     name: "Processed",
@@ -319,7 +316,6 @@ function StoragePanel({ room }: { room: Room }) {
   );
 }
 
-/** Such as `1.2 MB of 9 GB (0.1 %)`. */
 export function storedText({ store }: Room): string {
   return `${byteSize(store.bytes)} of ${byteSize(store.maxBytes)} (${percentFull(store)})`;
 }

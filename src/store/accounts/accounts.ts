@@ -158,7 +158,7 @@ export class Accounts {
     }
     if (score === 0) return;
     const from = before?.score ?? 0;
-    news?.accountChanged({ external_id: externalId, name: nameOf(before?.name ?? null), score: from + score }, from);
+    news?.noteAccountScore({ external_id: externalId, name: nameOf(before?.name ?? null), score: from + score }, from);
   }
 
   #addChange(externalId: string | null, score: number, people: number, seenMs: number): void {

@@ -1,6 +1,6 @@
 /**
- * Removes the content of lines: a deletion and a purge leave their places in the books and the names of their events. Facts and
- * payloads change at once; `write` writes timelines, groups and samples.
+ * Removes the content of lines. Their places in the books and the names of their events stay. Facts and payloads change at once;
+ * `write` writes timelines, groups and samples.
  */
 import { isLater } from "../../wire/admission.ts";
 import { scrubCold } from "../log/cold.ts";
@@ -13,28 +13,21 @@ import {
   countedSignal,
   groupKey,
   groupOf,
-  standingOf,
+  countedStatusOf,
   updateGroups,
   type GroupName,
 } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 
-/** Latest signals of an event among which a new sample is searched, and their segments: some 20 ms. */
+/** A new sample is searched among these latest signals and segments of an event: some 20 ms. */
 const SAMPLE_MAX_SIGNALS = 1_000;
 const SAMPLE_MAX_SEGMENTS = 64;
 /** Groups per step that get a new sample. Other groups keep a sample without a payload. */
 const SAMPLE_MAX_GROUPS = 40;
 
-export interface BlankedLine {
+export interface NumberedLine {
   seq: number;
-  /** Before the change. */
   facts: Facts;
-}
-
-interface FoundSample {
-  facts: Facts;
-  /** As `sample_seq` in the table `event_groups`. */
-  seq: number;
 }
 
 export class Blanking {
@@ -49,8 +42,8 @@ export class Blanking {
     this.#state = state;
   }
 
-  /** Removes the content of lines. Returns the lines that had any. @param reduce returns the facts that are left. */
-  blank(log: Log, segment: Segment, seqs: readonly number[], reduce: (facts: Facts) => Facts): BlankedLine[] {
+  /** Returns the lines that had content, as they were. @param reduce returns the facts that are left. */
+  blank(log: Log, segment: Segment, seqs: readonly number[], reduce: (facts: Facts) => Facts): NumberedLine[] {
     const lines = seqs.map((seq) => ({ seq, facts: segment.facts(seq) })).filter(({ facts }) => keepsPayload(facts));
     if (lines.length === 0) return [];
     const changes = new Map<number, Facts>();
@@ -58,7 +51,7 @@ export class Blanking {
       const after = reduce(facts);
       const group = groupOf(facts);
       changes.set(seq, after);
-      changeStatus(this.#state.books, countedSignal(facts), standingOf(facts), standingOf(after));
+      changeStatus(this.#state.books, countedSignal(facts), countedStatusOf(facts), countedStatusOf(after));
       if (log.name === "signals") this.#lists.drop(seq, facts);
       if (group === null) continue;
       const key = groupKey(group);
@@ -78,7 +71,7 @@ export class Blanking {
     this.#replaceSamples();
   }
 
-  /** Replaces samples that are now empty by the latest line of their group that has a payload, if one is found. */
+  /** Replaces samples that are now empty by the latest line of their group with a payload. */
   #replaceSamples(): void {
     const { sql, signals, held } = this.#state;
     let searches = SAMPLE_MAX_GROUPS;
@@ -106,8 +99,8 @@ export class Blanking {
   }
 }
 
-/** The latest line of a group with a payload, among its latest lines; null: none found. */
-function findSample(log: Log, { event, source }: GroupName): FoundSample | null {
+/** Null: none of the latest lines has a payload. `seq` is as `sample_seq` in the table `event_groups`: negative for a held line. */
+function findSample(log: Log, { event, source }: GroupName): NumberedLine | null {
   let [segments, lines] = [0, 0];
   // The signals of a group without a source have sources that name persons, so the walk cannot filter by source.
   for (const segment of log.walkBack(Number.MAX_SAFE_INTEGER, { event, source: source || undefined })) {
@@ -121,7 +114,6 @@ function findSample(log: Log, { event, source }: GroupName): FoundSample | null 
   return null;
 }
 
-/** The number of a line as a sample: negative for a line of the held log. */
 function sampleSeq(log: Log, seq: number): number {
   return log.name === "held" ? -seq : seq;
 }

@@ -1,7 +1,7 @@
 /**
  * Deletes a person with all linked data (design §15): a job in steps, one transaction each. The first step removes the person, so that
- * nothing names them and later signals make a new person. The next steps process identities, the person's timeline, held signals and
- * dead letters in portions. The alarm continues the job. It ends when Destinations and R2 have no copy either.
+ * nothing names them and later signals make a new person. The alarm takes the next steps. The job ends when Destinations and R2 have no
+ * copy either.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { withoutPerson } from "../../domain/events/workspace-event.ts";
@@ -41,7 +41,7 @@ import { admissionOf } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
 import { changeStatus } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Blanking, type BlankedLine } from "./blanking.ts";
+import { Blanking, type NumberedLine } from "./blanking.ts";
 
 /** Budget of a step in lines: a person with few signals is completely deleted when the call returns. */
 export const DELETION_STEP_LINES = 2_000;
@@ -49,24 +49,21 @@ export const DELETION_STEP_LINES = 2_000;
 export const FULL_DRAINED_MS = DAY_MS;
 const REMEMBERED_MS = DELETION_REMEMBERED_DAYS * DAY_MS;
 
-/** Dead letters per portion. The next constants are costs in lines: of a parsed dead letter, a deleted id, a rewritten segment. */
+/** Dead letters per portion. The next constants are costs in lines: of a dead letter, a deleted id, a rewritten segment. */
 const DEAD_LETTERS_AT_ONCE = 50;
 const DEAD_LETTER_LINES = 10;
 const IDENTITY_LINES = 2;
 const SEGMENT_LINES = 25;
-/** Segments of a portion: one row of a timeline may refer to hundreds. */
+/** One row of a timeline may refer to hundreds of segments. */
 const PORTION_SEGMENTS = 20;
 
-/** Deletions that only cold storage may delay. */
-const IS_DONE_HERE = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
+/** Condition for deletions that only cold storage may delay. */
+const ONLY_COLD_LEFT = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
 
-/**
- * Starts a deletion with its first step. If a deletion of the person is running, it continues and searches for later data too, unless
- * a new person has the email by now.
- */
+/** Takes the first step. A running deletion searches for later data too, unless a new person has the email by now. */
 export function beginDeletion(state: StoreState, id: string, email: string, nowMs: number): void {
   const { sql, raised } = state;
-  const askedAtMs = freeMomentMs(sql, nowMs);
+  const askedAtMs = unusedMomentMs(sql, nowMs);
   const hash = hashOfName({ kind: "email", value: email });
   const last = findJob(sql, "email_hash", hash);
   const [person] = sql.exec<DeletedPerson>(
@@ -89,22 +86,17 @@ export function beginDeletion(state: StoreState, id: string, email: string, nowM
   stepDeletions(state, nowMs);
 }
 
-/** Notes that Destinations have deleted the person. */
-export function handedOver({ sql }: StoreState, receiptId: string, nowMs: number): void {
+export function noteHandedOver({ sql }: StoreState, receiptId: string, nowMs: number): void {
   sql.exec("UPDATE deletions SET hand_over = 0 WHERE id = ?", receiptId);
   endDeletions(sql, nowMs);
 }
 
-/** Whether only Destinations delay the latest deletion of an email. */
 export function waitsForDestinations(sql: SqlStorage, email: string): boolean {
   const job = findJob(sql, "email_hash", hashOfName({ kind: "email", value: email }));
   return job?.hand_over === 1 && job.email === null && !isScrubbing(sql);
 }
 
-/**
- * Repeats deletions that a restore has undone, as of now, because signals can be in transit for as long as a deletion is remembered.
- * Known deletions change nothing.
- */
+/** Repeats deletions that a restore has undone, as of now, because signals of the person may still be in transit. */
 export function repeatDeletions(state: StoreState, forgotten: readonly ForgottenDeletion[], nowMs: number): void {
   const { sql } = state;
   const unknown = forgotten.filter(({ id }) => findJob(sql, "id", id) === undefined);
@@ -122,13 +114,13 @@ export function repeatDeletions(state: StoreState, forgotten: readonly Forgotten
       beginDeletion(state, id, email, beginsAtMs);
       continue;
     }
-    const askedAtMs = freeMomentMs(sql, beginsAtMs);
+    const askedAtMs = unusedMomentMs(sql, beginsAtMs);
     rememberName(sql, emailHash, 0, askedAtMs);
     insertJob(sql, { id, email: "", email_hash: emailHash, person_id: null }, askedAtMs);
   }
 }
 
-/** The receipt of the latest deletion of an email. Null: the person was not deleted, or that is long ago. */
+/** Null: the person was not deleted, or that is long ago. */
 export function findDeletion(sql: SqlStorage, email: string): DeletionReceipt | null {
   return findReceipt(sql, "email_hash", hashOfName({ kind: "email", value: email }));
 }
@@ -147,9 +139,9 @@ function findReceipt(sql: SqlStorage, column: "id" | "email_hash", value: string
   return (rows.toArray()[0] as DeletionReceipt | undefined) ?? null;
 }
 
-/** When a deletion continues, or names can be forgotten, in milliseconds since 1970; null: never. */
+/** When a deletion continues or names can be forgotten, in milliseconds since 1970; null: never. */
 export function nextDeletionMs({ sql, books }: StoreState, nowMs: number): number | null {
-  const inR2 = sql.exec(`SELECT 1 FROM deletions WHERE ${IS_DONE_HERE} LIMIT 1`).toArray();
+  const inR2 = sql.exec(`SELECT 1 FROM deletions WHERE ${ONLY_COLD_LEFT} LIMIT 1`).toArray();
   if (nextJob(sql) !== undefined || (inR2.length > 0 && !isScrubbing(sql))) return nowMs;
   const oldest = sql.exec<{ at: number | null }>("SELECT min(at) AS at FROM deleted_names").one().at;
   return oldest === null ? null : Math.max(oldest + REMEMBERED_MS, books.fullAtMs + FULL_DRAINED_MS);
@@ -172,9 +164,8 @@ export function stepDeletions(state: StoreState, nowMs: number): void {
   endDeletions(sql, nowMs);
 }
 
-/** Ends the deletions that are complete here, in R2 and in Destinations. */
 function endDeletions(sql: SqlStorage, nowMs: number): void {
-  if (!isScrubbing(sql)) sql.exec(`UPDATE deletions SET finished_at = ? WHERE ${IS_DONE_HERE}`, nowMs);
+  if (!isScrubbing(sql)) sql.exec(`UPDATE deletions SET finished_at = ? WHERE ${ONLY_COLD_LEFT}`, nowMs);
 }
 
 type DeletedPerson = Pick<PersonRow, "id" | "recent" | "account" | "score" | "last_seen" | "last_day">;
@@ -199,14 +190,14 @@ function removePerson(sql: SqlStorage, person: DeletedPerson, atMs: number): voi
   );
 }
 
-/** Lets a running deletion search again for data under the person's names. */
+/** Lets a running deletion search again under the names of the person. */
 function searchAgain(sql: SqlStorage, job: DeletionRow, email: string, nowMs: number): void {
   sql.exec("UPDATE deleted_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
   const step = job.step === "identities" || job.step === "lines" ? job.step : "held";
   updateRow<DeletionRow>(sql, "deletions", ["id"], job, { ...job, email, asked_at: nowMs, step, position: 0 });
 }
 
-/** A step processes portions of one stage after another, until its budget is used. */
+/** Processes portions of one stage after another, until the budget is used. */
 class DeletionStep {
   readonly #state: StoreState;
   readonly #before: DeletionRow;
@@ -214,7 +205,6 @@ class DeletionStep {
   readonly #nowMs: number;
   readonly #blanking: Blanking;
   readonly #people: People;
-  /** Remaining line budget. */
   #budget = DELETION_STEP_LINES;
 
   constructor(state: StoreState, job: DeletionRow, nowMs: number) {
@@ -259,7 +249,7 @@ class DeletionStep {
     this.#budget--;
   }
 
-  /** Deletes a portion of the timeline of an id of the person; after the last portion, the id. */
+  /** Deletes a portion of the timeline of an id; after the last portion, the id. */
   #deleteIdentity(): void {
     const { sql } = this.#state;
     const job = this.#job;
@@ -311,7 +301,7 @@ class DeletionStep {
     }
   }
 
-  /** Deletes the oldest portion of the person's timeline, with its scores. Retention may have dropped the lines. */
+  /** Retention may have dropped the lines. */
   #deleteTimeline(): void {
     const { sql, outcomes, once } = this.#state;
     const personId = this.#job.person_id ?? 0;
@@ -321,7 +311,7 @@ class DeletionStep {
     this.#deleteLines(entries, () => true);
     for (const scored of entries.flatMap((entry) => entry.scored ?? [])) {
       for (const match of scored.outcomes.map((id) => outcomes.get(id))) {
-        if (!once.release(personId, scored, match)) continue;
+        if (!once.removeMatch(personId, scored, match)) continue;
         countScore(this.#state.books, match.ruleId, scored.atMs, -1);
         this.#job.scoring_signals++;
       }
@@ -330,7 +320,6 @@ class DeletionStep {
     this.#budget -= entries.length;
   }
 
-  /** The first entries, as far as their lines are in few segments. */
   #portionOf(entries: readonly Entry[]): readonly Entry[] {
     let segments = 0;
     for (const { segment } of this.#state.signals.segmentsOf(entries.map(({ seq }) => seq))) {
@@ -339,9 +328,9 @@ class DeletionStep {
     return entries;
   }
 
-  #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): BlankedLine[] {
+  #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): NumberedLine[] {
     const { signals } = this.#state;
-    const deleted: BlankedLine[] = [];
+    const deleted: NumberedLine[] = [];
     for (const { segment, seqs } of signals.segmentsOf(entries.map(({ seq }) => seq))) {
       this.#budget -= SEGMENT_LINES;
       const theirs = seqs.filter((seq) => isTheirs(segment.facts(seq)));
@@ -351,7 +340,6 @@ class DeletionStep {
     return deleted;
   }
 
-  /** Deletes the signals that name the person from the next segment of held signals. */
   #deleteHeld(): void {
     const { held } = this.#state;
     const [segment] = held.walk(this.#job.position, { status: "held" });
@@ -400,7 +388,7 @@ class DeletionStep {
   }
 }
 
-/** @param job `email` is empty if only its hash is known; `person_id` is null if there is no such person, only their names. */
+/** @param job `email` is empty if only its hash is known; `person_id` is null if there is no such person. */
 function insertJob(
   sql: SqlStorage,
   job: Pick<DeletionRow, "id" | "email" | "email_hash" | "person_id">,
@@ -424,14 +412,13 @@ function insertJob(
   });
 }
 
-/** The latest job with an id or an email's hash. */
 function findJob(sql: SqlStorage, column: "id" | "email_hash", value: string): DeletionRow | undefined {
   return sql
     .exec<DeletionRow>(`SELECT * FROM deletions WHERE ${column} = ? ORDER BY requested_at DESC, id DESC LIMIT 1`, value)
     .toArray()[0];
 }
 
-/** The longest waiting job that is not done here. */
+/** The longest waiting job with a next step in this store. */
 function nextJob(sql: SqlStorage): DeletionRow | undefined {
   return sql
     .exec<DeletionRow>(
@@ -440,15 +427,13 @@ function nextJob(sql: SqlStorage): DeletionRow | undefined {
     .toArray()[0];
 }
 
-// Hashes of deleted people's names. A signal that was received before the deletion and is recorded after it must not
-// create the person again. Held signals and dead letters have no person, so a deletion finds them by these names too. A
-// hash is kept while such signals can be in transit.
+// Hashes of deleted people's names. A signal that was received before the deletion and is recorded after it must not create the person
+// again. Held signals and dead letters have no person, so a deletion finds them by these names. A hash is kept while such signals can be
+// in transit.
 
 /**
- * Remembers a name of a deleted person. Times are milliseconds since 1970.
- *
  * @param sinceMs when the person got an id that other people had too; 0: the name is an email. @param atMs signals received later
- *   are not the deleted person's.
+ * are not the deleted person's.
  */
 export function rememberName(sql: SqlStorage, hash: string, sinceMs: number, atMs: number): void {
   sql.exec(
@@ -460,22 +445,19 @@ export function rememberName(sql: SqlStorage, hash: string, sinceMs: number, atM
   );
 }
 
-/** The first moment from `nowMs` without another deletion, because the moment separates the names of different deletions. */
-function freeMomentMs(sql: SqlStorage, nowMs: number): number {
+/** The moment separates the names of different deletions, so no two deletions share it. */
+function unusedMomentMs(sql: SqlStorage, nowMs: number): number {
   let atMs = nowMs;
   while (sql.exec("SELECT 1 FROM deleted_names WHERE at = ? LIMIT 1", atMs).toArray().length > 0) atMs++;
   return atMs;
 }
 
-/** When the latest deletion was requested whose names are remembered, in milliseconds since 1970; 0: there is none. */
+/** In milliseconds since 1970; 0: no names are remembered. */
 export function namesDeletedUntilMs(sql: SqlStorage): number {
   return sql.exec<{ at: number | null }>("SELECT max(at) AS at FROM deleted_names").one().at ?? 0;
 }
 
-/**
- * Whether a signal belongs to a person who was deleted after the signal was received. An email has priority over ids (design §8.3),
- * and a user id with a person over an anonymous id.
- */
+/** Whether the person of a signal was deleted after its receipt. An email counts before ids, a user id before anonymous ids (design §8.3). */
 export function isOfDeleted(
   sql: SqlStorage,
   identities: Identities,

@@ -1,16 +1,16 @@
 /**
  * Two ends of signals, in bounded steps of the alarm:
  *
- * - Retention drops signals that are older than the plan allows: whole segments, and once a day the old lines of other segments.
- *   People, scores and the counts of the signal queue stay; the books count the dropped signals. Open lines are sealed at the end of
- *   the UTC day, so that no segment spans weeks. D1 has the plan: the consumer passes the retention with each batch, and the alarm
- *   asks D1 before it drops anything, and at least once a day.
+ * - Retention drops signals that are older than the plan allows: whole segments, and once a day the old lines of other segments. People,
+ *   scores and the counts of the signal queue stay; the books count the dropped signals. Open lines are sealed at the end of the UTC day,
+ *   so that no segment spans weeks. D1 has the plan: the consumer passes the retention with each batch, and the alarm asks D1 before it
+ *   drops anything, and at least once a day.
  * - The purge empties held signals at the end of their billing period. Retention never drops them.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { RULE_STEP_SEGMENTS } from "../../limits.ts";
-import { releaseObjects, scrubCold } from "../log/cold.ts";
+import { removeUnusedObjects, scrubCold } from "../log/cold.ts";
 import { afterPurge, isDropped, type Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
@@ -21,24 +21,23 @@ import { admissionOf } from "../state/dead-letters.ts";
 import {
   changeStatus,
   countedSignal,
-  standingOf,
+  countedStatusOf,
   updateGroups,
   type CountedSignal,
-  type Standing,
+  type CountedStatus,
 } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
 
-/** Lines dropped per step, or a segment more: some 50 ms if each is on the timeline of a different visitor. */
-export const RETENTION_ROWS = 2_000;
-/** Minimum time between two searches for old signals. */
+/** One segment can exceed this. Some 50 ms if each line is on the timeline of a different visitor. */
+export const RETENTION_STEP_LINES = 2_000;
+/** Minimum pause between two searches for old signals. */
 export const RETENTION_SWEEP_MS = 3_600_000;
 /** A store with signals asks D1 for its retention at least this often. */
 const RETENTION_ASK_MS = DAY_MS;
-/** Held lines purged per step, or a segment more. */
-export const PURGE_ROWS = 2_000;
+export const PURGE_STEP_LINES = 2_000;
 
-/** Sets how long signals are kept. An unchanged value writes nothing. */
+/** An unchanged value writes nothing. */
 export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, nowMs: number): void {
   const [stored] = sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
   if (stored !== undefined && stored.days === retentionDays) return;
@@ -50,7 +49,7 @@ export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, no
   );
 }
 
-/** When retention is due, in milliseconds since 1970; null: there are no signals. */
+/** In milliseconds since 1970; null: there are no signals. */
 export function nextRetentionMs(state: StoreState): number | null {
   if (!hasSignals(state)) return null;
   const [row] = state.sql.exec<{ days: number | null; next_at: number }>(
@@ -60,7 +59,6 @@ export function nextRetentionMs(state: StoreState): number | null {
   return row.days === null ? row.next_at : Math.min(row.next_at, ...logsOf(state).map(sealMs));
 }
 
-/** Takes a step of retention. */
 export function deleteExpired(state: StoreState, nowMs: number): void {
   const [retention] = state.sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
   if (retention === undefined || (nextRetentionMs(state) ?? nowMs) > nowMs) return;
@@ -71,7 +69,7 @@ export function deleteExpired(state: StoreState, nowMs: number): void {
   const keptMs = retention.days * DAY_MS;
   const step = new RetentionStep(state, nowMs - keptMs, dayOf(nowMs) * DAY_MS - keptMs);
   for (const log of logsOf(state)) {
-    if (sealMs(log) <= nowMs || step.isDueIn(log)) log.seal();
+    if (sealMs(log) <= nowMs || step.hasOldOpenLines(log)) log.seal();
     step.drop(log);
   }
   step.dropDeadLetters();
@@ -80,7 +78,7 @@ export function deleteExpired(state: StoreState, nowMs: number): void {
   state.sql.exec(
     "UPDATE retention SET next_at = ?, deleted_until = max(deleted_until, ?) WHERE id = 1",
     step.isFull ? nowMs : Math.max(nowMs + RETENTION_SWEEP_MS, expiryMs),
-    step.untilMs,
+    step.latestDroppedMs,
   );
   state.signals.flush();
   state.held.flush();
@@ -88,16 +86,16 @@ export function deleteExpired(state: StoreState, nowMs: number): void {
 
 class RetentionStep {
   readonly #state: StoreState;
-  /** A segment is dropped if all its lines were received before this time. */
+  /** A segment is dropped if all of its lines were received before this time. */
   readonly #beforeMs: number;
-  /** Other lines are dropped if they were received before this time. It changes once a day, so that a segment is rewritten once. */
+  /** Other lines are dropped if received before this time. It changes once a day, so that a segment is rewritten once a day. */
   readonly #beforeDayMs: number;
   readonly #lists = new VisitorLists();
   readonly #objects = new Set<string>();
   #dropped = 0;
   #segments = 0;
-  /** When the latest dropped signal was received, in milliseconds since 1970. */
-  untilMs = 0;
+  /** Receipt of the latest dropped signal, in milliseconds since 1970; 0: none was dropped. */
+  latestDroppedMs = 0;
 
   constructor(state: StoreState, beforeMs: number, beforeDayMs: number) {
     this.#state = state;
@@ -105,13 +103,12 @@ class RetentionStep {
     this.#beforeDayMs = beforeDayMs;
   }
 
-  /** Whether the budget is used. More signals may be too old. */
   get isFull(): boolean {
-    return this.#dropped >= RETENTION_ROWS || this.#segments >= RULE_STEP_SEGMENTS;
+    return this.#dropped >= RETENTION_STEP_LINES || this.#segments >= RULE_STEP_SEGMENTS;
   }
 
-  /** Whether open lines are too old: they arrived late, or the retention has changed. */
-  isDueIn(log: Log): boolean {
+  /** Open lines are too old if they arrived late or the retention has changed. */
+  hasOldOpenLines(log: Log): boolean {
     const open = log.open();
     return open.seqs().some((seq) => isOld(open.facts(seq), this.#beforeDayMs));
   }
@@ -130,7 +127,7 @@ class RetentionStep {
       `DELETE FROM dead_letters WHERE seq IN (SELECT seq FROM dead_letters WHERE received_at < ? LIMIT ?)
        RETURNING admission, status`,
       this.#beforeMs,
-      Math.max(0, RETENTION_ROWS - this.#dropped),
+      Math.max(0, RETENTION_STEP_LINES - this.#dropped),
     );
     for (const row of rows) this.#count({ admission: admissionOf(row), group: null }, row.status);
   }
@@ -139,7 +136,7 @@ class RetentionStep {
     const { sql } = this.#state;
     updateGroups(this.#state);
     this.#lists.write(sql);
-    releaseObjects(sql, this.#objects);
+    removeUnusedObjects(sql, this.#objects);
   }
 
   #dropLines(log: Log, segment: Segment): void {
@@ -151,7 +148,7 @@ class RetentionStep {
     const old = lines.filter(({ facts }) => isOld(facts, beforeMs));
     for (const { seq, facts } of old) {
       if (log.name === "signals") this.#lists.drop(seq, facts);
-      this.#count(countedSignal(facts), standingOf(facts));
+      this.#count(countedSignal(facts), countedStatusOf(facts));
     }
     if (old.length === 0 && lines.length > 0) return;
     this.#segments++;
@@ -167,10 +164,10 @@ class RetentionStep {
     }
   }
 
-  #count(signal: CountedSignal, standing: Standing): void {
-    changeStatus(this.#state.books, signal, standing, "dropped");
+  #count(signal: CountedSignal, status: CountedStatus): void {
+    changeStatus(this.#state.books, signal, status, "dropped");
     this.#dropped++;
-    this.untilMs = Math.max(this.untilMs, signal.admission.receivedAtMs);
+    this.latestDroppedMs = Math.max(this.latestDroppedMs, signal.admission.receivedAtMs);
   }
 }
 
@@ -187,13 +184,12 @@ function logsOf({ signals, held }: StoreState): Log[] {
   return [signals, held];
 }
 
-/** When the open lines are sealed; infinity: there are none. */
 function sealMs(log: Log): number {
   const open = log.open();
   return open.length === 0 ? Number.POSITIVE_INFINITY : (dayOf(open.facts(open.firstSeq).recordedAtMs) + 1) * DAY_MS;
 }
 
-/** When the next signals are too old, in milliseconds since 1970: a segment or dead letter a millisecond later, lines the next day. */
+/** In milliseconds since 1970: a segment or dead letter expires a millisecond later, lines the next day. */
 function nextExpiryMs(state: StoreState, nowMs: number, keptMs: number): number {
   const oldest = logsOf(state).flatMap((log) => log.oldestReceived() ?? []);
   const { dead } = state.sql.exec<{ dead: number | null }>("SELECT min(received_at) AS dead FROM dead_letters").one();
@@ -202,12 +198,11 @@ function nextExpiryMs(state: StoreState, nowMs: number, keptMs: number): number 
   return Math.min(nowMs, ...days, ...wholes) + keptMs;
 }
 
-/** Takes a step of the purge: empties held signals whose period has ended. */
 export function purgeHeld(state: StoreState, nowMs: number): void {
   const { signals, held } = state;
   const blanking = new Blanking(state);
-  for (let [left, segments] = [PURGE_ROWS, 0]; left > 0 && segments < RULE_STEP_SEGMENTS; segments++) {
-    const next = held.nextToEnd();
+  for (let [left, segments] = [PURGE_STEP_LINES, 0]; left > 0 && segments < RULE_STEP_SEGMENTS; segments++) {
+    const next = held.nextPeriodEnd();
     if (next === null || next.endMs > nowMs) break;
     const segment = next.read();
     // A segment can have signals of several periods.

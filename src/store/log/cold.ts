@@ -8,7 +8,7 @@ import { newId } from "../../platform/ids.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { within } from "../../platform/time-limit.ts";
 import { keepsPayload } from "./line.ts";
-import type { Log } from "./log.ts";
+import type { LinesOfSegment, Log } from "./log.ts";
 import { packPayloads, unpackPayloads } from "./packing.ts";
 import type { SegmentRow } from "../schema.ts";
 import type { Segment } from "./segment.ts";
@@ -21,14 +21,13 @@ const COLD_REMOVE_OBJECTS = 500;
 export const COLD_ABANDONED_MS = 15 * 60_000;
 /** Objects that the store does not know after a restore are kept for an undo of the restore. */
 export const COLD_UNKNOWN_MS = 7 * DAY_MS;
-/** Maximum size of an object, some 30,000 signals. */
-const COLD_OBJECT_MAX_BYTES = 2_000_000;
+const COLD_OBJECT_MAX_BYTES = 2_000_000; // some 30,000 signals
 const COLD_OBJECT_MAX_SEGMENTS = 128;
-/** Payloads due within this time move too, so that a busy workspace writes one object an hour or a full one. */
+/** Payloads due within this time move too, so that a busy workspace writes at most one partly filled object an hour. */
 const COLD_TOGETHER_MS = 3_600_000;
-/** Concurrent reads of R2: the platform opens at most six connections at a time. */
+/** The platform opens at most six connections at a time. */
 const COLD_READS_AT_ONCE = 6;
-/** Maximum bytes of one call of R2. Neighbouring segments of an object are read together. */
+/** Neighbouring segments of an object are read together. */
 const COLD_READ_MAX_BYTES = 4_000_000;
 const COLD_TIMEOUT_MS = 10_000;
 
@@ -38,7 +37,7 @@ export interface ColdWork {
   objects: ColdObjects;
 }
 
-/** The objects of a workspace in R2. Each has the packed payloads of many segments, one after the other. */
+/** Objects of a workspace in R2: each has the packed payloads of many segments, one after the other. */
 export class ColdObjects {
   readonly #bucket: R2Bucket;
   readonly workspaceId: string;
@@ -91,12 +90,12 @@ export class ColdObjects {
   }
 }
 
-/** Minimum age of payloads that move, in milliseconds. A store that is more than half full needs room and moves them at once. */
+/** Minimum age of payloads that move, in milliseconds. A store that is more than half full moves them at once. */
 export function coldAfterMs(sql: SqlStorage, maxBytes: number): number {
   return sql.databaseSize > maxBytes / 2 ? 0 : COLD_AFTER_MS;
 }
 
-/** When `workOnCold` has something to do, in milliseconds since 1970; null: never. */
+/** In milliseconds since 1970; null: nothing to do. */
 export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AFTER_MS): number | null {
   const { at_once, writing, unknown, received } = sql
     .exec<{ at_once: number; writing: number | null; unknown: number | null; received: number | null }>(
@@ -116,13 +115,9 @@ export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AF
   return times.length === 0 ? null : Math.min(...times);
 }
 
-/**
- * Takes one step of all work in R2. Takes all three steps even if one fails: an object that can never be read must not keep payloads
- * in a store that fills up.
- *
- * @throws when R2 does not answer.
- */
+/** Takes one step of all work in R2. @throws when R2 does not answer. */
 export async function workOnCold(work: ColdWork, nowMs: number, afterMs = COLD_AFTER_MS): Promise<void> {
+  // An object that can never be read must not keep payloads in a store that fills up: all three steps run.
   const failures: unknown[] = [];
   const failed = (error: unknown): void => void failures.push(error);
   await scrubObject(work).catch(failed);
@@ -130,8 +125,6 @@ export async function workOnCold(work: ColdWork, nowMs: number, afterMs = COLD_A
   await moveToCold(work, nowMs, afterMs).catch(failed);
   if (failures.length > 0) throw failures[0];
 }
-
-// Writing objects
 
 interface PackedSegment {
   firstSeq: number;
@@ -159,7 +152,6 @@ export async function moveToCold(work: ColdWork, nowMs: number, afterMs = COLD_A
   });
 }
 
-/** First lines of the segments that move together, the oldest first. */
 function dueSegments(sql: SqlStorage, nowMs: number, afterMs: number): number[] {
   const rows = sql
     .exec<{ first_seq: number; received_to: number }>(
@@ -191,7 +183,7 @@ async function scrubObject(work: ColdWork): Promise<void> {
     // oxlint-disable-next-line no-await-in-loop -- holds one segment in memory at a time
     const bytes = await objects.read(key, row.cold_offset, row.cold_bytes);
     if (bytes === null) throw new Error("an object could not be read");
-    // Segments can change while the next ones are read. The versions are compared at the end.
+    // Segments can change while the next segments are read, so the versions are compared at the end.
     versions.push(log.sealed(row).version);
     packed.push({ firstSeq: row.first_seq, bytes: withoutDeleted(log, row, bytes) });
   }
@@ -228,7 +220,7 @@ function withoutDeleted(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Arra
   );
 }
 
-/** Writes an object. @param use stores the references to the object; returns false if the object is not wanted any more. */
+/** @param use stores the references to the object; returns false if the object is not wanted any more. */
 async function writeObject(
   { storage, objects }: ColdWork,
   packed: readonly PackedSegment[],
@@ -275,9 +267,6 @@ function rowsOfObject({ storage, log }: ColdWork, key: string): SegmentRow[] {
   return log.rows("first_seq BETWEEN ? AND ? AND cold = ? ORDER BY first_seq", object.first_seq, object.last_seq, key);
 }
 
-// Removing objects
-
-/** Removes objects that are not needed, whose write was interrupted long ago, or that are unknown since a restore long ago. */
 async function removeObjects({ storage, objects }: ColdWork, nowMs: number): Promise<void> {
   const { sql } = storage;
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'writing' AND at <= ?", nowMs - COLD_ABANDONED_MS);
@@ -300,8 +289,8 @@ function removeLater(sql: SqlStorage, key: string): void {
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
 }
 
-/** Marks objects for removal if all of their segments are dropped. Must run in the transaction that drops the segments. */
-export function releaseObjects(sql: SqlStorage, keys: Iterable<string>): void {
+/** Marks objects without segments for removal. Must run in the transaction that drops the segments. */
+export function removeUnusedObjects(sql: SqlStorage, keys: Iterable<string>): void {
   for (const key of new Set(keys)) {
     sql.exec(
       `UPDATE cold_objects SET state = 'removing' WHERE key = ?1 AND state = 'stored' AND NOT EXISTS
@@ -312,11 +301,7 @@ export function releaseObjects(sql: SqlStorage, keys: Iterable<string>): void {
   }
 }
 
-/**
- * Requests that payloads of deleted lines leave R2. Must run in the transaction that changes the facts.
- *
- * @returns number of objects that had nothing to remove before.
- */
+/** Must run in the transaction that changes the facts. Returns how many objects had nothing to remove before. */
 export function scrubCold(sql: SqlStorage, segments: Iterable<Pick<Segment, "firstSeq" | "coldObject">>): number {
   let objects = 0;
   for (const { firstSeq, coldObject } of segments) {
@@ -338,7 +323,7 @@ function deleteScrub(sql: SqlStorage, firstSeq: number): void {
   sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
 }
 
-/** Whether R2 may still have deleted payloads: a removal is requested, or an object is not finished. */
+/** Whether R2 may still have deleted payloads. */
 export function isScrubbing(sql: SqlStorage): boolean {
   const { found } = sql
     .exec<{ found: number }>(
@@ -349,8 +334,8 @@ export function isScrubbing(sql: SqlStorage): boolean {
 }
 
 /**
- * Compares a restored store with R2. Objects that the store does not know are noted and removed later. Lines whose object is missing
- * are marked, so that exports and deletions do not wait for them for ever.
+ * Compares a restored store with R2. Unknown objects are noted and removed later. Lines whose object is missing are marked, so that
+ * exports and deletions do not wait for them for ever.
  *
  * @throws when R2 does not answer.
  */
@@ -385,24 +370,21 @@ function markObjectLost(work: ColdWork, key: string): void {
   removeLater(sql, key);
 }
 
-// Reading payloads from the head, from segments, or from R2
-
 /** Payloads by line number; null: the line has none. Lines that cannot be read now are missing. */
 export type Payloads = ReadonlyMap<number, string | null>;
 
 type Payload = readonly [seq: number, payload: string | null];
 
-interface WantedLines {
-  segment: Segment;
-  seqs: readonly number[];
-}
-
-interface ColdLines extends WantedLines {
+interface ColdLines extends LinesOfSegment {
   row: SegmentRow;
 }
 
-/** Reads payloads with as few calls of R2 as possible. Never throws. */
-export async function readPayloads(log: Log, objects: ColdObjects, wanted: Iterable<WantedLines>): Promise<Payloads> {
+/** Never throws. */
+export async function readPayloads(
+  log: Log,
+  objects: ColdObjects,
+  wanted: Iterable<LinesOfSegment>,
+): Promise<Payloads> {
   const payloads: Payload[] = [];
   const cold: ColdLines[] = [];
   for (const lines of wanted) {
@@ -421,7 +403,7 @@ export async function readPayloads(log: Log, objects: ColdObjects, wanted: Itera
   return new Map(payloads);
 }
 
-function pick({ segment, seqs }: WantedLines, payloads: readonly (string | null)[]): Payload[] {
+function pick({ segment, seqs }: LinesOfSegment, payloads: readonly (string | null)[]): Payload[] {
   return seqs.map((seq) => [seq, payloads[seq - segment.firstSeq] ?? null] as const);
 }
 
@@ -458,7 +440,7 @@ async function readCold(log: Log, objects: ColdObjects, group: readonly ColdLine
   });
 }
 
-/** A segment that could not be read may have moved to another object meanwhile. Tries that object once. */
+/** Tries once to read a segment that has moved to another object meanwhile. */
 async function readMoved(log: Log, objects: ColdObjects, { segment, seqs, row }: ColdLines): Promise<Payload[]> {
   const now = log.segmentOf(segment.firstSeq);
   const place = now?.row ?? null;

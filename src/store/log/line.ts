@@ -1,6 +1,6 @@
 /**
  * A line of the log is one signal: its facts, which change, and its payload, kept verbatim. The functions below decide what a deletion,
- * a purge and retention leave of a line. They also convert facts to the cells in which segments and the head store them.
+ * a purge and retention leave of a line, and convert facts to stored cells.
  */
 import { ADMITTED_VERDICTS } from "../../domain/quota/quota.ts";
 import { OCCURRED_FROM, type Occurred } from "../../domain/signal/occurred-at.ts";
@@ -44,9 +44,8 @@ export interface Facts {
   linkedAtMs: number | null;
   duplicateOf: string | null;
   rulesTried: number;
-  /** Ids of rule outcomes, see state/rule-outcomes.ts. */
   outcomes: readonly number[];
-  /** Time of the deletion of the person. Afterwards the facts identify no person. */
+  /** When the person was deleted. The facts then identify no person. */
   deletedAtMs: number | null;
 }
 
@@ -71,7 +70,6 @@ export function afterDeletion(facts: Facts, nowMs: number): Facts {
   return { ...withoutPerson(facts), status, deletedAtMs: nowMs };
 }
 
-/** The facts of a held signal that a purge leaves after its billing period. */
 export function afterPurge(facts: Facts): Facts {
   return { ...withoutPerson(facts), status: "purged" };
 }
@@ -92,10 +90,7 @@ export function isDropped({ admission }: Facts): boolean {
   return admission.id === "";
 }
 
-/**
- * Facts that say nothing about a person. Every field is listed, so that a new field needs a decision here. The source goes too:
- * the sender chooses it and may put a name in it.
- */
+/** Lists every field, so that a new field needs a decision here. The source goes too: the sender chooses it and may put a name in it. */
 function withoutPerson({ admission, recordedAtMs, kind, status, event, deletedAtMs }: Facts): Facts {
   const { id, keyId, endpoint, verdict, ordinal, signalLimit, receivedAtMs, periodStartMs, periodEndMs } = admission;
   return {
@@ -120,10 +115,10 @@ function withoutPerson({ admission, recordedAtMs, kind, status, event, deletedAt
   };
 }
 
-// A line as cells, one for each column. A cell is a number or a text.
+// A line as cells, one for each column.
 
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
-/** The ids that list a line, by the number that the column holds. */
+/** By the number that the column holds. */
 const LISTED_BY: readonly (readonly ListingId[])[] = [[], ["user_id"], ["anonymous_id"], ["user_id", "anonymous_id"]];
 
 export interface Column {
@@ -132,7 +127,7 @@ export interface Column {
   write(facts: Facts): Cell;
 }
 
-/** The columns in stored order: new columns are added at the end, since stored lines name columns by position. */
+/** In stored order: new columns are added at the end, since stored lines name columns by position. */
 export const COLUMNS = [
   { name: "id", is: "text", write: ({ admission }) => admission.id },
   { name: "status", is: "number", write: ({ status }) => LINE_STATUSES.indexOf(status) },
@@ -234,7 +229,6 @@ export function outcomesOf(cell: Cell): number[] {
   return typeof cell === "string" ? cell.split(",").map(Number) : [];
 }
 
-/** The index in LISTED_BY. */
 function listedByCode(ids: readonly ListingId[]): number {
   return (ids.includes("user_id") ? 1 : 0) + (ids.includes("anonymous_id") ? 2 : 0);
 }
@@ -261,7 +255,6 @@ function readTime(distance: number, sinceMs: number): number | null {
 
 const LETTERS = "padghr";
 
-/** The letter of a status in the `statuses` of a segment's row. */
 export function statusLetter(status: LineStatus): string {
   return LETTERS[LINE_STATUSES.indexOf(status)] ?? "p";
 }

@@ -24,39 +24,33 @@ import type { SegmentRow } from "../schema.ts";
 import { groupMark, HASH_BYTES, Lines, PAYLOADS_LOST, Segment, statusLetters, summarise } from "./segment.ts";
 
 export const SEGMENT_MAX_LINES = 512;
-/**
- * Bytes of a segment's payloads, and of its facts, before compression: 0.2 ms to unpack. Ordinary traffic gives 300 lines, whose
- * facts fill whole pages of SQLite.
- */
+/** Bytes of a segment's payloads, and of its facts, before compression: 0.2 ms to unpack. */
 export const SEGMENT_MAX_BYTES = 112 * 1024;
-/**
- * Budget of the head besides lines, in bytes. Each batch writes all of it as JSON, 0.3 ms at most. It has room for changes of
- * 270 event groups, or for a day of 1,000 mapping rules.
- */
+/** Bytes of the head besides lines: changes of 270 event groups, or a day of 1,000 mapping rules. Each batch writes it as JSON in 0.3 ms. */
 export const HEAD_META_MAX_BYTES = 80 * 1024;
-/** Cached segments with unpacked facts: at most some 3 MB. */
+/** At most some 3 MB of unpacked facts. */
 const CACHED_SEGMENTS = 32;
-/** Rows of segments that a walk reads at a time: few at first, since most walks end soon. */
+/** Few rows at first, since most walks end soon. */
 const WALK_ROWS = { first: 4, most: 64 } as const;
-/** Number of the latest sealed segments that a signal id is searched in by its time. Lines with earlier ids are listed as late. */
+/** A signal id is searched by its time in this number of latest sealed segments. Lines with earlier ids are listed as late. */
 const SPAN_SEGMENTS = 16;
 
 const LOG_NUMBERS = { signals: 1, held: 2 } as const;
 
 type LogName = keyof typeof LOG_NUMBERS;
 
-/** Data of every head besides lines. The two logs add fields of their own. */
+/** The two logs add fields of their own. */
 export interface LogMeta {
-  /** The longest time range of a segment, in milliseconds: how far around its time a signal id is searched. */
+  /** The longest time range of a segment: how far around its time a signal id is searched. */
   maxSpanMs: number;
 }
 
-/** Filter of a walk. A segment that passes can have other lines besides. */
+/** A segment that passes can have other lines besides. */
 interface WalkFilter {
   event?: string | undefined;
   source?: string | undefined;
   status?: LineStatus | undefined;
-  /** Received at or after `sinceMs` and before `untilMs`, in milliseconds since 1970. */
+  /** In milliseconds since 1970, `untilMs` exclusive. */
   sinceMs?: number | undefined;
   untilMs?: number | undefined;
 }
@@ -71,7 +65,6 @@ type Payloads = readonly (string | null)[];
 interface SegmentHashes {
   firstSeq: number;
   receivedToMs: number;
-  /** HASH_BYTES for each line. */
   hashes: Uint8Array;
 }
 
@@ -85,7 +78,7 @@ export class Log {
   /** The first times of the last SPAN_SEGMENTS sealed segments, the latest first. */
   #spanStarts: number[] = [];
 
-  /** @param makeRoom moves to rows of their own the meta data that the head keeps only to save rows. */
+  /** @param makeRoom moves meta data to its own rows. */
   constructor(sql: SqlStorage, name: LogName, emptyMeta: LogMeta, makeRoom: () => void = () => {}) {
     this.#sql = sql;
     this.name = name;
@@ -104,7 +97,7 @@ export class Log {
     return new Head(this.#sql, this.name, structuredClone(this.#emptyMeta));
   }
 
-  /** The data of the head besides lines. Callers may change it; `flush` writes it. */
+  /** Callers may change it; `flush` writes it. */
   get meta(): LogMeta {
     return this.#head.meta;
   }
@@ -113,14 +106,12 @@ export class Log {
     return this.#head.nextSeq;
   }
 
-  /** The number of the oldest line; `nextSeq` if the log is empty. */
+  /** `nextSeq` if the log is empty. */
   get firstSeq(): number {
     return this.rows("TRUE ORDER BY first_seq LIMIT 1")[0]?.first_seq ?? this.#head.firstSeq;
   }
 
-  // Writing lines
-
-  /** Adds a line and returns its number. @param hash HASH_BYTES to find duplicates of the line; null: it can have none. */
+  /** Returns the number of the line. @param hash HASH_BYTES to find duplicates of the line; null: it can have none. */
   append({ facts, payload }: Line, hash: Uint8Array | null): number {
     const cells = encodeFacts(facts);
     const text = textOfCells(cells);
@@ -133,7 +124,6 @@ export class Log {
     return seq;
   }
 
-  /** Makes a segment of the open lines. */
   seal(): void {
     const head = this.#head;
     if (head.lines.length === 0) return;
@@ -153,7 +143,7 @@ export class Log {
     this.#readSpanStarts();
   }
 
-  /** Writes the head if it has changed, and keeps its meta data within HEAD_META_MAX_BYTES. */
+  /** Writes a changed head, and keeps its meta data within HEAD_META_MAX_BYTES. */
   flush(): void {
     let meta = JSON.stringify(this.meta);
     if (Buffer.byteLength(meta) > HEAD_META_MAX_BYTES) {
@@ -163,9 +153,7 @@ export class Log {
     this.#head.write(meta);
   }
 
-  // Reading lines
-
-  /** The facts of a line; null: the line is gone. */
+  /** Null: the line is gone. */
   read(seq: number): Facts | null {
     const facts = this.segmentOf(seq)?.facts(seq) ?? null;
     return facts === null || isDropped(facts) ? null : facts;
@@ -182,7 +170,6 @@ export class Log {
     return new Segment(this.#head.firstSeq, this.#head.lines, 0, null);
   }
 
-  /** The segment that has a line; null: the line is gone. */
   segmentOf(seq: number): Segment | null {
     if (seq >= this.#head.firstSeq) return seq < this.#head.nextSeq ? this.open() : null;
     const row = this.#rowOf(seq);
@@ -194,7 +181,7 @@ export class Log {
     return seq < this.#head.firstSeq && this.#rowOf(seq) === null;
   }
 
-  /** Groups lines by segment, in ascending order. Lines that are gone are left out. */
+  /** In ascending order. Lines that are gone are left out. */
   *segmentsOf(seqs: Iterable<number>): Generator<LinesOfSegment> {
     let found: LinesOfSegment | null = null;
     for (const seq of [...new Set(seqs)].sort((a, b) => a - b)) {
@@ -231,7 +218,7 @@ export class Log {
     return this.#walkRows(0, "ASC", { sql, values: [wholly, partly] });
   }
 
-  /** Sealed segments whose first line is before or after `from`. Reads some rows at a time, since callers may write meanwhile. */
+  /** Reads some rows at a time, since callers may write meanwhile. */
   *#walkRows(from: number, order: "ASC" | "DESC", { sql, values }: Condition): Generator<Segment> {
     const condition = `first_seq ${order === "ASC" ? ">" : "<"} ? AND ${sql} ORDER BY first_seq ${order} LIMIT ?`;
     let last = from;
@@ -243,7 +230,7 @@ export class Log {
     }
   }
 
-  /** Rows of sealed segments that match an SQL condition. The condition is constant text: it never contains input. */
+  /** @param condition constant SQL that never contains input. */
   rows(condition: string, ...values: SqlStorageValue[]): SegmentRow[] {
     return this.#sql.exec<SegmentRow>(`SELECT * FROM ${this.name}_segments WHERE ${condition}`, ...values).toArray();
   }
@@ -267,7 +254,7 @@ export class Log {
     return segment;
   }
 
-  /** When the oldest line was received, and when the first segment to expire completely received its last line. */
+  /** When the oldest line was received, and when the first segment to expire whole received its last line. */
   oldestReceived(): { firstMs: number; wholeMs: number } | null {
     const { first, whole } = this.#sql
       .exec<{ first: number | null; whole: number | null }>(
@@ -287,10 +274,7 @@ export class Log {
     return new Uint8Array(row?.hashes ?? new ArrayBuffer());
   }
 
-  /**
-   * Hashes of segments with lines that were received in a time range, and of the open lines whenever they were received. Lazy, because
-   * the segments can be very many.
-   */
+  /** Hashes of segments with lines received in a time range, and of all open lines. Lazy, because the segments can be very many. */
   *hashesReceived(fromMs: number, toMs = Number.MAX_SAFE_INTEGER): Generator<SegmentHashes> {
     const rows = this.#sql.exec<{ first_seq: number; received_to: number; hashes: ArrayBuffer }>(
       `SELECT first_seq, received_to, hashes FROM ${this.name}_segments JOIN ${this.name}_facts USING (first_seq)
@@ -305,13 +289,7 @@ export class Log {
     yield { firstSeq, receivedToMs: Number.MAX_SAFE_INTEGER, hashes: this.#head.hashBytes() };
   }
 
-  // Changing lines
-
-  /**
-   * Changes facts by line number. A line that is no longer an original loses its hash.
-   *
-   * @throws when the segment has been rewritten since it was read.
-   */
+  /** A line that is no longer an original loses its hash. @throws when the segment has been rewritten since it was read. */
   rewrite(segment: Segment, changes: ReadonlyMap<number, Facts>): void {
     if (changes.size === 0) return;
     const { firstSeq, row } = segment;
@@ -340,7 +318,7 @@ export class Log {
     if (statuses !== row.statuses) this.#updateRow(firstSeq, { statuses });
   }
 
-  /** Whether a segment is unchanged since it was read. Callers check this after an `await`. */
+  /** Whether the segment is unchanged since it was read. Callers check this after an `await`. */
   isCurrent({ firstSeq, lines, version, row }: Segment): boolean {
     // New open lines do not count as a change.
     if (row === null) return firstSeq === this.#head.firstSeq && lines === this.#head.lines;
@@ -351,13 +329,12 @@ export class Log {
     return now !== undefined && now.version === version && now.cold === row.cold;
   }
 
-  /** Computes a segment's row again from its lines. */
   summariseAgain(firstSeq: number): void {
     const segment = this.segmentOf(firstSeq);
     if (segment !== null) this.#updateRow(firstSeq, summarise(segment.lines));
   }
 
-  /** Drops some lines of a sealed segment. Only their numbers are left. */
+  /** Only the numbers of the lines are left. */
   dropLines(segment: Segment, seqs: readonly number[]): void {
     const row = rowOfSealed(segment);
     for (const seq of seqs) this.#removeLate(row, segment.facts(seq).admission.id, seq);
@@ -390,9 +367,7 @@ export class Log {
     this.#segments.set(firstSeq, new Segment(firstSeq, cached.lines, cached.version, row));
   }
 
-  // Payloads
-
-  /** The payloads of a segment, line by line; null: they are in R2. */
+  /** Null: the payloads are in R2. */
   payloadsOf({ firstSeq, lines, row }: Segment): Payloads | null {
     if (row === null) return this.#head.payloads;
     if (row.cold !== null) return null;
@@ -400,7 +375,6 @@ export class Log {
     return packed === null ? Array.from({ length: lines.length }, () => null) : unpackPayloads(packed, lines);
   }
 
-  /** The packed payloads of a sealed segment; null: the store has none. */
   packedPayloads(firstSeq: number): ArrayBuffer | null {
     const [row] = this.#sql.exec<{ payloads: ArrayBuffer }>(
       `SELECT payloads FROM ${this.name}_payloads WHERE first_seq = ?`,
@@ -409,7 +383,6 @@ export class Log {
     return row?.payloads ?? null;
   }
 
-  /** Deletes payloads that are in the store. */
   blank(segment: Segment, seqs: Iterable<number>): void {
     const stored = this.payloadsOf(segment);
     if (stored === null) throw new Error("payloads that are in R2 are deleted there");
@@ -420,13 +393,12 @@ export class Log {
     else this.#writePayloads(segment.firstSeq, packPayloads(payloads, segment.lines));
   }
 
-  /** Notes that the payloads of a segment are in R2 now, and removes them from the store. */
   movePayloads(firstSeq: number, { key, offset, bytes }: { key: string; offset: number; bytes: number }): void {
     this.#updateRow(firstSeq, { cold: key, cold_offset: offset, cold_bytes: bytes });
     this.#removePayloads(firstSeq);
   }
 
-  /** Notes that the payloads of a segment are lost: R2 does not have their object. */
+  /** For a segment whose object is gone from R2. */
   markPayloadsLost(firstSeq: number): void {
     this.#updateRow(firstSeq, { cold: null, cold_offset: 0, cold_bytes: PAYLOADS_LOST });
   }
@@ -516,14 +488,13 @@ function conditionOf({ event, source, status, sinceMs, untilMs }: WalkFilter): C
 
 const HELD_ROWS = 16;
 
-/** The log of held signals. It also knows when held signals expire, and in which order they are released. */
 export class HeldLog extends Log {
   constructor(sql: SqlStorage) {
     super(sql, "held", { maxSpanMs: 0 });
   }
 
-  /** The segment with the next held lines whose period ends, in milliseconds since 1970. It can have other lines too. */
-  nextToEnd(): { endMs: number; read: () => Segment } | null {
+  /** The next end of a billing period with held lines, in milliseconds since 1970. The segment can have other lines too. */
+  nextPeriodEnd(): { endMs: number; read: () => Segment } | null {
     const open = this.open();
     const ends = open.lines.column("periodEnd").map(Number);
     const statuses = open.lines.column("status");
@@ -533,7 +504,7 @@ export class HeldLog extends Log {
     return openEndMs === Number.POSITIVE_INFINITY ? null : { endMs: openEndMs, read: () => open };
   }
 
-  /** Sealed segments that may have held lines of ordinals after `after`, by their first ordinals. */
+  /** Sealed segments that may have held lines with ordinals after `after`. */
   *byOrdinal(after: number): Generator<{ firstOrdinal: number; read: () => Segment }> {
     for (let [ordinal, seq, isMore] = [0, 0, true]; isMore;) {
       const rows = this.rows(
@@ -555,8 +526,8 @@ function toSqlBlob(bytes: Uint8Array): SqlStorageValue {
   return bytes as SqlStorageValue & Uint8Array;
 }
 
-// The head of a log: one row with the open lines and other data that changes with every batch. So a batch of any size writes one row
-// here. Growing values are padded: SQLite writes only the pages that differ if the length stays the same.
+// The head is one row with the open lines and other data that changes with every batch. So a batch of any size writes one row here.
+// Growing values are padded: SQLite writes only the pages that differ if the length stays the same.
 
 const HEAD_STEP_BYTES = 16_384;
 const META_STEP_CHARACTERS = 1_024;
@@ -610,7 +581,6 @@ class Head {
     return this.nextSeq - this.lines.length;
   }
 
-  /** Whether the open lines must be sealed before this line is added. */
   isFullFor(text: string, payload: string | null): boolean {
     const { length } = this.lines;
     if (length === 0 || length >= SEGMENT_MAX_LINES) return length > 0;
@@ -619,7 +589,7 @@ class Head {
     return facts > SEGMENT_MAX_BYTES || payloads > SEGMENT_MAX_BYTES;
   }
 
-  /** Adds a line and returns its number. @param text result of `textOfCells`. */
+  /** @param text result of `textOfCells`. */
   push(cells: readonly Cell[], text: string, payload: string | null, hash: Uint8Array | null): number {
     this.#add(cells, text, payload, hash);
     this.#isChanged = true;
@@ -635,7 +605,7 @@ class Head {
     this.#bytes.payloads += Buffer.byteLength(payload ?? "") + 1;
   }
 
-  /** Changes facts by line number, in a copy of `lines`: earlier readers keep the old lines. */
+  /** Changes a copy of `lines`: earlier readers keep the old lines. */
   rewrite(changes: ReadonlyMap<number, Facts>): void {
     const { firstSeq } = this;
     this.lines = this.lines.with(changes, firstSeq);
@@ -670,7 +640,6 @@ class Head {
     return bytes;
   }
 
-  /** Writes the row if something has changed. @param meta JSON of `this.meta`. */
   write(meta: string): void {
     if (!this.#isChanged && meta === this.#writtenMeta) return;
     const padded = meta.padEnd(Math.ceil(meta.length / META_STEP_CHARACTERS) * META_STEP_CHARACTERS);
@@ -689,8 +658,8 @@ class Head {
         : "INSERT INTO heads (next_seq, meta, facts, payloads, log) VALUES (?, ?, ?, ?, ?)",
       this.nextSeq,
       padded,
-      facts as SqlStorageValue & Uint8Array,
-      payloads as SqlStorageValue & Uint8Array,
+      toSqlBlob(facts),
+      toSqlBlob(payloads),
       this.#log,
     );
     this.#isStored = true;
@@ -699,11 +668,7 @@ class Head {
   }
 }
 
-/**
- * Pads with zeros. The buffer is new each time, so that deleted data does not stay in the row.
- *
- * @param maxBytes upper bound of the bytes.
- */
+/** Pads with zeros. The buffer is new each time, so that deleted data does not stay in the row. @param maxBytes upper bound. */
 function encodePadded(texts: readonly string[], maxBytes: number): Uint8Array {
   const bytes = new Uint8Array(Math.max(1, Math.ceil(maxBytes / HEAD_STEP_BYTES)) * HEAD_STEP_BYTES);
   // Concatenation is faster than `join` here.
@@ -725,7 +690,7 @@ function pickKnown(empty: LogMeta, stored: Partial<LogMeta>): LogMeta {
   return Object.fromEntries(names.map((name) => [name, stored[name] ?? empty[name]])) as unknown as LogMeta;
 }
 
-/** The text of a line in the head: its cells without absent cells at the end. */
+/** Leaves out absent cells at the end. */
 function textOfCells(cells: readonly Cell[]): string {
   let { length } = cells;
   while (cells[length - 1] === 0) length--;

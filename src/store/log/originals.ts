@@ -1,7 +1,7 @@
 /**
- * Finds the original of a duplicate (design §8.2) by content hash. Recent hashes are in memory, in open-addressing tables that are
- * built when the store first records. Older hashes are read from disk, only for signals that arrive late or are resent. A hit
- * in memory is checked against the hash in the log: memory can hold hashes of a rolled-back transaction.
+ * Finds the original of a duplicate (design §8.2) by content hash. Recent hashes are in memory, in hash tables that are built when the
+ * store first records. Older hashes are read from disk, only for signals that arrive late or are resent. A hit in memory is checked
+ * against the log, because memory can hold hashes of a rolled-back transaction.
  *
  * Tables have generations, so that old hashes leave with their table: a day for signals with an id, ten minutes for others.
  */
@@ -11,9 +11,9 @@ import { type Facts, isOriginal } from "./line.ts";
 import type { Log } from "./log.ts";
 import { HASH_BYTES, type Segment } from "./segment.ts";
 
-/** For signals received longer ago than this, duplicates are searched on disk too. */
+/** Duplicates of signals received longer ago are searched on disk too. */
 const LATE_AFTER_MS = 3_600_000;
-/** Memory limit for all workspaces of an isolate: a third of its 128 MB, some 3.6 million signals. */
+/** For all workspaces of an isolate: a third of its 128 MB, some 3.6 million signals. */
 const ORIGINALS_MAX_BYTES = 40 * 1024 * 1024;
 
 /** The first bit of a stored hash tells whether its duplicate window is long. */
@@ -25,7 +25,7 @@ interface Candidate {
   hash: Uint8Array;
   receivedAtMs: number;
   windowMs: number;
-  /** Whether the signal was released or replayed, long after it was received. */
+  /** Released or replayed, long after its receipt. */
   isResent: boolean;
 }
 
@@ -42,7 +42,6 @@ export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
   return bytes;
 }
 
-/** All workspaces of this isolate share its memory. */
 let instances: WeakRef<Originals>[] = [];
 
 function bytesOfAll(): number {
@@ -54,7 +53,7 @@ export class Originals {
   readonly #log: Log;
   #long: FingerprintTable[] | null = null;
   #short: FingerprintTable[] = [];
-  /** Signals received from this time on are in memory. If memory was short, the time is later than the window needs. */
+  /** Signals received from this time on are in memory. Later than the window needs if memory was short. */
   #coveredSinceMs = 0;
 
   constructor(log: Log) {
@@ -65,12 +64,12 @@ export class Originals {
     return [...(this.#long ?? []), ...this.#short].reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** The covered part of the window for signals with an id, in milliseconds. Shorter than the window if memory is short. */
+  /** The covered part of the window for signals with an id. Shorter if memory is short. */
   coveredMs(nowMs: number): number {
     return Math.min(DUPLICATE_WINDOW_WITH_ID_MS, nowMs - this.#coveredSinceMs);
   }
 
-  /** Notes an original. The caller does this for each line that it appends with a hash. */
+  /** Call this for each line that is appended with a hash. */
   add(hash: Uint8Array, seq: number, nowMs: number): void {
     if (this.#long === null) return;
     const isLong = ((hash[0] ?? 0) & LONG) !== 0;
@@ -88,7 +87,7 @@ export class Originals {
     last.add(fingerprintOf(hash), seq);
   }
 
-  /** Returns the original of each candidate, or null. Does not know signals of the same batch. */
+  /** Does not know signals of the same batch. */
   find(candidates: readonly Candidate[], nowMs: number): (Original | null)[] {
     this.#build(nowMs);
     const onDisk = this.#findOnDisk(candidates, nowMs);
@@ -96,14 +95,14 @@ export class Originals {
     return candidates.map((candidate) => {
       const fingerprint = fingerprintOf(candidate.hash);
       for (const seq of tables.flatMap((table) => table.find(fingerprint))) {
-        const original = this.#prove(candidate, seq);
+        const original = this.#confirm(candidate, seq);
         if (original !== null) return original;
       }
       return onDisk.get(candidate) ?? null;
     });
   }
 
-  #prove(candidate: Candidate, seq: number): Original | null {
+  #confirm(candidate: Candidate, seq: number): Original | null {
     const segment = this.#log.segmentOf(seq);
     if (segment === null) return null;
     const at = (seq - segment.firstSeq) * HASH_BYTES;
@@ -111,11 +110,11 @@ export class Originals {
     return isSame(hash, candidate.hash) ? originalIn(segment, seq, candidate) : null;
   }
 
-  /** Finds the originals of late or resent candidates. These originals may have left memory. */
+  /** Originals of late or resent candidates may have left memory. */
   #findOnDisk(candidates: readonly Candidate[], nowMs: number): Map<Candidate, Original> {
     const found = new Map<Candidate, Original>();
     const late = candidates.filter(({ isResent, receivedAtMs }) => isResent || nowMs - receivedAtMs > LATE_AFTER_MS);
-    // Each window has its own search. One search for both would also read the days between their ranges.
+    // One search for both windows would also read the days between their ranges.
     for (const [windowMs, sameWindow] of Map.groupBy(late, (candidate) => candidate.windowMs)) {
       this.#findWithin(windowMs, sameWindow, nowMs, found);
     }
@@ -144,20 +143,19 @@ export class Originals {
     }
   }
 
-  /** Fills the tables from disk, once after a start. */
   #build(nowMs: number): void {
     if (this.#long !== null) return;
     this.#long = [];
     this.#coveredSinceMs = nowMs - DUPLICATE_WINDOW_WITH_ID_MS - LATE_AFTER_MS;
     instances.push(new WeakRef(this));
     for (const { firstSeq, receivedToMs, hashes } of this.#log.hashesReceived(this.#coveredSinceMs)) {
-      const shortToo = receivedToMs >= nowMs - DUPLICATE_WINDOW_WITHOUT_ID_MS - LATE_AFTER_MS;
-      // The segment's received time is used for each hash. It may be in the future because of a wrong clock.
+      const includesShort = receivedToMs >= nowMs - DUPLICATE_WINDOW_WITHOUT_ID_MS - LATE_AFTER_MS;
+      // Uses the segment's received time for each hash. With a wrong clock it may be in the future.
       const addedAtMs = Math.min(nowMs, receivedToMs);
       for (let at = 0; at < hashes.length; at += HASH_BYTES) {
         const hash = hashes.subarray(at, at + HASH_BYTES);
         const [first = 0] = hash;
-        if (hash.every((byte) => byte === 0) || (!shortToo && (first & LONG) === 0)) continue;
+        if (hash.every((byte) => byte === 0) || (!includesShort && (first & LONG) === 0)) continue;
         this.add(hash, firstSeq + at / HASH_BYTES, addedAtMs);
       }
     }
@@ -191,12 +189,12 @@ function isSame(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
-/** Maximum slots of a table, of 8 bytes each. */
+/** A slot has 8 bytes. */
 const ORIGINALS_MAX_SLOTS = 2 ** 21;
 const MIN_SLOTS = 1_024;
 const MAX_LOAD = 0.7;
 
-/** A hash table with open addressing: fingerprint → line numbers. */
+/** Open addressing: fingerprint → line numbers. */
 export class FingerprintTable {
   readonly beganAtMs: number;
   readonly #baseSeq: number;
@@ -213,7 +211,6 @@ export class FingerprintTable {
     return this.#slots.byteLength;
   }
 
-  /** Whether the table must grow for the next hash. */
   get isFull(): boolean {
     return this.#used >= (this.#slots.length / 2) * MAX_LOAD;
   }

@@ -19,7 +19,6 @@ export type Cell = number | string;
 
 /** Numbers are stored as differences, UUIDs separately as bytes, each other text once. A column of equal cells stores one. */
 export interface PackedColumn {
-  /** Number of stored cells: 1 if all cells are equal. */
   stored: number;
   numbers: Uint8Array;
   ids: Uint8Array;
@@ -33,7 +32,6 @@ export interface PayloadNames {
   anonymousId: string | null;
 }
 
-/** The names of each line, by its index. */
 interface NamesOfLines {
   names(index: number): PayloadNames;
 }
@@ -57,7 +55,7 @@ const TIME_DIGITS = 12;
 
 const uuid = new Uint8Array(UUID_BYTES);
 const withoutTime = uuid.subarray(6);
-/** The writers of all columns. Sharing them is safe because packing is synchronous. */
+/** All columns share these writers, because packing is synchronous. */
 const column = { numbers: new ByteWriter(), ids: new ByteWriter(), uuids: new ByteWriter() };
 
 export function packColumn(all: readonly Cell[], is: "number" | "text"): PackedColumn {
@@ -152,10 +150,9 @@ function readTexts(packed: PackedColumn): Cell[] {
   return cells;
 }
 
-/** Number of columns in segments of the first format. Segments of later formats begin with their number of columns, negated. */
+/** Columns of the first format. Segments of later formats begin with their number of columns, negated. */
 const FIRST_COLUMNS = 28;
 
-/** Packs all columns of `length` lines. */
 export function packColumns(columns: readonly PackedColumn[], length: number): Uint8Array {
   const [rest, raw] = [new ByteWriter(), new ByteWriter()];
   rest.number(-columns.length);
@@ -202,21 +199,13 @@ export function unpackColumns(bytes: ArrayBuffer): { length: number; columns: Pa
 
 // Payloads
 
-/**
- * Valid JSON text never contains these control characters. A mark replaces a UUID; the digit after the mark tells the source of
- * the UUID: the list of UUIDs, or a name in the facts.
- */
+/** Valid JSON never contains these control characters. A mark replaces a UUID; the digit after it tells the source of the UUID. */
 const [MARK, PAYLOAD_END] = ["\u001a", "\u001e"] as const;
 const [LISTED_UUID, USER_ID, ANONYMOUS_ID] = ["0", "1", "2"] as const;
 /** Position of the first hyphen in a UUID, and the distances of the next two hyphens from the first. */
 const [HYPHEN_AT, SECOND_HYPHEN, THIRD_HYPHEN] = [8, 5, 10] as const;
 
-/**
- * Packs the payloads of a segment.
- *
- * @param payloads null: not kept. No payload is empty.
- * @param lines the names of each line are left out of its payload. They never change while the payload is kept.
- */
+/** @param payloads null: not kept. No payload is empty. @param lines their names are left out of the payloads. */
 export function packPayloads(payloads: readonly (string | null)[], lines: NamesOfLines): Uint8Array {
   const uuids = new ByteWriter();
   const texts = payloads.map((payload, index) =>
@@ -238,7 +227,7 @@ export function assertFits(bytes: number, rowName: string): void {
   if (bytes > ROW_MAX_BYTES) throw new Error(`${rowName} would be a row of ${bytes} bytes`);
 }
 
-/** Moves the UUIDs of a payload to `uuids`. Looks for hyphens, which are rarer than hexadecimal digits. */
+/** Looks for hyphens, which are rarer than hexadecimal digits. */
 function withoutUuids(payload: string, names: PayloadNames, uuids: ByteWriter): string {
   let [text, taken] = ["", 0];
   for (let at = payload.indexOf("-", HYPHEN_AT); at !== -1; at = payload.indexOf("-", at + 1)) {

@@ -1,7 +1,6 @@
 /**
- * A segment is a group of hundreds of consecutive lines that are stored together. Its row summarizes the lines.
- *
- * `Lines` keeps them column by column. A column is unpacked, and the facts of a line are assembled, on first use.
+ * A segment is a group of hundreds of consecutive lines that are stored together. Its row summarizes the lines. `Lines` keeps them by
+ * column. A column is unpacked, and the facts of a line are assembled, on first use.
  */
 import type { SegmentRow } from "../schema.ts";
 import {
@@ -27,10 +26,7 @@ import {
   type PayloadNames,
 } from "./packing.ts";
 
-/**
- * Stored bytes of the content hash of each line; all zero if the line is no original. In ten million signals a false match has a
- * chance of 1 in 180,000. originals.ts explains the first bit.
- */
+/** Bytes of a content hash; all zero if the line is no original. In ten million signals a false match has a chance of 1 in 180,000. */
 export const HASH_BYTES = 8;
 
 /** Stored as `cold_bytes` if the object is gone from R2, which happens only after a restore. */
@@ -41,9 +37,8 @@ const ABSENT_COLUMN = packColumn([0], "number");
 
 interface LinesColumn {
   is: Column["is"];
-  /** Null until the column is packed. A column that has a packed form is not changed in place. */
+  /** A column that has a packed form is not changed in place. */
   packed: PackedColumn | null;
-  /** Null until a cell is read. */
   cells: Cell[] | null;
 }
 
@@ -73,7 +68,6 @@ export class Lines {
     return this.column(name)[index] ?? 0;
   }
 
-  /** All cells of a line, in the order of COLUMNS. */
   cells(index: number): Cell[] {
     return this.#columns.map((column) => this.#cells(column)[index] ?? 0);
   }
@@ -86,13 +80,12 @@ export class Lines {
     return { userId: textOf(this.cell(index, "userId")), anonymousId: textOf(this.cell(index, "anonymousId")) };
   }
 
-  /** Adds a line. @param cells in the order of COLUMNS; missing cells at the end are absent. */
+  /** @param cells in the order of COLUMNS; missing cells at the end are absent. */
   push(cells: readonly Cell[]): void {
     for (const [place, column] of this.#columns.entries()) this.#cells(column).push(cells[place] ?? 0);
     this.#length++;
   }
 
-  /** A copy with changed facts, by line number. */
   with(changes: ReadonlyMap<number, Facts>, firstSeq: number): Lines {
     const changed = [...changes].map(([seq, facts]) => ({ index: seq - firstSeq, cells: encodeFacts(facts) }));
     const columns = this.#columns.map((column, place) => {
@@ -149,12 +142,10 @@ export class Segment {
     return this.firstSeq + this.length - 1;
   }
 
-  /** When the latest line was received, in milliseconds since 1970; infinity while the segment is open. */
   get receivedToMs(): number {
     return this.row?.received_to ?? Number.POSITIVE_INFINITY;
   }
 
-  /** The object in R2 that has the payloads; null: the payloads are in the store, or lost. */
   get coldObject(): string | null {
     return this.row?.cold ?? null;
   }
@@ -163,7 +154,6 @@ export class Segment {
     return this.row?.cold_bytes === PAYLOADS_LOST;
   }
 
-  /** @throws when the segment does not have the line. */
   facts(seq: number): Facts {
     const index = seq - this.firstSeq;
     if (index < 0 || index >= this.length) throw new Error(`line ${seq} is not in the segment of ${this.firstSeq}`);
@@ -197,7 +187,7 @@ export class Segment {
   }
 }
 
-/** Computes the columns of a segment's row from its lines, without lines that retention dropped. */
+/** Leaves out lines that retention dropped. */
 export function summarise(lines: Lines): Partial<SegmentRow> {
   const kept = lines.column("id").flatMap((id, index) => (id === "" ? [] : [index]));
   const numbers = (name: ColumnName): number[] => kept.map((index) => Number(lines.cell(index, name)));
@@ -228,10 +218,7 @@ function joinLetters(letters: readonly string[]): string {
   return [...new Set(letters)].sort().join("");
 }
 
-/**
- * The mark that `groups` contains if the segment may have lines of this event: two bytes for the event and one for the source.
- * Different groups can share a mark. A walk skips segments without the mark.
- */
+/** Two bytes for the event and one for the source. Groups can share a mark. A walk skips segments whose `groups` lacks the mark. */
 export function groupMark(event: string, source?: string): Uint8Array {
   const mark = bytesOf(markOf(event, source ?? ""));
   return source === undefined ? mark.subarray(0, 2) : mark;

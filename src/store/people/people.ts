@@ -139,7 +139,7 @@ export class People {
     if (entry.scored === null) return [];
     const counted = this.#scoring.add(person.now, entry.scored);
     const news = counted.filter(({ lapsed }) => !lapsed);
-    this.news?.made(person.now, { ...entry.scored, event: facts.event ?? "" }, news);
+    this.news?.noteScored(person.now, { ...entry.scored, event: facts.event ?? "" }, news);
     return counted;
   }
 
@@ -278,7 +278,7 @@ export class People {
   #write(person: KnownPerson): void {
     const { before, now, entries } = person;
     const { sql } = this.#state;
-    this.news?.changed(now, before?.score ?? 0);
+    this.news?.noteScoreChange(now, before?.score ?? 0);
     this.accounts.changeMember(before, now);
     now.trait_orders = writeTraitOrders(person.traitOrders);
     if (entries.length > 0) {

@@ -49,7 +49,7 @@ export class Scoring {
     const counted: CountedMatch[] = [];
     for (const outcome of scored.outcomes) {
       const match = this.#state.outcomes.get(outcome);
-      if (this.#state.once.take(person.id, scored, match, outcome)) {
+      if (this.#state.once.noteMatch(person.id, scored, match, outcome)) {
         counted.push(this.#count(person, scored, match, dayOf(scored.occurredMs), 1));
       } else if (hasFirstDay(match)) this.#countEarlier(person, outcome, match, dayOf(scored.occurredMs));
     }
@@ -63,7 +63,7 @@ export class Scoring {
     for (const outcome of scored.outcomes) {
       const match = outcomes.get(outcome);
       const fromDay = once.fromDay(person.id, scored, match);
-      if (once.release(person.id, scored, match)) {
+      if (once.removeMatch(person.id, scored, match)) {
         counted.push(this.#count(person, scored, match, fromDay, -1));
         if (match.frequency !== undefined) this.searchReplacement(person.id, match.ruleId, BEFORE_ALL_LINES);
       } else if (hasFirstDay(match) && dayOf(scored.occurredMs) === fromDay) {

@@ -10,7 +10,6 @@ export interface Identity {
   linkedAtMs: number;
 }
 
-/** The account that a person belongs to. */
 export interface PersonAccount {
   externalId: string;
   /** Null: no text was sent, or a very long one. */
@@ -40,17 +39,15 @@ export interface Person extends PersonTraits {
   account: PersonAccount | null;
   firstSeenMs: number;
   lastSeenMs: number;
-  /** Number of older ids that were dropped, since a person keeps PERSON_MAX_IDS of a kind. Each drop of an id counts. */
+  /** A person keeps PERSON_MAX_IDS of a kind. Each drop of an id counts. */
   idsDropped: number;
   identities: Identity[];
-  /** The latest scoring signals, newest first, at most 100. */
+  /** Newest first, at most 100. */
   scoringSignals: ScoringSignal[];
 }
 
-/** Which people the operator API and exports list. */
 export interface ListedPeople {
   email?: string | undefined;
-  /** As of PeopleFilter. */
   text?: string | undefined;
   account?: string | undefined;
 }
@@ -84,19 +81,18 @@ export interface PeoplePage extends PageOf<PersonSummary> {
 
 export type PersonSummary = Omit<Person, "identities" | "scoringSignals">;
 
-/** All of a person's signals, or only the signals that scored. */
 export type PersonTimeline = "all" | "scores";
 
 export interface PersonPage {
   person: PersonSummary;
-  /** The latest ids, newest first, at most PERSON_IDENTITIES_SHOWN. */
+  /** Newest first, at most PERSON_IDENTITIES_SHOWN. */
   identities: Identity[];
   moreIdentities: boolean;
-  /** The latest ids of the person that have named other people too. */
+  /** Ids that have named other people too. */
   sharedIds: SharedId[];
   curve: ScoreCurve;
   timeline: PageOf<TimelineEntry>;
-  /** When the latest signal that retention dropped was received; 0: none was dropped. */
+  /** When the latest dropped signal was received; 0: none was dropped. */
   deletedUntilMs: number;
 }
 
@@ -109,7 +105,7 @@ export interface SharedId {
 }
 
 export interface ScoreCurve {
-  /** The score before the first point. */
+  /** Before the first point. */
   fromScore: number;
   points: { atMs: number; score: number }[];
   signals: number;
@@ -119,7 +115,6 @@ export interface ScoreCurve {
   complete: boolean;
 }
 
-/** The part of a score that a rule has given. */
 export interface RuleShare {
   ruleId: string;
   points: number;
@@ -142,7 +137,7 @@ export interface TimelineSignal extends Omit<SignalSummary, "email"> {
   linkedAtMs: number | null;
 }
 
-/** An account (design §8.7). Payload templates make the values, of any JSON type; null: never sent. */
+/** Payload templates make the values, of any JSON type (design §8.7); null: never sent. */
 export interface Account extends Record<AccountField, unknown> {
   externalId: string;
   attributes: Record<string, unknown>;
@@ -150,7 +145,7 @@ export interface Account extends Record<AccountField, unknown> {
   people: number;
   firstSeenMs: number;
   lastSeenMs: number;
-  /** The latest changes, newest first, at most ACCOUNT_HISTORY_SHOWN. */
+  /** Newest first, at most ACCOUNT_HISTORY_SHOWN. */
   history: AccountChange[];
 }
 
@@ -158,7 +153,7 @@ export interface AccountChange {
   field: AccountField;
   before: unknown;
   after: unknown;
-  /** When the update that made the change was received, and its signal. */
+  /** When the update was received. */
   atMs: number;
   signalId: string;
 }
@@ -182,9 +177,7 @@ export interface AccountSummary {
   userCount: string | null;
   recurringRevenue: string | null;
   trialStatus: string | null;
-  /** Sum of the scores of its people. */
   score: number;
-  /** Number of its people. */
   people: number;
   firstSeenMs: number;
   /** The day of the latest signal of its people, or the latest update. */
@@ -212,7 +205,6 @@ export interface AccountPage {
   origins: Record<string, { atMs: number; signalId: string; keyId: string | null; by: "update" | "group" }>;
   score: number;
   people: number;
-  /** The people with the highest scores. */
   topPeople: PersonSummary[];
   /** The latest scores of its 20 people who were last seen, the latest first. */
   latestScores: AccountScore[];
@@ -222,7 +214,6 @@ export interface AccountPage {
   changes: PageOf<ShownChange>;
 }
 
-/** A scoring signal of a person of an account. */
 interface AccountScore extends ScoringSignal {
   email: string;
 }

@@ -24,7 +24,6 @@ export interface ExportPage {
 
 /** The proof of a deletion, with the numbers deleted so far. */
 export interface DeletionReceipt {
-  /** `del_` + UUIDv7. */
   id: string;
   requestedAtMs: number;
   /** When nothing of the person was left, not even in cold storage; null: the deletion is running. */
@@ -49,9 +48,7 @@ export interface ForgottenDeletion {
   emailHash: string;
 }
 
-/** Facts from before a restore that the restored store does not know. */
 export interface BeforeStoreRestore {
-  /** The highest outbox row before the restore. */
   highestRow: number;
   unsettled: number[];
   deletions: ForgottenDeletion[];
@@ -71,14 +68,13 @@ export interface StoreConfig {
 
 export type RuleJobStatus = "queued" | "running" | "done";
 
-/** Progress of a rule that is applied to stored signals. */
 export interface RuleJob {
   ruleId: string;
   /** Null: the scoring signals of the rule are removed. */
   ruleVersion: number | null;
   status: RuleJobStatus;
   scanned: number;
-  /** Signals to scan, estimated at the start. */
+  /** Estimated at the start. */
   total: number;
   matched: number;
   added: number;
@@ -99,25 +95,23 @@ export interface RuleToApply {
   rulesVersion: number;
 }
 
-/** A page of a preview scans the latest `limit` signals of the rule's events. */
 export interface PreviewRange {
   sinceMs: number;
   /** `next` of the page before. */
   beforeSeq: number;
+  /** The latest signals of the rule's events are scanned. */
   limit: number;
-  /** Current UTC day, counted since 1970. */
+  /** Days since 1970. */
   today: number;
 }
 
 export interface PreviewPage {
   scanned: number;
   matches: number;
-  /** Number of matches whose points have lapsed. */
   lapsed: number;
   people: number[];
   /** For a rule that scores once: each person, or pair of person and UTC day, with a match. */
   occasions: string[];
-  /** The entries of `occasions` whose points have lapsed. */
   lapsedOccasions: string[];
   samples: PreviewSample[];
   next: number | null;
@@ -142,7 +136,6 @@ export interface RuleSuggestions {
 
 export interface RuleFacts {
   days: DayCounts;
-  /** The latest application of the rule to stored signals. */
   job: RuleJob | null;
   hasScoringSignals: boolean;
 }

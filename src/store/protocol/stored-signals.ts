@@ -18,13 +18,12 @@ export interface Deduplication {
 }
 
 export interface RecordOptions {
-  /** Version of the mapping rules that evaluated the signals. */
   rulesVersion?: number;
-  /** All outbox rows with a lower number are settled. */
+  /** Lower outbox rows are settled. */
   low?: number;
   /**
-   * For signals that may have failed before: a signal that cannot be recorded becomes a dead letter, and the others are recorded.
-   * This needs savepoints, in which SQLite copies every page before it changes the page.
+   * For signals that may have failed before: if one cannot be recorded, it becomes a dead letter, and the others are recorded.
+   * This needs savepoints, in which SQLite copies each page that changes.
    */
   carefully?: boolean;
   /** The plan's retention, in days; null: signals are kept for ever; absent: unchanged. */
@@ -81,7 +80,6 @@ export interface SignalSummary {
   occurredFrom: OccurredFrom;
 }
 
-/** A signal on the live page, with the reason for its status. */
 export interface LiveSignal extends SignalSummary {
   duplicateOf: string | null;
   deadReason: string | null;
@@ -136,7 +134,8 @@ export interface DeadLetter {
   payload: unknown;
 }
 
-interface SignalFilter {
+export interface FindFilter {
+  source?: string | undefined;
   event?: string | undefined;
   email?: string | undefined;
   status?: SignalStatus | undefined;
@@ -144,10 +143,6 @@ interface SignalFilter {
   /** Received at or after `sinceMs` and before `untilMs`. */
   sinceMs?: number | undefined;
   untilMs?: number | undefined;
-}
-
-export interface FindFilter extends SignalFilter {
-  source?: string | undefined;
 }
 
 export interface FoundSignals extends PageOf<SignalSummary> {
@@ -164,7 +159,7 @@ export interface EventGroup {
   anonymous: number;
   firstSeenMs: number;
   lastSeenMs: number;
-  /** The latest signal of the group. The payload is null while cold storage does not answer. */
+  /** The payload is null while cold storage does not answer. */
   sample: { id: string; payload: unknown };
 }
 
@@ -217,6 +212,6 @@ export interface StoreHealth {
   bytes: number;
   /** Size of the database at which the store stops to record. */
   maxBytes: number;
-  /** Covered part of the duplicate window, in milliseconds. Shorter than the window if memory is short. */
+  /** Shorter than the duplicate window if memory is short. */
   duplicatesCoveredMs: number;
 }

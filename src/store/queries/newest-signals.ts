@@ -341,7 +341,7 @@ function matchedRules(state: StoreState, facts: Facts): MatchedRule[] {
   return outcomes.of(facts).map((match) => ({
     ...match,
     scored: once.counts(person.personId, occasion, match),
-    scoredBy: once.instead(person.personId, occasion, match),
+    scoredBy: once.scoredBy(person.personId, occasion, match),
     ...lapseOf(state, person.personId, occasion, match),
   }));
 }

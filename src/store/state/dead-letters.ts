@@ -29,7 +29,7 @@ export function insertDeadLetter(sql: SqlStorage, signal: SignalToRecord, reason
   );
 }
 
-/** The latest dead letter of a signal, which can have several. */
+/** A signal can have several dead letters. Returns the latest. */
 export function findDeadLetter(sql: SqlStorage, id: string): DeadLetterRow | null {
   const [row] = sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE id = ? ORDER BY seq DESC LIMIT 1", id);
   return row ?? null;
@@ -39,7 +39,6 @@ export function admissionOf({ admission }: Pick<DeadLetterRow, "admission">): Ad
   return JSON.parse(admission) as Admission;
 }
 
-/** When the latest dead letter was recorded; null: there is none. */
 export function latestDeadLetterMs(sql: SqlStorage): number | null {
   const [latest] = sql.exec<{ recorded_at: number }>(
     "SELECT recorded_at FROM dead_letters WHERE status = 'dead' AND seq < ? ORDER BY seq DESC LIMIT 1",
@@ -48,7 +47,6 @@ export function latestDeadLetterMs(sql: SqlStorage): number | null {
   return latest?.recorded_at ?? null;
 }
 
-/** Dead letters, the newest first. */
 export function listDeadLetters(sql: SqlStorage, page: Page): PageOf<DeadLetter> {
   const rows = sql
     .exec<DeadLetterRow>(
@@ -87,19 +85,16 @@ export function noteDeadLetters(state: StoreState, reasons: readonly string[], n
   return nowMs - news.toldAtMs < DEAD_LETTERS_PAUSE_MS ? [] : takeDeadLetterNews(state, nowMs);
 }
 
-/** Due time of the waiting notification, in milliseconds since 1970; null: none waits. */
 export function nextDeadLetterNewsMs({ books: { deadLetterNews } }: StoreState): number | null {
   if (deadLetterNews === null || deadLetterNews.waiting.length === 0) return null;
   return deadLetterNews.toldAtMs + DEAD_LETTERS_PAUSE_MS;
 }
 
-/** Raises the notification of dead letters that have waited long enough. */
 export function raiseDeadLetters(state: StoreState, nowMs: number): void {
   state.raised.raise(takeDeadLetterNews(state, nowMs));
   state.signals.flush();
 }
 
-/** One notification of all waiting dead letters. */
 function takeDeadLetterNews(state: StoreState, nowMs: number): WorkspaceEvent[] {
   const reasons = state.books.deadLetterNews?.waiting ?? [];
   if (reasons.length === 0) return [];

@@ -41,14 +41,12 @@ interface ScoredAccount {
   score: number;
 }
 
-/** A line that scores. */
 interface ScoredLine {
   signalId: string;
   atMs: number;
   event: string;
 }
 
-/** Adds the crossings of a step to those of a job, by threshold. */
 export function addCrossings(sums: Crossings[], step: Iterable<Crossings>): void {
   for (const { threshold, risen, fallen } of step) {
     const sum = sums.find((known) => known.threshold === threshold);
@@ -71,7 +69,7 @@ export class ScoreNews {
     data: EventData["account.score_fell"];
   }[] = [];
   readonly #crossings = new Map<number, Crossings>();
-  /** By how much all scores together have changed. */
+  /** Sum of all changes of scores. */
   points = 0;
 
   constructor(wanted: WantedEvents) {
@@ -82,8 +80,8 @@ export class ScoreNews {
     return this.#crossings.values();
   }
 
-  /** Notes a line that scores now, with the matches that count and the person's score with this line. */
-  made(person: ScoredPerson, { signalId, atMs, event }: ScoredLine, matches: readonly RuleMatch[]): void {
+  /** @param person with the score that includes these matches. @param matches the matches that count. */
+  noteScored(person: ScoredPerson, { signalId, atMs, event }: ScoredLine, matches: readonly RuleMatch[]): void {
     if (matches.length === 0) return;
     this.#latest.set(person.id, signalId);
     if (!this.#wanted.types.includes("person.scored")) return;
@@ -101,8 +99,7 @@ export class ScoreNews {
     }
   }
 
-  /** Notes a person's new score, which is about to be stored. */
-  changed({ id, email, score }: ScoredPerson, before: number): void {
+  noteScoreChange({ id, email, score }: ScoredPerson, before: number): void {
     if (score === before) return;
     this.points += score - before;
     const { thresholds } = this.#wanted;
@@ -117,8 +114,7 @@ export class ScoreNews {
     }
   }
 
-  /** Notes an account's new score. @param name null: it has none. */
-  accountChanged({ external_id, name, score }: ScoredAccount, before: number): void {
+  noteAccountScore({ external_id, name, score }: ScoredAccount, before: number): void {
     const thresholds = this.#wanted.accountThresholds ?? [];
     const data = { external_id, name, score, score_before: before };
     for (const threshold of risenTo(before, score, thresholds)) {
@@ -129,7 +125,6 @@ export class ScoreNews {
     }
   }
 
-  /** The thresholds that people and accounts have crossed. */
   thresholdEvents(nowMs: number): WorkspaceEvent[] {
     return [...this.personEvents(nowMs), ...this.accountEvents(nowMs)];
   }
@@ -150,7 +145,6 @@ export class ScoreNews {
       .map(({ type, data }) => newEvent(type, data, nowMs));
   }
 
-  /** The scoring signals as events of several at a time, in the order of their lines. */
   scoredEvents(nowMs: number): WorkspaceEvent[] {
     const pieces: ScoringSignalMade[][] = [];
     let characters = 0;

@@ -8,7 +8,6 @@ import { Lru } from "../../platform/lru.ts";
 import type { Facts } from "../log/line.ts";
 import type { RuleOutcomeRow } from "../schema.ts";
 
-/** Cached outcomes: all of most workspaces. */
 const OUTCOMES_CACHED = 2_000;
 
 /** Gives rule outcomes small ids, so that lines and timelines name them in a few digits. */
@@ -71,8 +70,8 @@ export class RuleOutcomes {
   }
 
   /**
-   * The outcome of a rule's current version: the latest version that has matched or was applied to stored signals. Null: that version
-   * has matched nothing, or the rule is disabled and its scoring signals are removed.
+   * The outcome of the latest version that has matched or was applied to stored signals. Null: that version has matched nothing, or the
+   * rule is disabled and its scoring signals are removed.
    */
   currentOf(ruleId: string): number | null {
     const [row] = this.#sql.exec<{ id: number }>(
@@ -90,7 +89,6 @@ export class RuleOutcomes {
     return facts.person === null ? [] : facts.outcomes.map((id) => this.get(id));
   }
 
-  /** Clears the caches, after a transaction was rolled back. */
   forget(): void {
     this.#byId.clear();
     this.#ids.clear();
@@ -115,7 +113,6 @@ interface FirstDay {
 
 export interface Occasion {
   signalId: string;
-  /** When the signal occurred, in milliseconds since 1970. */
   occurredMs: number;
 }
 
@@ -124,9 +121,8 @@ export function occasionOf({ admission, occurred }: Facts): Occasion {
 }
 
 /**
- * Which signal counts for rules that score a person once a day or once ever (design §8.5): one row for each person, rule and UTC
- * day. Lines and timelines name every match; only this table tells which match counts. A row outlives its signal and is deleted
- * with the person.
+ * The signal that counts, for rules that score a person once a day or once ever (design §8.5): a row for each person, rule and UTC day.
+ * Lines and timelines name every match. A row outlives its signal and is deleted with the person.
  */
 export class Once {
   readonly #sql: SqlStorage;
@@ -135,24 +131,22 @@ export class Once {
     this.#sql = sql;
   }
 
-  /** Whether the match of this signal counts. */
   counts(personId: number, { signalId, occurredMs }: Occasion, { ruleId, frequency }: RuleMatch): boolean {
     const day = dayOf(occurredMs);
     return frequency === undefined || this.#countedOn(personId, ruleId, day, day) === signalId;
   }
 
-  /** The signal that counts instead of this signal; null: none, or this signal counts. */
-  instead(personId: number, occasion: Occasion, match: RuleMatch): string | null {
+  /** The signal that scored instead of this signal; null: none has, or this signal counts. */
+  scoredBy(personId: number, occasion: Occasion, match: RuleMatch): string | null {
     return this.counts(personId, occasion, match) ? null : this.#countedFor(personId, occasion, match);
   }
 
-  /** Whether no signal of the person counts yet, so that this signal could. */
   isOpen(personId: number, occasion: Occasion, match: RuleMatch): boolean {
     return match.frequency !== undefined && this.#countedFor(personId, occasion, match) === null;
   }
 
-  /** Notes a match. Returns whether it counts: the first match does. @param outcome its id. */
-  take(personId: number, occasion: Occasion, match: RuleMatch, outcome: number): boolean {
+  /** Returns whether the match counts: the first match does. @param outcome id of the match. */
+  noteMatch(personId: number, occasion: Occasion, match: RuleMatch, outcome: number): boolean {
     if (match.frequency === undefined) return true;
     if (!this.isOpen(personId, occasion, match)) return false;
     const day = dayOf(occasion.occurredMs);
@@ -167,16 +161,13 @@ export class Once {
     return true;
   }
 
-  /**
-   * The day from which the points of a counting match count: its own day; for a once-ever rule the earliest day among the person's
-   * matches of the same outcome.
-   */
+  /** The points of a match count from its own day; of a once-ever rule, from the earliest day among matches of the same outcome. */
   fromDay(personId: number, { occurredMs }: Occasion, match: RuleMatch): number {
     const day = dayOf(occurredMs);
     return hasFirstDay(match) ? (this.firstDay(personId, match.ruleId)?.fromDay ?? day) : day;
   }
 
-  /** For a once-ever rule whose points lapse: the outcome that counts, its day, and the day from which its points count. */
+  /** Null: the rule is not once-ever, its points never lapse, or it has not matched. */
   firstDay(personId: number, ruleId: string): FirstDay | null {
     const [row] = this.#sql.exec<{ day: number; outcome: number; from_day: number }>(
       "SELECT day, outcome, from_day FROM once WHERE person_id = ? AND rule_id = ? AND outcome IS NOT NULL",
@@ -190,8 +181,8 @@ export class Once {
     this.#sql.exec("UPDATE once SET from_day = ? WHERE person_id = ? AND rule_id = ?", fromDay, personId, ruleId);
   }
 
-  /** Removes a match, because the signal left the person or the rule no longer matches. Returns whether it had counted. */
-  release(personId: number, occasion: Occasion, match: RuleMatch): boolean {
+  /** Returns whether the match had counted. */
+  removeMatch(personId: number, occasion: Occasion, match: RuleMatch): boolean {
     if (!this.counts(personId, occasion, match)) return false;
     if (match.frequency === undefined) return true;
     this.#sql.exec(
@@ -203,7 +194,7 @@ export class Once {
     return true;
   }
 
-  /** The signal that counts in the span of the rule's frequency: the signal's day, or ever. */
+  /** The span is the rule's frequency: the day of the signal, or ever. */
   #countedFor(personId: number, { occurredMs }: Occasion, { ruleId, frequency }: RuleMatch): string | null {
     if (frequency === "once_ever") return this.#countedOn(personId, ruleId, 0, Number.MAX_SAFE_INTEGER);
     return this.#countedOn(personId, ruleId, dayOf(occurredMs), dayOf(occurredMs));
@@ -221,7 +212,7 @@ export class Once {
   }
 }
 
-/** Changes of rules' counts that wait in the head of the log, because every batch writes the head anyway. */
+/** Changes that wait in the head of the log, because every batch writes the head anyway. */
 export interface PendingRuleDays {
   rules: Record<string, { count: number; days: Record<string, number> }>;
 }
@@ -236,7 +227,7 @@ interface StoredRuleDays {
   books: PendingRuleDays;
 }
 
-/** Counts a score of a rule, or its removal. The caller flushes the log. */
+/** Counts a score, or its removal. The caller flushes the log. */
 export function countScore({ rules }: PendingRuleDays, ruleId: string, atMs: number, by: 1 | -1): void {
   const change = (rules[ruleId] ??= { count: 0, days: {} });
   const day = dayOf(atMs);

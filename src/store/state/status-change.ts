@@ -2,8 +2,8 @@
  * Counts signals by status: in the books, by billing period (design §1.2), and in the event groups of the signal queue, by day. Code
  * that changes a status calls `changeStatus` and counts nothing itself.
  *
- * Counts are in the head of the log, which every batch writes anyway. Changes of event groups wait there until the head is full or a
- * reader needs the groups' rows. So a busy group costs one row for hundreds of signals. The caller flushes the log.
+ * Changes of event groups wait in the head of the log until the head is full or a reader needs the groups' rows. So a busy group costs
+ * one row for hundreds of signals. The caller flushes the log.
  */
 import { addToDays, dayOf, type DayCounts } from "../../domain/quota/day-counts.ts";
 import type { SignalsByPeriod } from "../../domain/restore.ts";
@@ -55,17 +55,16 @@ interface GroupChange extends GroupCounts, GroupName {
 }
 
 /** `deleted`: a processed signal whose person was deleted. */
-export type Standing = LineStatus | "dead" | "deleted" | "unrecorded";
+export type CountedStatus = LineStatus | "dead" | "deleted" | "unrecorded";
 
 export interface CountedSignal {
   admission: Pick<Admission, "periodStartMs" | "receivedAtMs">;
-  /** The group of the signal queue that counts the signal; null: none does. */
   group: GroupName | null;
 }
 
 const NO_GROUP: GroupCounts = { count: 0, held: 0, anonymous: 0 };
 
-const COUNTED: Record<Standing, { column: BookColumn | null; inGroup: GroupCounts }> = {
+const COUNTED: Record<CountedStatus, { column: BookColumn | null; inGroup: GroupCounts }> = {
   unrecorded: { column: null, inGroup: NO_GROUP },
   processed: { column: "processed", inGroup: { count: 1, held: 0, anonymous: 0 } },
   anonymous: { column: "processed", inGroup: { count: 1, held: 0, anonymous: 1 } },
@@ -78,15 +77,12 @@ const COUNTED: Record<Standing, { column: BookColumn | null; inGroup: GroupCount
   released: { column: null, inGroup: NO_GROUP },
 };
 
-/**
- * Counts a change of a signal's status. `dropped`: retention deletes the signal. The books count dropped signals separately, and the
- * group still counts the signal as received.
- */
+/** `dropped`: retention deletes the signal. The books count it separately, and its group still counts it as received. */
 export function changeStatus(
   books: Books,
   { admission: { periodStartMs, receivedAtMs }, group }: CountedSignal,
-  from: Standing,
-  to: Standing | "dropped",
+  from: CountedStatus,
+  to: CountedStatus | "dropped",
 ): void {
   const before = COUNTED[from];
   if (to === "dropped") {
@@ -128,7 +124,7 @@ function countInGroup(books: Books, name: GroupName | null, by: GroupCounts, rec
   change.anonymous += by.anonymous;
 }
 
-/** Notes in its group that a signal was received. @param sample the signal itself, or its original. */
+/** @param sample the signal itself, or its original. */
 export function noteReceived(books: Books, name: GroupName, latest: ReceivedOrder, sample: Sample): void {
   const change = changeOf(books, name);
   const known = change.received;
@@ -198,7 +194,7 @@ function addDays(days: DayCounts, changes: GroupChange["days"]): DayCounts {
   return addToDays(days, new Map(Object.entries(changes).map(([day, by]) => [Number(day), by] as const)));
 }
 
-export function standingOf({ status, deletedAtMs }: Facts): Standing {
+export function countedStatusOf({ status, deletedAtMs }: Facts): CountedStatus {
   return status === "processed" && deletedAtMs !== null ? "deleted" : status;
 }
 
@@ -206,7 +202,6 @@ export function countedSignal(facts: Facts): CountedSignal {
   return { admission: facts.admission, group: groupOf(facts) };
 }
 
-/** The group of the signal queue that counts a line; null: none does. */
 export function groupOf(facts: Facts): GroupName | null {
   const { kind, event, source } = facts;
   return kind === "signal" && event !== null ? { event, source: groupSource(source ?? "", facts) } : null;
@@ -218,7 +213,7 @@ export function recordedByPeriod(totals: Totals): SignalsByPeriod {
   );
 }
 
-/** The books of one period. @param periodStartMs undefined: of all periods. */
+/** @param periodStartMs undefined: all periods. */
 export function readTotals(totals: Totals, periodStartMs: number | undefined): StoreTotals {
   const periods = periodStartMs === undefined ? Object.values(totals) : [totals[periodStartMs] ?? []];
   const [processed = 0, duplicates = 0, held = 0, purged = 0, deadLettered = 0] = BOOK_COLUMNS.map((_, at) =>

@@ -8,12 +8,11 @@ import { updateGroups, type Books } from "./status-change.ts";
 
 /** Dead letters that no notification has reported yet. */
 interface DeadLetterNews {
-  /** Time of the latest notification. */
   toldAtMs: number;
   waiting: [reason: string, signals: number][];
 }
 
-/** A night in which points lapse, while people are left to visit. */
+/** The daily run that removes lapsed points, while people are left to visit. */
 interface LapseRun {
   /** Whether one summary reports the run instead of an event for each person: too many people fall below a threshold. */
   isSummary: boolean;
@@ -26,7 +25,7 @@ interface BooksMeta extends LogMeta, Books, RecordedRows, PendingRuleDays {
   /** When the store was last full, noted once per FULL_NOTED_MS. */
   fullAtMs: number;
   nextPersonId: number;
-  /** Latest UTC day until which lapsed points were removed; 0: none was. It keeps scores right after the clock was set back. */
+  /** Until which UTC day lapsed points were removed. Without it, a clock that goes back would restore points. */
   lapsedUntil: number;
   lapseRun: LapseRun | null;
   /** From line `sinceSeq` on, rules of this version have evaluated all anonymous signals; null: no version has. */
@@ -61,7 +60,6 @@ export class StoreState {
   readonly originals: Originals;
   readonly outcomes: RuleOutcomes;
   readonly once: Once;
-  /** Events that wait to be handed to Destinations. */
   readonly raised: RaisedEvents;
 
   constructor(sql: SqlStorage) {
@@ -82,7 +80,6 @@ export class StoreState {
     return this.signals.meta as BooksMeta;
   }
 
-  /** Reads memory from the tables again, after a transaction was rolled back. */
   reload(): void {
     this.signals.reload();
     this.held.reload();
@@ -96,7 +93,6 @@ export function deletedUntilMs(sql: SqlStorage): number {
   return sql.exec<{ at: number }>("SELECT deleted_until AS at FROM retention WHERE id = 1").toArray()[0]?.at ?? 0;
 }
 
-/** Runs a transaction: all of it, or nothing. After a rollback, reads the state from the tables again. */
 export function transact<T>(storage: DurableObjectStorage, state: StoreState, act: () => T): T {
   try {
     return storage.transactionSync(act);
@@ -119,10 +115,7 @@ export interface RecordedRows {
   low: number;
   /** Recorded rows from `low` on, as ascending ranges. */
   rows: [first: number, last: number][];
-  /**
-   * The highest row that a restore has lost; 0: none. Old messages can still report a `low` that the restore has undone, so
-   * values up to this row are ignored.
-   */
+  /** The highest row that a restore has lost; 0: none. Old messages may still report a `low` up to this row, which is ignored. */
   lostUpTo: number;
 }
 
@@ -133,7 +126,6 @@ export function hasRow({ low, rows }: RecordedRows, row: number): boolean {
 
 function addRows({ rows }: RecordedRows, first: number, last: number): void {
   if (last < first) return;
-  // Merge the new range with all ranges that overlap or touch it.
   const from = firstFrom(rows, first - 1);
   let until = from;
   let [low, high] = [first, last];
@@ -156,17 +148,13 @@ export function markRowsLost(recorded: RecordedRows, first: number, last: number
   recorded.lostUpTo = Math.max(recorded.lostUpTo, last);
 }
 
-/** Forgets rows below the `low` of a message. */
 export function forgetRowsBelow(recorded: RecordedRows, low: number): void {
   if (low <= Math.max(recorded.low, recorded.lostUpTo)) return;
   recorded.low = low;
   recorded.rows.splice(0, firstFrom(recorded.rows, low));
 }
 
-/**
- * Whether there is room for the rows. If there are too many ranges, only rows next to a range fit. The lowest unsettled row always
- * does, so all rows are recorded in the end.
- */
+/** With too many ranges only rows next to a range fit. The lowest unsettled row always does, so all rows are recorded in the end. */
 export function hasRoomFor(recorded: RecordedRows, rows: readonly { row: number }[]): boolean {
   if (recorded.rows.length < RECORDED_RANGES_MAX) return true;
   return rows.every(({ row }) => hasRow(recorded, row - 1) || hasRow(recorded, row) || hasRow(recorded, row + 1));

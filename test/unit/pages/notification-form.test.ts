@@ -6,32 +6,21 @@ import {
   readDestination,
   type TypedDestination,
 } from "../../../src/pages/notifications/destination-form.tsx";
+import { isInProgress } from "../../../src/pages/notifications/notification-parts.tsx";
 import { readThresholds } from "../../../src/pages/notifications/notifications.tsx";
 
 const ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
 const NEW_ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
 
-function formOf(fields: [string, string][]): FormData {
-  const form = new FormData();
-  for (const [name, value] of fields) form.append(name, value);
-  return form;
-}
-
 function typed(changes: Partial<TypedDestination> = {}): TypedDestination {
-  return {
-    id: ID,
-    name: "CRM",
-    type: "webhook",
-    target: "https://crm.example.com/",
-    headers: [],
-    events: ["key.silent"],
-    ...changes,
-  };
+  const target = "https://crm.example.com/";
+  return { id: ID, name: "CRM", type: "webhook", target, headers: [], events: ["key.silent"], ...changes };
 }
 
 describe("the form of a destination", () => {
   test("is read with its events in their order, each once, without unknown events", () => {
-    const fields: [string, string][] = [
+    const form = new FormData();
+    for (const [name, value] of [
       ["id", ID],
       ["name", " CRM "],
       ["type", "slack"],
@@ -46,8 +35,9 @@ describe("the form of a destination", () => {
       ["header_name_1", " "],
       ["header_value_2", "v"],
       ["header_name_9", "X-Ninth"],
-    ];
-    expect(readDestination(formOf(fields), NEW_ID)).toEqual({
+    ] as const)
+      form.append(name, value);
+    expect(readDestination(form, NEW_ID)).toEqual({
       id: ID,
       name: " CRM ",
       type: "slack",
@@ -62,7 +52,9 @@ describe("the form of a destination", () => {
 
   test("without a valid id gets a new one", () => {
     for (const id of ["", "dst_1", `${ID}0`, ID.replace("dst", "key")]) {
-      expect(readDestination(formOf([["id", id]]), NEW_ID)).toMatchObject({ id: NEW_ID, type: "webhook" });
+      const form = new FormData();
+      form.set("id", id);
+      expect(readDestination(form, NEW_ID)).toMatchObject({ id: NEW_ID, type: "webhook" });
     }
   });
 
@@ -83,18 +75,14 @@ describe("the form of a destination", () => {
     });
   });
 
-  test("keeps the stored target if none is typed", () => {
-    expect(checkDestination(typed({ target: "" }), "keeps_stored")).toMatchObject({ ok: true, value: { target: "" } });
-  });
-
-  test("keeps the value of a stored header if none is typed", () => {
+  test("keeps the stored target and the values of stored headers if none is typed", () => {
     const headers = [
       { name: "X-Api-Key", value: "" },
       { name: "X-Tenant", value: "t" },
     ];
-    expect(checkDestination(typed({ headers }), "keeps_stored", ["x-api-key"])).toMatchObject({
+    expect(checkDestination(typed({ target: "", headers }), "keeps_stored", ["x-api-key"])).toMatchObject({
       ok: true,
-      value: { headers: [{ name: "X-Api-Key" }, { name: "X-Tenant", value: "t" }] },
+      value: { target: "", headers: [{ name: "X-Api-Key" }, { name: "X-Tenant", value: "t" }] },
     });
   });
 
@@ -139,3 +127,20 @@ describe("thresholds", () => {
     expect(read.ok ? "" : read.refusal).toContain(why);
   });
 });
+
+test.each([
+  ["soon", { dueAtMs: 30_000 }, {}, true],
+  ["later", { dueAtMs: 90_000 }, {}, false],
+  ["soon, while the destination is paused", { dueAtMs: 30_000 }, { state: "paused" }, false],
+  ["soon after a failure", { dueAtMs: 30_000, attempts: [{}] }, { failingSinceMs: -1 }, true],
+  ["behind the oldest delivery of a failing destination", { dueAtMs: 30_000 }, { failingSinceMs: -1 }, false],
+  ["never", { dueAtMs: null, state: "failed" }, {}, false],
+])(
+  "the page of a delivery that is due %s refreshes as expected",
+  (_, { dueAtMs, ...delivery }, destination, refreshes) => {
+    const due = { type: "person.scored", state: "waiting", attempts: [], dueAtMs: dueAtMs && Date.now() + dueAtMs };
+    const shown = { ...due, ...delivery } as Parameters<typeof isInProgress>[0];
+    const to = { state: "active", failingSinceMs: null, ...destination } as Parameters<typeof isInProgress>[1];
+    expect(isInProgress(shown, to)).toBe(refreshes);
+  },
+);

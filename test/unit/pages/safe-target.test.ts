@@ -31,22 +31,7 @@ test.each([
 ])("sign-in ignores a target that is %s", (_, to) => expect(safeTarget(to)).toBe("/w/"));
 
 test("for any target, a browser stays on the site and in the pages", () => {
-  const piece = fc.constantFrom(
-    "/",
-    "\\",
-    "..",
-    ".",
-    "w",
-    "%2e",
-    "//",
-    ":",
-    "@",
-    "?",
-    "#",
-    "\t",
-    "evil.example",
-    "https:",
-  );
+  const piece = fc.constantFrom(..."/ \\ .. . w %2e // : @ ? # \t evil.example https:".split(" "));
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 12 }), (pieces) => {
       const url = new URL(safeTarget(`/w/${pieces.join("")}`), "https://signals.example");

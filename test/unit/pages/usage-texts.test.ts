@@ -5,7 +5,7 @@ import type { OveragePrice } from "../../../src/domain/quota/billing.ts";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { duplicatesText, storedText } from "../../../src/pages/usage/usage.tsx";
 import { changeText, costText, extraRoomText, heldText } from "../../../src/pages/usage/plan.tsx";
-import { storageNotice, usageNotice, usageNoticeName, waitingText } from "../../../src/pages/usage-notices.tsx";
+import { storageNotice, usageNotice, usageNoticeState, waitingText } from "../../../src/pages/usage-notices.tsx";
 import type { Usage } from "../../../src/quota/protocol.ts";
 import type { Room } from "../../../src/workspace/read-health.ts";
 
@@ -28,6 +28,7 @@ function usage(more: Partial<Usage> = {}): Usage {
 
 const removed = { extraRoomRemoved: true };
 const on = { overages: true };
+const REFUSED = "You've reached your signal limit: signals are refused.";
 const like = (text: string | RegExp) => (text instanceof RegExp ? expect.stringMatching(text) : text);
 
 describe("the notice about the signal limit", () => {
@@ -36,68 +37,45 @@ describe("the notice about the signal limit", () => {
     [{ accepted: 90, ...removed }, "warn", "You've used 90 % of your signal limit.", /no extra room.*are refused/],
     [{ accepted: 100 }, "warn", "You've reached your signal limit.", /^All signals so far were processed\./],
     [{ accepted: 100, held: 1 }, "warn", "You're over your signal limit: 1 signal is held.", /deleted on Apr 1, 2031/],
-    [
-      { accepted: 100, ...removed },
-      "bad",
-      /^You've reached your signal limit: signals are refused\.$/,
-      /429 until Apr 1/,
-    ],
+    [{ accepted: 100, ...removed }, "bad", REFUSED, /429 until Apr 1/],
     // A workspace that lost a larger plan within the period.
-    [{ accepted: 300, ...removed }, "bad", /^You've reached your signal limit: signals are refused\.$/, /429 until/],
+    [{ accepted: 300, ...removed }, "bad", REFUSED, /429 until/],
     [
       { accepted: 100, held: 100, rejected: 3 },
       "bad",
       /^You've reached twice/,
-      /429 until Apr 1, 2031 \(3 signals so far\)/,
+      /until Apr 1, 2031 \(3 signals so far\)/,
     ],
     [{ accepted: 85, ...on }, "info", "You've used 85 % of your signal limit.", /accepted and billed/],
-    [
-      { accepted: 101, ...on, overage: 1 },
-      "info",
-      /^You're at 101 % of your limit\. .* still accepted\.$/,
-      /^1 overage in/,
-    ],
-    [
-      { accepted: 300, ...on, overage: 200 },
-      "warn",
-      /^You're at 300 % of your limit\./,
-      /^200 overages.*A larger plan/,
-    ],
+    [{ accepted: 101, ...on, overage: 1 }, "info", /^You're at 101 % of.* still accepted\.$/, /^1 overage in/],
+    [{ accepted: 300, ...on, overage: 200 }, "warn", /^You're at 300 % of your/, /^200 overages.*A larger plan/],
   ] as const)("at %j has tone %s and says: %s", (more, tone, title, text) => {
     expect(usageNotice(usage(more))).toEqual({ tone, title: like(title), text: like(text) });
   });
 
-  test("does not exist below 80 %", () => {
-    expect(usageNotice(usage({ accepted: 79 }))).toBeNull();
-  });
-
-  test("if dismissed, returns with the next level, refusal or period", () => {
-    const name = (more: Partial<Usage>) => usageNoticeName(usage(more));
-    expect(name({ accepted: 79 })).toBeNull();
-    const names = [
+  test("if dismissed, returns with the next level, refusal or period; does not exist below 80 %", () => {
+    const state = (more: Partial<Usage>) => usageNoticeState(usage(more));
+    expect([usageNotice(usage({ accepted: 79 })), state({ accepted: 79 })]).toEqual([null, null]);
+    const states = [
       { accepted: 60, held: 20 },
       { accepted: 100 },
       { accepted: 100, held: 100 },
       { accepted: 100, held: 100, rejected: 1 },
       { accepted: 80, periodStartMs: Date.UTC(2031, 3, 1) },
-    ].map(name);
-    expect(new Set(names).size).toBe(names.length);
-    expect(names).not.toContain(null);
-    expect(name({ accepted: 99 })).toBe(name({ accepted: 80 }));
-    expect(name({ accepted: 100, held: 100, rejected: 9 })).toBe(names[3]);
+    ].map(state);
+    expect(new Set(states).size).toBe(states.length);
+    expect(states).not.toContain(null);
+    expect(state({ accepted: 99 })).toBe(state({ accepted: 80 }));
+    expect(state({ accepted: 100, held: 100, rejected: 9 })).toBe(states[3]);
   });
 });
 
 const LOSS = "After 3 periods in a row over the limit, you permanently lose the extra room.";
+const RESET = "A period within the limit resets the count.";
 
 test.each([
   [{}, "good", "0 of 3 periods over the limit", `${LOSS} None so far.`],
-  [
-    { streak: 1 },
-    "warn",
-    "1 of 3 periods over the limit",
-    `${LOSS} 1 so far. A period within the limit resets the count.`,
-  ],
+  [{ streak: 1 }, "warn", "1 of 3 periods over the limit", `${LOSS} 1 so far. ${RESET}`],
   [
     { streak: 1, accepted: 100, held: 20 },
     "warn",
@@ -134,10 +112,7 @@ describe("the effect of a change of plan or overages", () => {
   const to = { signalLimit: 100, paid: true, overages: false, overagePrice: null };
 
   test.each([
-    [
-      { accepted: 39, held: 60 },
-      "1 more signal is accepted in this period. Then 100 are held, and signals beyond 200 are",
-    ],
+    [{ accepted: 39, held: 60 }, "1 more signal is accepted in this period. Then 100 are held, and signals beyond 200"],
     [{ accepted: 40, ...removed }, "60 more signals are accepted in this period. Signals beyond that are refused."],
     [{ accepted: 100 }, "the next signals are held"],
     [{ accepted: 200 }, "the next signals are refused"],
@@ -208,21 +183,10 @@ describe("the storage", () => {
   });
 
   const full = { bytes: 1_000, maxBytes: 1_000 };
+  const filling = { bytes: 855, maxBytes: 1_000 };
   test.each<[RoomLevel, Partial<Room>, string, RegExp, RegExp]>([
-    [
-      "filling",
-      { store: { bytes: 855, maxBytes: 1_000 } },
-      "warn",
-      /^Storage is 85 % full\.$/,
-      /retention, delete people/,
-    ],
-    [
-      "full",
-      { store: full },
-      "bad",
-      /^Storage is full/,
-      /^12,000 signals are waiting; .* 3 hours ago\. None is lost.*delete/,
-    ],
+    ["filling", { store: filling }, "warn", /^Storage is 85 % full\.$/, /retention, delete people/],
+    ["full", { store: full }, "bad", /^Storage is full/, /^12,000 signals .* 3 hours ago\. None is lost.*delete/],
     ["refusing", { store: full }, "bad", /503/, /^Storage is full\. 12,000 signals are waiting;.*delete people/],
     ["refusing", {}, "bad", /503/, /^(?!.*delete)12,000 signals are waiting;.*Storage has room/],
   ])("at level %s with %j has a notice with tone %s that says what to do", (level, more, tone, title, text) => {

@@ -1,4 +1,3 @@
-/** UUID version 7 (RFC 9562 §5.7). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { UUIDV7_RANDOM_BYTES, uuidv7, uuidv7From } from "../../../src/platform/ids.ts";

@@ -1,12 +1,10 @@
 /** Design §8.2: the duplicate keys that the consumer gives to the store, and the outcome of each signal. */
 import { describe, expect, test } from "vitest";
-import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
-import type { CompiledRules, MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
+import { compileRules, type CompiledRules, type MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
 import type { MappingCondition } from "../../../src/domain/rules/mapping-condition.ts";
 import { compileTemplate } from "../../../src/domain/accounts/payload-template.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../../src/limits.ts";
-import { readAdmission } from "../../../src/wire/admission.ts";
-import type { Envelope } from "../../../src/wire/admission.ts";
+import { readAdmission, type Envelope } from "../../../src/wire/admission.ts";
 import type { ReceivedSignal } from "../../../src/wire/message.ts";
 import { givenUpSignal, processSignal, rowsToRecord } from "../../../src/queue/process.ts";
 
@@ -23,16 +21,12 @@ const input = {
 };
 const AT = Date.UTC(2026, 0, 10);
 
+/** @param payload a text is processed as it is. */
 function processed(envelope: Partial<Envelope>, payload: unknown, at = AT, rules = input.rules) {
   const row = { row: 1, at, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
-  const { work } = processSignal(
-    {
-      admission: readAdmission(row, { id: "sig_1", key: "key_1", ...envelope }, 0),
-      payload: JSON.stringify(payload),
-    },
-    { ...input, rules },
-  );
-  return work;
+  const admission = readAdmission(row, { id: "sig_1", key: "key_1", ...envelope }, 0);
+  const text = typeof payload === "string" ? payload : JSON.stringify(payload);
+  return processSignal({ admission, payload: text }, { ...input, rules }).work;
 }
 
 function workOf(envelope: Partial<Envelope>, payload: unknown, at = AT) {
@@ -96,10 +90,8 @@ describe("§8.2 an account update", () => {
   });
 });
 
-describe("§8.2 a signal", () => {
-  test("has neither hash nor window if it cannot be a duplicate", () =>
-    expect(workOf({}, { event: "A" })).toMatchObject({ contentHash: null, duplicateWindowMs: 0 }));
-});
+test("§8.2 a signal that cannot be a duplicate has neither hash nor window", () =>
+  expect(workOf({}, { event: "A" })).toMatchObject({ contentHash: null, duplicateWindowMs: 0 }));
 
 test("keeps rows, the order of signals, admissions and payloads", () => {
   const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 7, count: 2, accepted: 0 };
@@ -135,20 +127,14 @@ describe("a signal that cannot be processed is a dead letter with a reason:", ()
     expect(reasonOf(account, { plan: "pro" })).toMatch(/^Could not be processed: Error: `id` .* is missing\.$/);
   });
 
-  test("text that is not JSON", () => {
-    const row = { row: 1, at: AT, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
-    const admission = readAdmission(row, { id: "sig_1", key: "key_1" }, 0);
-    const { work } = processSignal({ admission, payload: "{" }, input);
-    expect(work).toMatchObject({ kind: "dead", reason: expect.stringMatching(/^Could not be processed: SyntaxError/) });
-  });
+  test("text that is not JSON", () => expect(reasonOf({}, "{")).toMatch(/^Could not be processed: SyntaxError/));
 });
 
 describe("the rules", () => {
   const ruleOn = (path: string): CompiledRules => {
     const conditions: MappingCondition[] = [{ path, operator: "exists" }];
-    return compileRules([
-      { id: "rule_1", version: 2, event: "*", match: "all", conditions, scoringSignal: "s", points: 5 },
-    ]);
+    const rule = { id: "rule_1", version: 2, event: "*", match: "all" as const, conditions };
+    return compileRules([{ ...rule, scoringSignal: "s", points: 5 }]);
   };
 
   test("score what they match, and give no outcome for rules that need an unknown email", () => {

@@ -9,7 +9,6 @@ beforeEach(() => void vi.useFakeTimers({ now: 1_000_000 }));
 afterEach(() => void vi.useRealTimers());
 
 class Senders {
-  /** Number of calls of each commit. */
   readonly sizes: number[] = [];
   readonly waitsMs: number[] = [];
   readonly #commits = new SharedCommits<number, number>(

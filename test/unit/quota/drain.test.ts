@@ -21,7 +21,6 @@ class DrainFixture {
   readonly rows: PackedRow[] = [];
   /** Time of each `sendBatch`, and the text of its messages. */
   readonly sent: [number, string[]][] = [];
-  /** The lowest unsettled row in each message. */
   readonly lows: number[] = [];
   reads = 0;
   alarmAtMs = Number.POSITIVE_INFINITY;
@@ -104,7 +103,7 @@ describe("a partly filled message", () => {
     ]);
   });
 
-  test("leaves every two seconds under a trickle", async () => {
+  test("leaves every two seconds under a trickle, and holds no timer afterwards", async () => {
     const fixture = new DrainFixture();
     for (let n = 0; n < 10; n++) {
       fixture.commit();
@@ -118,13 +117,7 @@ describe("a partly filled message", () => {
     await fixture.pass(DRAIN_PACE_MS);
     expect(fixture.sent.at(-1)).toEqual([6_000, ["ws[9][10]"]]);
     expect(fixture.reads).toBe(0);
-  });
-
-  test("holds no timer after it left", async () => {
-    const fixture = new DrainFixture();
-    fixture.commit();
-    fixture.commit();
-    await fixture.pass(2 * DRAIN_PACE_MS);
+    await fixture.pass(DRAIN_PACE_MS);
     expect(vi.getTimerCount()).toBe(0);
   });
 });
@@ -186,12 +179,14 @@ describe("rows are read from the table", () => {
     expect([fixture.sent.at(-1), fixture.reads]).toEqual([[2 * DRAIN_PACE_MS, ["ws[4]"]], reads]);
   });
 
-  test("after a failure, from the first that was not taken", async () => {
+  test("after a failure, which is logged, from the first that was not taken", async () => {
     const fixture = new DrainFixture();
     fixture.outcomes.push(() => Promise.reject(new Error("down")));
     fixture.commit();
     await fixture.pass(0);
     expect(fixture.alarmAtMs).toBe(START + RETRY_MIN_SECONDS * 1_000);
+    const logged = vi.spyOn(console, "log").mock.calls.join("\n");
+    expect(logged).toMatch(/drain_failed.*"workspace":"ws".*"failed":1.*down/s);
     fixture.commit();
     await fixture.pass(60_000);
     expect(fixture.sent).toHaveLength(1);
@@ -397,13 +392,4 @@ test("names the lowest unsettled row in each message", async () => {
     if (n === 1) fixture.settle(1, 2);
   }
   expect(fixture.lows).toEqual([1, 1, 3]);
-});
-
-test("logs a failure with workspace, number of failures and error", async () => {
-  const fixture = new DrainFixture();
-  const log = vi.spyOn(console, "log");
-  fixture.outcomes.push(() => Promise.reject(new Error("down")));
-  fixture.commit();
-  await fixture.pass(0);
-  expect(log.mock.calls.flat().map(String).join("\n")).toMatch(/drain_failed.*"workspace":"ws".*"failed":1.*down/s);
 });

@@ -1,8 +1,7 @@
 /** An admission is the same for every reader, even of a resent signal (design §6, §8). */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { envelopeOfResent, readAdmission } from "../../../src/wire/admission.ts";
-import type { Admission, OutboxRow } from "../../../src/wire/admission.ts";
+import { envelopeOfResent, readAdmission, type Admission, type OutboxRow } from "../../../src/wire/admission.ts";
 
 const rows = fc.record<OutboxRow>({
   row: fc.nat(),

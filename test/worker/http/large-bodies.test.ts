@@ -1,20 +1,19 @@
 /** Memory of an isolate for large bodies (src/http/body.ts): above it a call is asked to retry. */
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { readBody, SMALL_BODY_MS } from "../../../src/http/body.ts";
 import {
+  readBody,
+  SMALL_BODY_MS,
   LARGE_BODIES_HOLDER_MAX_BYTES,
   LARGE_BODIES_MAX_BYTES,
   LARGE_BODY_PART_MS,
   LARGE_BODY_STORED_MS,
   MemoryReservation,
 } from "../../../src/http/body.ts";
-import worker from "../../../src/index.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
-import { gzip, newWorkspace } from "../../support/workspace.ts";
-import type { Problem, TestWorkspace } from "../../support/workspace.ts";
+import { gzip, newWorkspace, type Problem, type TestWorkspace } from "../../support/workspace.ts";
 
+const BULK = "/api/signal-staging/bulk/{key}";
 const END = '{"event":"x"}]';
 const CHUNK = new Uint8Array(65_536).fill(0x20);
 
@@ -24,7 +23,7 @@ class StalledImport {
   readonly #stalled = Promise.withResolvers<void>();
   readonly #end = Promise.withResolvers<void>();
 
-  constructor({ key }: TestWorkspace, bytes: number, headers: Record<string, string> = {}) {
+  constructor(workspace: TestWorkspace, bytes: number, headers: Record<string, string> = {}) {
     let left = bytes - END.length;
     const body = new ReadableStream({
       type: "bytes",
@@ -42,12 +41,7 @@ class StalledImport {
         controller.close();
       },
     });
-    const request = new Request(`https://signals.example/api/signal-staging/bulk/${key.key}`, {
-      method: "POST",
-      headers,
-      body,
-    });
-    this.answer = worker.fetch(request, env, createExecutionContext());
+    this.answer = workspace.send(body, { path: BULK, headers, bindings: env });
   }
 
   /** Resolves when all bytes except the last are sent. */
@@ -75,10 +69,9 @@ describe("while large bodies use the whole memory share of an isolate", () => {
 
     const body = `[${" ".repeat(8_000_000)}${END}`;
     const packed = await gzip(body);
-    const path = "/api/signal-staging/bulk/{key}";
     const calls = [
-      () => workspace.send(body, { path }),
-      () => workspace.send(packed, { path, headers: { "content-encoding": "gzip" } }),
+      () => workspace.send(body, { path: BULK }),
+      () => workspace.send(packed, { path: BULK, headers: { "content-encoding": "gzip" } }),
       () => new StalledImport(workspace, 8_000_000).answer,
       () => new StalledImport(workspace, 8_000_000, { "content-length": "8000000" }).answer,
     ];
@@ -106,7 +99,6 @@ describe("while large bodies use the whole memory share of an isolate", () => {
 
   test("ended calls keep no memory, with any outcome", async () => {
     const workspace = await newWorkspace();
-    const path = "/api/signal-staging/bulk/{key}";
     const packed = await gzip(" ".repeat(BULK_MAX_BYTES + 1));
     const gzipped = { "content-encoding": "gzip" };
     for (const [body, headers, status] of [
@@ -117,7 +109,7 @@ describe("while large bodies use the whole memory share of an isolate", () => {
       [packed, gzipped, 413],
       [new Uint8Array(1_000_000), gzipped, 400],
     ] as const) {
-      const answer = await workspace.send(body, { path, headers });
+      const answer = await workspace.send(body, { path: BULK, headers });
       expect(answer.status).toBe(status);
       await answer.text();
     }
@@ -132,7 +124,7 @@ test.each([1, 3, 10])("leaves room for another workspace beside %i stalled bulk 
   const refused = await Promise.all(imports.filter((each) => each !== stalled).map(({ answer }) => answer));
   expect(refused.map(({ status }) => status)).toEqual(Array(count - 1).fill(503));
   const largest = `[${" ".repeat(BULK_MAX_BYTES - END.length - 1)}${END}`;
-  expect((await otherWorkspace.send(largest, { path: "/api/signal-staging/bulk/{key}" })).status).toBe(202);
+  expect((await otherWorkspace.send(largest, { path: BULK })).status).toBe(202);
   expect((await stalled.end()).status).toBe(202);
 });
 
@@ -141,7 +133,7 @@ test("gives the keys of a workspace one common share", async () => {
   const another = await workspace.newKey();
   const stalled = await new StalledImport(workspace, BULK_MAX_BYTES).stalled();
   const body = `[${" ".repeat(8_000_000)}${END}`;
-  const refused = await workspace.send(body, { path: "/api/signal-staging/bulk/{key}", key: another.key });
+  const refused = await workspace.send(body, { path: BULK, key: another.key });
   expect(refused.status).toBe(503);
   await stalled.end();
 });
@@ -154,7 +146,6 @@ test("refuses a gzip body without room before unpacking it", async () => {
   const request = new Request("https://signals.example", { method: "POST", headers, body });
   const read = await readBody(request, { maxBytes: BULK_MAX_BYTES, holder: "packed" });
   holder.release();
-  // None of its bytes was unpacked.
   expect(read).toMatchObject({ ok: false, bytes: 0, refusal: { code: "unavailable" } });
 });
 

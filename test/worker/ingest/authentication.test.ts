@@ -1,7 +1,7 @@
 /** Spec §5, §7 and §3.1, design §5: authentication, refusals, and the effect of a revocation. */
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { countMiss, MISSES_BURST } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
 import { deactivatedKey, lookUpKey, KEY_CACHE_MS, KEY_STALE_MS } from "../../../src/ingest/authenticate.ts";
@@ -9,9 +9,9 @@ import { SHED_ASK_MS } from "../../../src/ingest/shedding.ts";
 import { digestHex } from "../../../src/platform/hashes.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { TEST_AUTH_FAILURES_PER_MINUTE } from "../../support/auth-failures.ts";
+import { stopClock } from "../../support/clock.ts";
 import { until } from "../../support/until.ts";
-import { call, concurrently, newWorkspace, problemOf, unknownKey } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { concurrently, newWorkspace, problemOf, unknownKey, type TestWorkspace } from "../../support/workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
 const ACCOUNTS = {
@@ -28,15 +28,6 @@ const newAddress = () => ({ "cf-connecting-ip": crypto.randomUUID() });
 const mistyped = (key: string) => key.slice(0, -1) + (key.endsWith("a") ? "b" : "a");
 const secretOf = ({ secret = "" }: { secret?: string }) => ({ "x-api-secret": secret });
 
-/** The clock of tests, Worker and objects, which share an isolate, stands still until it is set. */
-function stopClock(nowMs = NOW): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
-}
-
-afterEach(() => {
-  vi.useRealTimers();
-});
-
 /** Everything that a sender can see of a refusal, except the request's id. */
 async function seen(response: Response): Promise<unknown> {
   const { request_id, ...body } = await problemOf(response);
@@ -47,7 +38,6 @@ async function seen(response: Response): Promise<unknown> {
 
 type Call = Parameters<TestWorkspace["send"]>;
 
-/** Expects that the sender of each call sees `answer`. */
 async function expectAnswer(workspace: TestWorkspace, answer: unknown, calls: Record<string, Call>): Promise<void> {
   for (const [cause, sent] of Object.entries(calls)) {
     expect(await seen(await workspace.send(...sent)), cause).toEqual(answer);
@@ -67,7 +57,7 @@ const statusesOf = (answers: readonly Response[]) => new Set(answers.map(({ stat
 
 describe("§5.3, §5.4, §7: 401", () => {
   test("has the same answer with WWW-Authenticate for every cause", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const [withSecret, otherKey] = [await workspace.newKey({ secret: true }), await workspace.newKey({ secret: true })];
     const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1_000).toISOString() });
@@ -78,6 +68,8 @@ describe("§5.3, §5.4, §7: 401", () => {
     const first = await seen(await workspace.send(SIGNAL, { key: unknownKey() }));
     expect(first).toMatchObject({ status: 401, body: { code: "unauthorized", status: 401 } });
     expect(first).toMatchObject({ headers: expect.arrayContaining([["www-authenticate", expect.any(String)]]) });
+    // Without a workspace there are no limits to show.
+    expect(JSON.stringify(first)).not.toContain("ratelimit");
     const secret = (text: string) => ({ key: withSecret.key, headers: { "x-api-secret": text } });
     await expectAnswer(workspace, first, {
       "no key at all": [SIGNAL, { key: "nothing" }],
@@ -156,32 +148,28 @@ function replicated({ nearest }: { nearest: "replica" | "primary" }): { database
   return { database: { withSession } as unknown as D1Database, asked };
 }
 
-describe("§5.2, §7: 403", () => {
-  test("refuses a key on the endpoints of the other family, before the body is read", async () => {
-    const workspace = await newWorkspace();
-    const accountKey = await workspace.newKey(ACCOUNTS);
-    const wrong = await workspace.send("{ not read", { path: PRODUCT_ORGS });
-    expect(await problemOf(wrong)).toMatchObject({ status: 403, code: "endpoint_mismatch" });
-    for (const path of ["/api/signal-staging/webhook/{key}", "/api/signal-staging/webhook/web/{key}", BATCH, BULK]) {
-      expect((await workspace.send(SIGNAL, { path, key: accountKey.key })).status, path).toBe(403);
-    }
-    expect((await workspace.send({ id: "1" }, { path: PRODUCT_ORGS, key: accountKey.key })).status).toBe(202);
-  });
+test("§5.2, §7: answers 403 to a key on the endpoints of the other family, before the body is read", async () => {
+  const workspace = await newWorkspace();
+  const accountKey = await workspace.newKey(ACCOUNTS);
+  const wrong = await workspace.send("{ not read", { path: PRODUCT_ORGS });
+  expect(await problemOf(wrong)).toMatchObject({ status: 403, code: "endpoint_mismatch" });
+  for (const path of ["/api/signal-staging/webhook/{key}", "/api/signal-staging/webhook/web/{key}", BATCH, BULK]) {
+    expect((await workspace.send(SIGNAL, { path, key: accountKey.key })).status, path).toBe(403);
+  }
+  expect((await workspace.send({ id: "1" }, { path: PRODUCT_ORGS, key: accountKey.key })).status).toBe(202);
 });
 
-describe("§3.1: expiration", () => {
-  test("is exact to the millisecond, even while the key is cached", async () => {
-    stopClock();
-    const workspace = await newWorkspace();
-    const key = await workspace.newKey({ expires_at: new Date(NOW + 30_000).toISOString() });
-    const at = async (ms: number) => {
-      vi.setSystemTime(NOW + ms);
-      return (await workspace.send(SIGNAL, { key: key.key })).status;
-    };
-    expect([await at(0), await at(29_999), await at(30_000), await at(30_001), await at(90_000)]).toEqual([
-      202, 202, 401, 401, 401,
-    ]);
-  });
+test("§3.1: expiration is exact to the millisecond, even while the key is cached", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const key = await workspace.newKey({ expires_at: new Date(NOW + 30_000).toISOString() });
+  const at = async (ms: number) => {
+    vi.setSystemTime(NOW + ms);
+    return (await workspace.send(SIGNAL, { key: key.key })).status;
+  };
+  expect([await at(0), await at(29_999), await at(30_000), await at(30_001), await at(90_000)]).toEqual([
+    202, 202, 401, 401, 401,
+  ]);
 });
 
 describe("§3.1: deactivation (invariant 4)", () => {
@@ -263,43 +251,41 @@ describe("a key whose payload template was dropped", () => {
   });
 });
 
-describe("§7.1: the request rate of a key", () => {
-  test("allows a burst of good and bad calls, then answers 429 with Retry-After, then allows calls at the configured rate", async () => {
-    stopClock();
-    const workspace = await newWorkspace();
-    const burst = await concurrently(64, 1_010, (n) => workspace.send(n % 2 === 0 ? SIGNAL : "{ broken"));
-    const [accepted = [], broken = [], tooFast = []] = [202, 400, 429].map((status) =>
-      burst.filter((response) => response.status === status),
-    );
-    expect([accepted.length + broken.length, tooFast.length]).toEqual([1_000, 10]);
-    for (const response of tooFast) {
-      expect(response.headers.get("retry-after")).toBe("1");
-      expect(response.headers.get("ratelimit-policy")).toContain('"request-rate";q=1000;w=2');
-      expect(response.headers.get("ratelimit")).toContain('"request-rate";r=0;t=2');
-      expect((await problemOf(response)).code).toBe("rate_limited");
-    }
-    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: accepted.length });
-    expect(await workspace.list("/rejections")).toMatchObject([
-      { code: "rate_limited", calls: 10, detail: expect.stringContaining("faster than the request rate") },
-      { code: "body_not_json", calls: broken.length },
-    ]);
+test("§7.1: the request rate of a key allows a burst of good and bad calls, then answers 429 with Retry-After, then allows calls at the configured rate", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const burst = await concurrently(64, 1_010, (n) => workspace.send(n % 2 === 0 ? SIGNAL : "{ broken"));
+  const [accepted = [], broken = [], tooFast = []] = [202, 400, 429].map((status) =>
+    burst.filter((response) => response.status === status),
+  );
+  expect([accepted.length + broken.length, tooFast.length]).toEqual([1_000, 10]);
+  for (const response of tooFast) {
+    expect(response.headers.get("retry-after")).toBe("1");
+    expect(response.headers.get("ratelimit-policy")).toContain('"request-rate";q=1000;w=2');
+    expect(response.headers.get("ratelimit")).toContain('"request-rate";r=0;t=2');
+    expect((await problemOf(response)).code).toBe("rate_limited");
+  }
+  expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: accepted.length });
+  expect(await workspace.list("/rejections")).toMatchObject([
+    { code: "rate_limited", calls: 10, detail: expect.stringContaining("faster than the request rate") },
+    { code: "body_not_json", calls: broken.length },
+  ]);
 
-    // 500 a second: one every two milliseconds.
-    const statuses = async (calls: number) => {
-      const answers = await concurrently(1, calls, () => workspace.send(SIGNAL));
-      return answers.map((response) => response.status);
-    };
-    vi.setSystemTime(NOW + 1);
-    expect(await statuses(1)).toEqual([429]);
-    vi.setSystemTime(NOW + 2);
-    expect(await statuses(2)).toEqual([202, 429]);
-    vi.setSystemTime(NOW + 8);
-    expect(await statuses(4)).toEqual([202, 202, 202, 429]);
-    const otherKey = await workspace.newKey();
-    expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
-    await workspace.deactivate();
-    expect((await workspace.send("{ broken")).status).toBe(401);
-  });
+  // 500 a second: one every two milliseconds.
+  const statuses = async (calls: number) => {
+    const answers = await concurrently(1, calls, () => workspace.send(SIGNAL));
+    return answers.map((response) => response.status);
+  };
+  vi.setSystemTime(NOW + 1);
+  expect(await statuses(1)).toEqual([429]);
+  vi.setSystemTime(NOW + 2);
+  expect(await statuses(2)).toEqual([202, 429]);
+  vi.setSystemTime(NOW + 8);
+  expect(await statuses(4)).toEqual([202, 202, 202, 429]);
+  const otherKey = await workspace.newKey();
+  expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
+  await workspace.deactivate();
+  expect((await workspace.send("{ broken")).status).toBe(401);
 });
 
 describe("design §5: an isolate refuses calls far beyond the rate", () => {
@@ -309,25 +295,16 @@ describe("design §5: an isolate refuses calls far beyond the rate", () => {
   /** Calls that reach the counter get its answer. */
   function sender(workspace: TestWorkspace) {
     let reached = 0;
-    const namespace = {
-      getByName: () => {
-        reached++;
-        return workspace.counter;
-      },
-    } as unknown as typeof env.QUOTA_COUNTER;
-    return {
-      send: async (): Promise<number> => {
-        const url = `https://signals.example/api/signal-staging/webhook/${workspace.key.key}`;
-        const request = new Request(url, { method: "POST", headers: newAddress(), body: JSON.stringify(SIGNAL) });
-        const bindings = { ...slow, QUOTA_COUNTER: namespace };
-        return (await worker.fetch(request, bindings, createExecutionContext())).status;
-      },
-      reached: () => reached,
+    const getByName = () => {
+      reached++;
+      return workspace.counter;
     };
+    const bindings = { ...slow, QUOTA_COUNTER: { getByName } } as unknown as Env;
+    return { send: async () => (await workspace.send(SIGNAL, { bindings })).status, reached: () => reached };
   }
 
   test("at once, while one call a second still asks the counter", async () => {
-    stopClock();
+    stopClock(NOW);
     const { send, reached } = sender(await newWorkspace());
     const statuses: number[] = [];
     for (let n = 0; n < 10; n++) statuses.push(await send());
@@ -339,7 +316,7 @@ describe("design §5: an isolate refuses calls far beyond the rate", () => {
   });
 
   test("and still answers 401 for a deactivated key", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const { send, reached } = sender(workspace);
     for (let n = 0; n < 4; n++) expect(await send()).toBe(202);
@@ -385,7 +362,7 @@ describe("design §5: failed authentications are limited by client network", () 
   });
 
   test("with the same answer for every cause", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
@@ -420,7 +397,7 @@ describe("design §5: failed authentications are limited by client network", () 
   ])(
     "so that many calls with a key that is %s get %j, and neighbours 202",
     async (cause, statuses) => {
-      stopClock();
+      stopClock(NOW);
       const workspace = await newWorkspace();
       const created = await workspace.newKey({
         secret: cause.includes("secret"),
@@ -480,13 +457,12 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
     const { request, answer } = post(workspace.key.key);
     expect(await seen(await answer)).toEqual(refusal);
     expect(request.bodyUsed).toBe(false);
-    // The call with the other key does ask.
     expect((await post(otherKey.key).answer).status).toBe(503);
     expect((await workspace.send(SIGNAL, { key: otherKey.key })).status).toBe(202);
   });
 
   test("and caches no other refusal of a key", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 3 });
     const key = await workspace.newKey({ secret: true });
     const right = secretOf(key);
@@ -508,7 +484,7 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
   });
 
   test("and reports the number of calls to the counter, after a second and then once a minute", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace();
     await workspace.deactivate();
     await workspace.send(SIGNAL);
@@ -536,87 +512,76 @@ describe("design §5: an isolate caches that a key is deactivated", () => {
   });
 });
 
-describe("a database that fails", () => {
-  test("delays new keys; keys known within the last ten minutes go on working unless deactivated", async () => {
-    stopClock();
-    const workspace = await newWorkspace();
-    const [ended, unseen] = [await workspace.newKey(), await workspace.newKey()];
-    const statuses = async () => [
-      (await workspace.send(SIGNAL)).status,
-      (await workspace.send(SIGNAL, { key: ended.key })).status,
-      (await workspace.send(SIGNAL, { key: unseen.key })).status,
-    ];
-    await workspace.send(SIGNAL);
-    await workspace.send(SIGNAL, { key: ended.key });
-    await workspace.deactivate(ended);
-    await env.DB.exec("ALTER TABLE api_keys RENAME TO gone");
-    try {
-      vi.setSystemTime(NOW + KEY_CACHE_MS);
-      expect(await statuses()).toEqual([202, 401, 503]);
-      vi.setSystemTime(NOW + KEY_STALE_MS);
-      expect(await statuses()).toEqual([503, 401, 503]);
-    } finally {
-      await env.DB.exec("ALTER TABLE gone RENAME TO api_keys");
-    }
-    expect(await statuses()).toEqual([202, 401, 202]);
-  });
+test("a database that fails delays new keys; keys known within the last ten minutes go on working unless deactivated", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const [ended, unseen] = [await workspace.newKey(), await workspace.newKey()];
+  const statuses = async () => [
+    (await workspace.send(SIGNAL)).status,
+    (await workspace.send(SIGNAL, { key: ended.key })).status,
+    (await workspace.send(SIGNAL, { key: unseen.key })).status,
+  ];
+  await workspace.send(SIGNAL);
+  await workspace.send(SIGNAL, { key: ended.key });
+  await workspace.deactivate(ended);
+  await env.DB.exec("ALTER TABLE api_keys RENAME TO gone");
+  try {
+    vi.setSystemTime(NOW + KEY_CACHE_MS);
+    expect(await statuses()).toEqual([202, 401, 503]);
+    vi.setSystemTime(NOW + KEY_STALE_MS);
+    expect(await statuses()).toEqual([503, 401, 503]);
+  } finally {
+    await env.DB.exec("ALTER TABLE gone RENAME TO api_keys");
+  }
+  expect(await statuses()).toEqual([202, 401, 202]);
 });
 
-describe("§2.1: last used", () => {
-  test("is the last authenticated call, accepted or refused, and never a call with a wrong secret", async () => {
-    stopClock();
-    const workspace = await newWorkspace();
-    const key = await workspace.newKey({ secret: true });
-    const right = secretOf(key);
-    let hour = 0;
-    /** The status of a call an hour later, and the last use that is then listed. */
-    const then = async (body: unknown, headers: Record<string, string>, path?: string) => {
-      vi.setSystemTime(NOW + ++hour * 3_600_000);
-      const options = { key: key.key, headers, ...(path === undefined ? {} : { path }) };
-      const { status } = await workspace.send(body, options);
-      const { last_used_at: lastUsed } = await listed(workspace, key);
-      return [status, lastUsed === null ? null : (Date.parse(lastUsed ?? "") - NOW) / 3_600_000];
-    };
-    expect(await then(SIGNAL, {})).toEqual([401, null]);
-    expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, null]);
-    expect(await then(SIGNAL, right)).toEqual([202, 3]);
-    expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, 3]);
-    expect(await then({ event: "" }, right)).toEqual([422, 5]);
-    expect(await then("{ broken", right)).toEqual([400, 6]);
-    expect(await then(SIGNAL, right, PRODUCT_ORGS)).toEqual([403, 7]);
-    expect(await then([SIGNAL], right)).toEqual([202, 8]);
-    await workspace.deactivate(key);
-    expect(await then(SIGNAL, right)).toEqual([401, 8]);
-  });
+test("§2.1: last used is the last authenticated call, accepted or refused, and never a call with a wrong secret", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const key = await workspace.newKey({ secret: true });
+  const right = secretOf(key);
+  let hour = 0;
+  /** The status of a call an hour later, and the last use that is then listed. */
+  const then = async (body: unknown, headers: Record<string, string>, path?: string) => {
+    vi.setSystemTime(NOW + ++hour * 3_600_000);
+    const options = { key: key.key, headers, ...(path === undefined ? {} : { path }) };
+    const { status } = await workspace.send(body, options);
+    const { last_used_at: lastUsed } = await listed(workspace, key);
+    return [status, lastUsed === null ? null : (Date.parse(lastUsed ?? "") - NOW) / 3_600_000];
+  };
+  expect(await then(SIGNAL, {})).toEqual([401, null]);
+  expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, null]);
+  expect(await then(SIGNAL, right)).toEqual([202, 3]);
+  expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, 3]);
+  expect(await then({ event: "" }, right)).toEqual([422, 5]);
+  expect(await then("{ broken", right)).toEqual([400, 6]);
+  expect(await then(SIGNAL, right, PRODUCT_ORGS)).toEqual([403, 7]);
+  expect(await then([SIGNAL], right)).toEqual([202, 8]);
+  await workspace.deactivate(key);
+  expect(await then(SIGNAL, right)).toEqual([401, 8]);
 });
 
-describe("§7: calls with a wrong secret or an expired key", () => {
-  test("are in the list of rejections with their cause and exact counts, and are no use of the key", async () => {
-    stopClock();
-    const workspace = await newWorkspace();
-    const withSecret = await workspace.newKey({ secret: true });
-    const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
-    vi.setSystemTime(NOW + 5_000);
-    await workspace.send(SIGNAL, { key: expiring.key });
-    await concurrently(8, 40, (n) =>
-      workspace.send(SIGNAL, { key: withSecret.key, headers: n % 2 === 0 ? {} : { "x-api-secret": "wrong" } }),
-    );
-    const refused = { status: 401, code: "unauthorized", detail: expect.stringContaining("is not valid") };
-    await until(async () => {
-      const items = await workspace.list<{ cause: string }>("/rejections");
-      expect(items.toSorted((a, b) => a.cause.localeCompare(b.cause))).toMatchObject([
-        { ...refused, cause: "key_expired", key_id: expiring.id, calls: 1 },
-        { ...refused, cause: "secret_missing", key_id: withSecret.id, calls: 20 },
-        { ...refused, cause: "secret_wrong", key_id: withSecret.id, calls: 20 },
-      ]);
-    });
-    expect(await listed(workspace, withSecret)).toMatchObject({ last_used_at: null });
+test("§7: calls with a wrong secret or an expired key are in the list of rejections with their cause and exact counts, and are no use of the key", async () => {
+  stopClock(NOW);
+  const workspace = await newWorkspace();
+  const withSecret = await workspace.newKey({ secret: true });
+  const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
+  vi.setSystemTime(NOW + 5_000);
+  await workspace.send(SIGNAL, { key: expiring.key });
+  await concurrently(8, 40, (n) =>
+    workspace.send(SIGNAL, { key: withSecret.key, headers: n % 2 === 0 ? {} : { "x-api-secret": "wrong" } }),
+  );
+  const refused = { status: 401, code: "unauthorized", detail: expect.stringContaining("is not valid") };
+  await until(async () => {
+    const items = await workspace.list<{ cause: string }>("/rejections");
+    expect(items.toSorted((a, b) => a.cause.localeCompare(b.cause))).toMatchObject([
+      { ...refused, cause: "key_expired", key_id: expiring.id, calls: 1 },
+      { ...refused, cause: "secret_missing", key_id: withSecret.id, calls: 20 },
+      { ...refused, cause: "secret_wrong", key_id: withSecret.id, calls: 20 },
+    ]);
   });
-});
-
-test("omits limits from answers to calls without a workspace", async () => {
-  const response = await call("/api/signal-staging/webhook/nothing", { method: "POST", body: "{}" });
-  expect(response.headers.get("ratelimit")).toBeNull();
+  expect(await listed(workspace, withSecret)).toMatchObject({ last_used_at: null });
 });
 
 test("limits unsuccessful look-ups of an isolate with 429 for unknown keys from every network, never for known keys", async () => {

@@ -1,18 +1,14 @@
 /** Design §7a: a fault in the middle of a large body, which is admitted in slices. */
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import worker from "../../../src/index.ts";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { ADMIT_SLICE_MAX_BYTES } from "../../../src/ingest/admit.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS } from "../../../src/limits.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult } from "../../../src/quota/protocol.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type BatchAnswer, type Problem, type TestWorkspace } from "../../support/workspace.ts";
 
 const COUNT = 60;
 const PADDING = "x".repeat(40_000);
-/** Five slices. */
 const body = (extra: (n: number) => Record<string, unknown> = () => ({})) =>
   Array.from({ length: COUNT }, (_, n) => ({ email: `p${n}@example.com`, event: "E", padding: PADDING, ...extra(n) }));
 const withIds = () => body((n) => ({ messageId: `m${n}` }));
@@ -25,7 +21,7 @@ function send(
   signals: unknown[],
   slice: number,
   fault: Admit,
-  { headers = {}, path = "signal-staging/bulk/{key}" }: { headers?: Record<string, string>; path?: string } = {},
+  { headers = {}, path = "/api/signal-staging/bulk/{key}" }: { headers?: Record<string, string>; path?: string } = {},
 ): Promise<Response> {
   let calls = 0;
   const admit: Admit = (call) => {
@@ -33,12 +29,7 @@ function send(
     return ++calls >= slice ? fault(call) : (workspace.counter.admit(call) as Promise<AdmitResult>);
   };
   const namespace = { getByName: () => ({ admit }) } as unknown as typeof env.QUOTA_COUNTER;
-  const request = new Request(`https://signals.example/api/${path.replace("{key}", workspace.key.key)}`, {
-    method: "POST",
-    headers: { "content-type": "application/json", ...headers },
-    body: JSON.stringify(signals),
-  });
-  return worker.fetch(request, { ...env, QUOTA_COUNTER: namespace }, createExecutionContext());
+  return workspace.send(signals, { path, headers, bindings: { ...env, QUOTA_COUNTER: namespace } });
 }
 
 const down: Admit = () => Promise.reject(new Error("the counter does not answer"));
@@ -51,7 +42,7 @@ function tally(results: { status: string; code?: string }[] = []): Record<string
 }
 
 const small = (count: number) => Array.from({ length: count }, () => ({ event: "E" }));
-const FROM_SOURCE = `signal-staging/webhook/${encodeURIComponent("€".repeat(255))}/{key}`;
+const FROM_SOURCE = `/api/signal-staging/webhook/${encodeURIComponent("€".repeat(255))}/{key}`;
 
 test.each([
   ["large signals", body(), {}],
@@ -79,7 +70,6 @@ test.each([
     expect(written).toBeLessThanOrEqual(bytes);
     expect(bytes).toBeLessThanOrEqual(ADMIT_SLICE_MAX_BYTES);
   }
-  // The minimum number of slices.
   for (const { written } of slices.slice(0, -1)) expect(written).toBeGreaterThan(0.9 * ADMIT_SLICE_MAX_BYTES);
 });
 
@@ -116,7 +106,7 @@ describe("a call that breaks off after some slices", () => {
     const template = [{ target: "external_id", path: "account", type: "string" }];
     const workspace = await newWorkspace({ key: { endpoint_type: "product_org", payload_template: template } });
     const updates = Array.from({ length: COUNT }, (_, n) => ({ account: `acme-${n}`, padding: PADDING }));
-    const answer = await send(workspace, updates, 2, down, { path: "product-orgs/webhook/{key}" });
+    const answer = await send(workspace, updates, 2, down, { path: "/api/product-orgs/webhook/{key}" });
     expect(answer.status).toBe(503);
     expect(tally((await answer.json<Problem>()).results)).toMatchObject({ accepted: expect.any(Number) });
   });

@@ -1,8 +1,7 @@
 /** Spec §2.2, §4, §6, §7, §8.9 and design §9: accepted calls in all forms, and their answers. */
 import { describe, expect, test } from "vitest";
 import { readStore } from "../../support/read-store.ts";
-import { call, gzip, newWorkspace, problemOf } from "../../support/workspace.ts";
-import type { BatchAnswer, TestWorkspace } from "../../support/workspace.ts";
+import { call, gzip, newWorkspace, problemOf, type BatchAnswer, type TestWorkspace } from "../../support/workspace.ts";
 
 const WEBHOOK = "/api/signal-staging/webhook/{key}";
 const FROM_SOURCE = "/api/signal-staging/webhook/web/{key}";
@@ -23,7 +22,6 @@ const FORM = `{ "email": "jane@example.com", "event": "Filled Out Form", "source
 const signal = (event: unknown = "x", more: object = {}) => ({ event, ...more });
 const utf8 = (text: string) => new TextEncoder().encode(text);
 
-/** Status and code of a refused call. */
 async function refusalOf(response: Response): Promise<[number, string]> {
   const { status, code } = await problemOf(response);
   expect(response.status).toBe(status);
@@ -166,12 +164,11 @@ describe("§4, design §9: several signals in one call", () => {
     expect(counts).toEqual({ status: "accepted", accepted: 4_000, held: 0, rejected: 0 });
     expect(results.map((result) => result.index)).toEqual(events.map((_, n) => n));
     const stored = await storedTexts(workspace);
-    // Each id belongs to its event.
     expect(results.map(({ id }) => JSON.parse(stored.get(id ?? "") ?? "{}").n)).toEqual(events.map((_, n) => n));
     expect(await workspace.books()).toMatchObject({ accepted: 4_000, processed: 4_000, balanced: true });
   });
 
-  test("accept a bulk call with a line per signal, and refuse only the broken line", async () => {
+  test("accept a line per signal in bulk only, and refuse only the broken line", async () => {
     const workspace = await newWorkspace();
     const lines = [TRACK, "", PAGE.replace("}", ""), '{"event":"a","properties":{"id":9007199254740993}}\r', "  "];
     const response = await workspace.send(lines.join("\n"), {
@@ -193,16 +190,9 @@ describe("§4, design §9: several signals in one call", () => {
     const stored = await storedTexts(workspace);
     expect(stored.get(results[0]?.id ?? "")).toBe(TRACK);
     expect(JSON.stringify([...stored.values()])).toContain("9007199254740993");
-  });
-
-  test("accept lines only as bulk, and say so elsewhere", async () => {
-    const workspace = await newWorkspace();
-    const response = await workspace.send(`${TRACK}\n${PAGE}`, { path: BATCH });
-    expect(await problemOf(response)).toMatchObject({
-      status: 400,
-      code: "body_not_json",
-      detail: expect.stringMatching(/line 2, column 1 .*bulk endpoint/),
-    });
+    const detail = expect.stringMatching(/line 2, column 1 .*bulk endpoint/);
+    const elsewhere = await problemOf(await workspace.send(`${TRACK}\n${PAGE}`, { path: BATCH }));
+    expect(elsewhere).toMatchObject({ status: 400, code: "body_not_json", detail });
   });
 
   test("keep good items beside bad ones and report each", async () => {
@@ -600,7 +590,6 @@ function signalText(event: string): string {
   return JSON.stringify(signal(event));
 }
 
-/** An object with this many levels. */
 function nested(levels: number): unknown {
   return levels === 1 ? {} : { a: nested(levels - 1) };
 }

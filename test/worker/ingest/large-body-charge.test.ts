@@ -1,28 +1,22 @@
-/**
- * Spec §8.7: a large body counts as several requests, at the Quota Counter and at the edge, also if it is refused.
- */
-import { createExecutionContext } from "cloudflare:test";
+/** Spec §8.7: a large body counts as several requests, at the counter and at the edge, also if it is refused. */
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { FULL_BUCKET, requestsLeft } from "../../../src/domain/quota/request-rate.ts";
-import worker from "../../../src/index.ts";
 import { cachedKey } from "../../../src/ingest/authenticate.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
-import { call, gzip, newWorkspace } from "../../support/workspace.ts";
-import type { BatchAnswer, Problem } from "../../support/workspace.ts";
+import { stopClock } from "../../support/clock.ts";
+import { call, gzip, newWorkspace, type BatchAnswer, type Problem } from "../../support/workspace.ts";
 
 const BULK = "/api/signal-staging/bulk/{key}";
 const GZIPPED = { "content-encoding": "gzip" };
 const KB = 1_024;
 
-/** Requests left of the burst, from the answer's header. */
 const left = (response: Response) =>
   Number(/"request-rate";r=(\d+)/.exec(response.headers.get("ratelimit") ?? "")?.[1]);
 
 // The bucket fills with time.
-beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 4, 20, 12) }));
-afterEach(() => void vi.useRealTimers());
+beforeEach(() => stopClock(Date.UTC(2031, 4, 20, 12)));
 
 describe("a body counts as one request for each started 32 KB", () => {
   const space = (start: string, end: string) => (bytes: number) =>
@@ -135,7 +129,6 @@ describe("many large bodies of one key", () => {
     const packed = await gzip("[".repeat(BULK_MAX_BYTES));
     const refused = vi.spyOn(QuotaCounter.prototype, "refused");
     // All calls pass the isolate's first check of the rate before a body arrives; then the bodies arrive one by one.
-    const url = `https://signals.example${BULK.replace("{key}", workspace.key.key)}`;
     let waiting = 0;
     const calls = Array.from({ length: 6 }, () => {
       const { promise: bodyComes, resolve: send } = Promise.withResolvers<void>();
@@ -148,8 +141,7 @@ describe("many large bodies of one key", () => {
           controller.close();
         },
       });
-      const request = new Request(url, { method: "POST", headers: GZIPPED, body });
-      return { send, answer: worker.fetch(request, env, createExecutionContext()) };
+      return { send, answer: workspace.send(body, { path: BULK, headers: GZIPPED, bindings: env }) };
     });
     await vi.waitUntil(() => waiting === calls.length);
     const answers: Response[] = [];
@@ -171,9 +163,8 @@ describe("many large bodies of one key", () => {
   test("pass a burst that is smaller than their number of requests", async () => {
     const workspace = await newWorkspace();
     const body = `[{"event":"e"}${" ".repeat(BULK_MAX_BYTES - 20)}]`;
-    const url = `https://signals.example${BULK.replace("{key}", workspace.key.key)}`;
-    const small = { ...env, REQUEST_RATE_PER_SECOND: "5", REQUEST_BURST: "10" } as unknown as typeof env;
-    const request = new Request(url, { method: "POST", body });
-    expect((await worker.fetch(request, small, createExecutionContext())).status).toBe(202);
+    const bindings = { ...env, REQUEST_RATE_PER_SECOND: "5", REQUEST_BURST: "10" } as unknown as Env;
+    expect((await workspace.send(body, { path: BULK, bindings })).status).toBe(202);
+    expect((await workspace.send({ event: "next" }, { bindings })).status).toBe(202);
   });
 });

@@ -1,15 +1,11 @@
-/**
- * The request log: one line for each failure, and a summary of the rest once per second. All other tests log a line
- * per request.
- */
+/** The request log: a line for each failure, a summary of the rest. All other tests log a line per request. */
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import worker from "../../../src/index.ts";
 import { REFUSED_LOG_LINES_PER_SECOND } from "../../../src/http/request-log.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestKey } from "../../support/workspace.ts";
+import { newWorkspace, type TestKey } from "../../support/workspace.ts";
 
 type Line = Record<string, unknown>;
 

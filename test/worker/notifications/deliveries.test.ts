@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/notifications/destinations.ts";
 import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
-import { DELIVERY_LEASE_MS } from "../../../src/limits.ts";
+import { DELIVERY_LEASE_MS, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { WAITING_MAX_BYTES } from "../../../src/notifications/deliveries.ts";
 import type { DueDelivery } from "../../../src/notifications/destination-calls.ts";
 import { DELIVERIES_UNDER_WAY, TAKEN_MS } from "../../../src/notifications/dispatch.ts";
@@ -19,11 +19,14 @@ import {
   MINUTE,
   type DestinationHarness,
   crossed,
+  loseMessages,
   scored,
   stopClock,
   newHarnessInEachTest,
 } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
+
+const NO_DELIVERY: DueDelivery = { workspaceId: "", destinationId: "", id: "", attempt: 0 };
 
 const fails = () => new Response("no", { status: 500 });
 
@@ -129,7 +132,7 @@ describe("a failed attempt", () => {
     const later = ["joe@example.com", "jim@example.com"].map((email) => crossed(email));
     for (const event of later) await harness.raise(event);
     await harness.pass(2 * HOUR * (1 + RETRY_JITTER));
-    await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0, failing_since: null }));
+    await harness.shows(id, { waiting: 0, failing_since: null });
     expect(receiver.ids().slice(5).toSorted()).toEqual(
       [receiver.ids()[0], ...later.map((delivery) => delivery.id)].toSorted(),
     );
@@ -154,13 +157,11 @@ describe("a failing destination", () => {
         vi.setSystemTime(Date.now() + DAY);
       }
     }
-    await until(async () =>
-      expect(await harness.destination(id)).toMatchObject({
-        state: "disabled",
-        disabled_reason: "failing",
-        waiting: 0,
-      }),
-    );
+    await harness.shows(id, {
+      state: "disabled",
+      disabled_reason: "failing",
+      waiting: 0,
+    });
     await until(() =>
       expect(otherReceiver.received[0]?.body.data).toMatchObject({ destination_id: id, reason: "failing" }),
     );
@@ -176,9 +177,7 @@ describe("a failing destination", () => {
     // Its next failure begins a new run of failures.
     await harness.raise(crossed());
     const since = new Date(Date.now()).toISOString();
-    await until(async () =>
-      expect(await harness.destination(id)).toMatchObject({ state: "active", failing_since: since }),
-    );
+    await harness.shows(id, { state: "active", failing_since: since });
   });
 
   test("is switched off by its first 410 and not tried again", async () => {
@@ -187,14 +186,12 @@ describe("a failing destination", () => {
     const { id } = await harness.create(receiver);
     await harness.raise(crossed());
     const since = new Date(Date.now()).toISOString();
-    await until(async () =>
-      expect(await harness.destination(id)).toMatchObject({
-        state: "disabled",
-        disabled_reason: "gone",
-        failing_since: since,
-        waiting: 0,
-      }),
-    );
+    await harness.shows(id, {
+      state: "disabled",
+      disabled_reason: "gone",
+      failing_since: since,
+      waiting: 0,
+    });
     expect(await harness.deliveries(id)).toMatchObject([{ state: "failed", end_reason: "switched_off" }]);
     await harness.raise(crossed());
     await harness.pass(DAY);
@@ -205,10 +202,9 @@ describe("a failing destination", () => {
 test("attempts that fail at the same time count as one failure, and the longest pause stays", async () => {
   stopClock();
   await harness.create(receiver);
-  const queue = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+  const { queue, sent } = loseMessages();
   await harness.raise(crossed("jane@example.com"), crossed("joe@example.com"));
-  const messages = [...(queue.mock.lastCall?.[0] ?? [])];
-  const dues = messages.map(({ body }) => JSON.parse(String(body)) as DueDelivery);
+  const dues = sent();
   for (const due of dues) await harness.object.take(due);
   for (const [index, due] of dues.entries()) {
     const failure = { atMs: Date.now() - 1_000, tookMs: 1, status: 503, error: "no", answer: null };
@@ -218,7 +214,7 @@ test("attempts that fail at the same time count as one failure, and the longest 
   await harness.pass(HOUR - 1);
   expect(queue).not.toHaveBeenCalled();
   await harness.pass(1);
-  expect([...(queue.mock.lastCall?.[0] ?? [])]).toHaveLength(2);
+  expect(sent()).toHaveLength(2);
 });
 
 test("does not delay due deliveries while the control plane or the counter does not answer", async () => {
@@ -243,28 +239,20 @@ test("does not delay due deliveries while the control plane or the counter does 
 });
 
 describe("a loss in transit", () => {
-  test("resends a delivery after its lease if the queue loses the message", async () => {
+  test.each([
+    ["after its lease if the queue loses the message", false, DELIVERY_LEASE_MS],
+    ["within seconds if the queue refuses the message", true, RETRY_MIN_SECONDS * 1_000],
+  ])("resends a delivery %s", async (_, isRefused, againMs) => {
     stopClock();
     const { id } = await harness.create(receiver);
-    const lost = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+    const { queue } = loseMessages();
+    if (isRefused) queue.mockRejectedValue(new Error("overloaded"));
     await harness.raise(crossed());
-    expect(lost).toHaveBeenCalledTimes(1);
-    lost.mockRestore();
-    await harness.pass(DELIVERY_LEASE_MS - 1);
+    await until(() => expect(queue).toHaveBeenCalledTimes(1));
+    queue.mockRestore();
+    await harness.pass(againMs - 1);
     expect(receiver.received).toEqual([]);
     await harness.pass(1);
-    await harness.attempted(id, 1);
-    expect(receiver.received).toHaveLength(1);
-  });
-
-  test("resends within seconds if the queue refuses the message", async () => {
-    stopClock();
-    const { id } = await harness.create(receiver);
-    const refused = vi.spyOn(env.DELIVERIES, "sendBatch").mockRejectedValue(new Error("overloaded"));
-    await harness.raise(crossed());
-    await until(() => expect(refused).toHaveBeenCalled());
-    refused.mockRestore();
-    await harness.pass(5_000);
     await harness.attempted(id, 1);
     expect(receiver.received).toHaveLength(1);
   });
@@ -292,10 +280,9 @@ describe("a loss in transit", () => {
   test("counts one failure if two consumers report the same attempt", async () => {
     stopClock();
     const { id } = await harness.create(receiver);
-    const queue = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+    const { sent } = loseMessages();
     await harness.raise(crossed());
-    const [message] = [...(queue.mock.lastCall?.[0] ?? [])];
-    const due = JSON.parse(String(message?.body)) as DueDelivery;
+    const [due = NO_DELIVERY] = sent();
     for (let consumers = 0; consumers < 2; consumers++) {
       expect(await harness.object.take(due)).not.toBeNull();
       await harness.pass(TAKEN_MS);
@@ -313,11 +300,9 @@ describe("a loss in transit", () => {
   test("sends once if the queue delivers a message twice", async () => {
     const { id } = await harness.create(receiver);
     const take = vi.spyOn(Destinations.prototype, "take");
-    const sent: string[] = [];
     const sendBatch = env.DELIVERIES.sendBatch.bind(env.DELIVERIES);
     vi.spyOn(env.DELIVERIES, "sendBatch").mockImplementation((messages, options) => {
-      const all = [...messages] as MessageSendRequest<string>[];
-      sent.push(...all.map(({ body }) => body));
+      const all = [...messages];
       return sendBatch([...all, ...all], options);
     });
     await harness.raise(crossed());
@@ -338,14 +323,14 @@ describe("scoring signals", () => {
       if (index === 0) await harness.attempted(id, 1);
     }
     // A notification of another type does not wait for them.
-    const other = crossed();
-    await harness.raise(other);
+    const crossing = crossed();
+    await harness.raise(crossing);
     await until(() => expect(receiver.received).toHaveLength(2));
     await harness.pass(999);
     expect(receiver.received).toHaveLength(2);
     await harness.pass(1);
     await until(() => expect(receiver.received).toHaveLength(3));
-    expect(receiver.ids()).toEqual([events[0]?.id, other.id, events[1]?.id]);
+    expect(receiver.ids()).toEqual([events[0]?.id, crossing.id, events[1]?.id]);
     const signals = receiver.received[2]?.body.data["scoring_signals"] as { email: string }[];
     expect(signals.map(({ email }) => email)).toEqual(["b@example.com", "c@example.com", "d@example.com"]);
   });
@@ -359,7 +344,7 @@ describe("scoring signals", () => {
     const [dead, alive] = [await harness.create(receiver, { events }), await harness.create(swift, { events })];
     for (let round = 0; round < 25; round++) {
       await harness.raise(scored(`p${round}@example.com`));
-      await until(async () => expect(await harness.destination(alive.id)).toMatchObject({ waiting: 0 }));
+      await harness.shows(alive.id, { waiting: 0 });
       expect(swift.received).toHaveLength(round + 1);
       await harness.pass(4 * MINUTE);
     }
@@ -465,7 +450,7 @@ test("a notification that a receiver never accepts blocks no other notification"
     await harness.raise(event);
     await harness.pass(10 * MINUTE);
   }
-  await until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 1 }));
+  await harness.shows(id, { waiting: 1 });
   expect(new Set(receiver.ids()).size).toBe(12);
 });
 

@@ -90,11 +90,11 @@ class History {
       (taken) => taken.due.id === due.id && Date.now() - taken.atMs < TAKEN_MS && taken.due.attempt === due.attempt,
     );
     expect(overlapping, "no attempt overlaps another").toEqual([]);
-    expect(this.delivered.has(due.id), "what has arrived is not sent again").toBe(false);
+    expect(this.delivered.has(due.id), "a successful delivery is not sent again").toBe(false);
     const body = JSON.stringify(event);
     for (const email of this.deleted) expect(body).not.toContain(email);
     const before = this.bodies.get(key);
-    if (before !== undefined && this.deleted.size === 0) expect(body, "each attempt sends the same").toBe(before);
+    if (before !== undefined && this.deleted.size === 0) expect(body, "each attempt sends the same body").toBe(before);
     this.bodies.set(key, body);
     for (const [name] of namesOf(event as WorkspaceEvent)) {
       const ids = this.idsOfSignals.get(`${due.destinationId} ${name}`) ?? new Set();

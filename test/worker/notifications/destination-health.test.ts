@@ -59,7 +59,7 @@ test("health names a switched-off destination for a week and counts it until it 
   receiver.answer = () => new Response("no such hook", { status: 410 });
   const { id } = await harness.create(receiver);
   await harness.raise(crossed());
-  await until(async () => expect(await harness.destination(id)).toMatchObject({ state: "disabled" }));
+  await harness.shows(id, { state: "disabled" });
   expect(await health()).toMatchObject({
     status: "late",
     alarms: [{ alarm: "destination_off", says: expect.stringContaining(`"CRM" (${id}) was switched off`) }],

@@ -21,12 +21,13 @@ afterEach(() => {
 
 const EMAILS = ["ann@example.com", "bob@example.com", "cyd@example.com"];
 
-async function workspaceThatWants(thresholds: number[]): Promise<string> {
+/** A workspace that wants all notifications, and has a rule of 5 points. */
+async function begin(thresholds: number[] = []) {
   const workspace = await newWorkspace({ key: null });
   const rule = { name: "r", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
   await workspace.operator("POST", "/rules", rule);
   await workspace.store.wantEvents({ types: [...eventTypes], thresholds });
-  return workspace.id;
+  return { workspaceId: workspace.id, destinations: new TestDestinations(workspace.id) };
 }
 
 const signal = (n: number, who = n): Delivered => ({
@@ -48,10 +49,8 @@ async function handedOn(workspaceId: string): Promise<void> {
 }
 
 test("recording does not wait while Destinations does not answer; later notifications share the next call", async () => {
-  const workspaceId = await workspaceThatWants([]);
-  const destinations = new TestDestinations(workspaceId);
-  let open = (): void => {};
-  destinations.gate = new Promise((resolve) => (open = resolve));
+  const { workspaceId, destinations } = await begin();
+  const open = destinations.hold();
   await deliver(workspaceId, [signal(0)]);
   await deliver(workspaceId, [signal(1)]);
   await deliver(workspaceId, [signal(2)]);
@@ -66,8 +65,7 @@ test("recording does not wait while Destinations does not answer; later notifica
 test.each<Fault>(["before", "after"])(
   "a call that fails %s it takes effect is repeated with the same ids, and only by the alarm",
   async (fault) => {
-    const workspaceId = await workspaceThatWants([]);
-    const destinations = new TestDestinations(workspaceId);
+    const { workspaceId, destinations } = await begin();
     destinations.faults = [fault];
     await deliver(workspaceId, [signal(0)]);
     await until(() => expect(destinations.calls).toBe(1));
@@ -88,8 +86,7 @@ test.each<Fault>(["before", "after"])(
 );
 
 test("the alarm hands on after the object was killed before it could", async () => {
-  const workspaceId = await workspaceThatWants([]);
-  const destinations = new TestDestinations(workspaceId);
+  const { workspaceId, destinations } = await begin();
   destinations.gate = new Promise(() => {});
   await deliver(workspaceId, [signal(0)]);
   expect(await alarmMs(workspaceId)).not.toBeNull();
@@ -101,14 +98,12 @@ test("the alarm hands on after the object was killed before it could", async () 
 });
 
 test("a batch that arrives while the alarm of a restarted object hands on leaves an alarm set", async () => {
-  const workspaceId = await workspaceThatWants([]);
-  const destinations = new TestDestinations(workspaceId);
+  const { workspaceId, destinations } = await begin();
   destinations.gate = new Promise(() => {});
   await deliver(workspaceId, [signal(0)]);
   await until(() => expect(destinations.calls).toBe(1));
   await abortAllDurableObjects();
-  let open = (): void => {};
-  destinations.gate = new Promise((resolve) => (open = resolve));
+  const open = destinations.hold();
   const rung = runInDurableObject(store(workspaceId), async (instance, { storage }) => {
     await storage.deleteAlarm();
     await instance.alarm();
@@ -125,10 +120,8 @@ test("a batch that arrives while the alarm of a restarted object hands on leaves
 });
 
 test("a deletion follows the notifications in progress, and later ones do not name the person", async () => {
-  const workspaceId = await workspaceThatWants([]);
-  const destinations = new TestDestinations(workspaceId);
-  let open = (): void => {};
-  destinations.gate = new Promise((resolve) => (open = resolve));
+  const { workspaceId, destinations } = await begin();
+  const open = destinations.hold();
   await deliver(workspaceId, [signal(0)]);
   await deliver(workspaceId, [signal(3), signal(1)]);
   await store(workspaceId).deletePerson("del_1", EMAILS[0] ?? "");
@@ -188,8 +181,7 @@ test("with a crash at every write and call, in any order, repetition and split, 
   });
   await assertForSoLong(
     fc.asyncProperty(plan, async ({ signals, order, waves }) => {
-      const workspaceId = await workspaceThatWants([5, 15]);
-      const destinations = new TestDestinations(workspaceId);
+      const { workspaceId, destinations } = await begin([5, 15]);
       const all = signals.map((who, n) => signal(n, who));
       const queue = [...all, ...all.slice(0, 3)].toSorted((a, b) => placeOf(a) - placeOf(b));
       function placeOf({ ordinal = 0 }: Delivered): number {
@@ -197,7 +189,7 @@ test("with a crash at every write and call, in any order, repetition and split, 
       }
       for (let number = 0; queue.length > 0; number++) {
         const wave = waves[number % waves.length];
-        if (wave === undefined) throw new Error("there is none");
+        if (wave === undefined) throw new Error("no wave");
         destinations.faults = [...wave.faults];
         if (wave.meanwhile === "restart") await kill(workspaceId);
         if (wave.brokenAt !== null) await breakWriting(workspaceId, wave.brokenAt);

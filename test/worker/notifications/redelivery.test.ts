@@ -12,6 +12,7 @@ import {
   MINUTE,
   type Receiver,
   crossed,
+  loseMessages,
   newHarnessInEachTest,
   scored,
   stopClock,
@@ -44,13 +45,13 @@ const counts = (requeued: number, others: object = {}) => ({
 
 /** Raises these events, and one that is answered with 410: all of them fail. Then the destination is resumed. */
 async function fail(...events: WorkspaceEvent[]): Promise<WorkspaceEvent[]> {
-  const sent = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+  const { queue } = loseMessages();
   const last = crossed("last@example.com");
   for (const event of [...events, last]) {
     vi.setSystemTime(Date.now() + 1);
     await harness.raise(event);
   }
-  sent.mockRestore();
+  queue.mockRestore();
   vi.setSystemTime(Date.now() + 10 * MINUTE);
   const [delivery] = await harness.deliveries(id);
   const due = { destinationId: id, id: delivery?.id ?? "", attempt: 1 };
@@ -71,7 +72,7 @@ function sql(...statements: string[]): Promise<unknown[][]> {
   );
 }
 
-const allArrived = () => until(async () => expect(await harness.destination(id)).toMatchObject({ waiting: 0 }));
+const allArrived = () => harness.shows(id, { waiting: 0 });
 
 test("all failed deliveries are sent again, oldest first, under the same ids, and once if it is asked for twice", async () => {
   const events = await fail(...Array.from({ length: 6 }, (_, n) => crossed(`p${n}@example.com`)));
@@ -97,7 +98,7 @@ test("all failed deliveries are sent again, oldest first, under the same ids, an
   expect(await again()).toEqual(counts(0));
 });
 
-test("the time is that of the failure, and deliveries that arrived, wait, or are tests are not sent again", async () => {
+test("`since` is compared with the time of the failure; delivered, waiting and test deliveries are not sent again", async () => {
   await fail(crossed("early@example.com"));
   vi.setSystemTime(Date.now() + 5 * HOUR);
   const sinceMs = Date.now();
@@ -142,7 +143,7 @@ test("a paused and a switched-off destination refuse, and the deliveries stay as
   await harness.workspace.operator("POST", at("/resume"));
   receiver.answer = () => new Response("no such hook", { status: 410 });
   await harness.raise(crossed());
-  await until(async () => expect(await harness.destination(id)).toMatchObject({ state: "disabled" }));
+  await harness.shows(id, { state: "disabled" });
   expect(await ask(0)).toMatchObject({ status: 409, body: { code: "destination_not_active" } });
   expect(receiver.received).toHaveLength(1);
   id = "dst_none";
@@ -154,7 +155,7 @@ test("deliveries are signed with the secret of the moment, and do not wait for t
   receiver.answer = () => new Response("later", { status: 503, headers: { "retry-after": "3600" } });
   await harness.raise(crossed("waits@example.com"));
   await harness.attempted(id, 1);
-  await until(async () => expect(await harness.destination(id)).toMatchObject({ failing_since: expect.any(String) }));
+  await harness.shows(id, { failing_since: expect.any(String) });
   const rotated = await harness.workspace.operator<{ secret: string }>("POST", at("/rotate-secret"), {
     overlap: "none",
   });
@@ -171,14 +172,14 @@ test("deliveries that are no longer stored are counted by the hour in which they
   await harness.pass(2 * HOUR);
   expect(await dryRun(failedMs)).toEqual(counts(DELIVERIES_KEPT, { not_kept: 31 }));
   expect(await dryRun(failedMs + 2 * HOUR)).toEqual(counts(0));
-  vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+  loseMessages();
   expect(await again(failedMs)).toEqual(counts(DELIVERIES_KEPT, { not_kept: 31 }));
   await harness.pass(31 * 24 * HOUR);
   expect(await dryRun()).toEqual(counts(0));
   expect(await sql("SELECT * FROM failed_not_kept")).toEqual([[]]);
 });
 
-test("as many are sent again as may wait, and the others later", async () => {
+test("only as many deliveries as may wait are sent again; a repeated call sends the others", async () => {
   const sent = vi.spyOn(env.DELIVERIES, "sendBatch");
   await fail(crossed("first@example.com"), crossed("second@example.com"));
   await sql(`UPDATE deliveries SET bytes = ${WAITING_MAX_BYTES / 2 + 1}`);

@@ -34,8 +34,19 @@ afterEach(() => {
 
 const unknownToken = () => composeToken((n) => crypto.getRandomValues(new Uint8Array(n)));
 const read = async (token: TestToken, of = workspace) => (await of.askWith(token, "GET", "/rules")).status;
-const statusOf = async (token: TestToken) =>
+const listed = async (token: TestToken) =>
   (await workspace.list<{ id: string }>("/tokens")).find(({ id }) => id === token.id);
+
+/** Status of a call while D1 refuses the matching statements. */
+async function readWithout(failing: RegExp, token: string): Promise<number> {
+  const bindings = { ...env, DB: d1Failing(failing, "D1_ERROR: out of order") };
+  const headers = { authorization: `Bearer ${token}`, "cf-connecting-ip": "203.0.113.2" };
+  const url = `https://signals.example/operator/workspaces/${workspace.id}/rules`;
+  const context = createExecutionContext();
+  const { status } = await worker.fetch(new Request(url, { headers }), bindings, context);
+  await waitOnExecutionContext(context);
+  return status;
+}
 
 async function actorsOf(action: string): Promise<string[]> {
   const query = "SELECT actor FROM audit_log WHERE workspace_id = ? AND action = ? ORDER BY id";
@@ -133,7 +144,7 @@ describe("a token", () => {
     const token = await workspace.newToken(["read"]);
     const used = async (...atMs: number[]) =>
       until(async () =>
-        expect((await statusOf(token))?.["last_used_at" as "id"]).toBe(new Date(atMs[0] ?? 0).toISOString()),
+        expect((await listed(token))?.["last_used_at" as "id"]).toBe(new Date(atMs[0] ?? 0).toISOString()),
       );
     const firstMs = Date.now();
     await read(token);
@@ -141,7 +152,7 @@ describe("a token", () => {
     vi.setSystemTime(firstMs + 59_999);
     await read(token);
     vi.setSystemTime(firstMs + 60_000);
-    expect(await statusOf(token)).toMatchObject({ last_used_at: new Date(firstMs).toISOString() });
+    expect(await listed(token)).toMatchObject({ last_used_at: new Date(firstMs).toISOString() });
     // A refused call is a use too.
     await workspace.askWith(token, "POST", "/rules", RULE);
     await used(firstMs + 60_000);
@@ -149,18 +160,8 @@ describe("a token", () => {
 
   test("is answered although its use cannot be stored, and refused while it cannot be looked up", async () => {
     const { token } = await workspace.newToken(["read"]);
-    const answerWith = async (failing: RegExp) => {
-      const bindings = { ...env, DB: d1Failing(failing, "D1_ERROR: out of order") };
-      const request = new Request(`https://signals.example/operator/workspaces/${workspace.id}/rules`, {
-        headers: { authorization: `Bearer ${token}` },
-      });
-      const context = createExecutionContext();
-      const { status } = await worker.fetch(request, bindings, context);
-      await waitOnExecutionContext(context);
-      return status;
-    };
-    expect(await answerWith(/^update "api_tokens"/)).toBe(200);
-    expect(await answerWith(/from "api_tokens"/)).toBe(503);
+    expect(await readWithout(/^update "api_tokens"/, token)).toBe(200);
+    expect(await readWithout(/from "api_tokens"/, token)).toBe(503);
   });
 });
 
@@ -191,7 +192,7 @@ describe("a token ends", () => {
     expect(await read(token)).toBe(200);
     vi.setSystemTime(endMs);
     expect(await read(token)).toBe(401);
-    expect(await statusOf(token)).toMatchObject({ status: "Expired", revoked_at: null });
+    expect(await listed(token)).toMatchObject({ status: "Expired", revoked_at: null });
   });
 });
 
@@ -230,7 +231,7 @@ describe("when the creator of a token", () => {
     expect(await read(token)).toBe(200);
     await lose();
     expect(await read(token)).toBe(401);
-    expect(await statusOf(token)).toMatchObject({ status: "Revoked", revoked_reason: "role_lost" });
+    expect(await listed(token)).toMatchObject({ status: "Revoked", revoked_reason: "role_lost" });
     expect([await read(ofOwner), await read(ofOperator)]).toEqual([200, 200]);
     const detail = { name: "theirs", reason: "role_lost" };
     expect(await workspace.audit("token.revoked")).toEqual([{ action: "token.revoked", target: token.id, detail }]);
@@ -285,13 +286,8 @@ describe("wrong tokens", () => {
   test("with a typo cost no look-up", async () => {
     const { token } = await workspace.newToken(["read"]);
     const typo = (token.endsWith("0") ? "1" : "0") + token.slice(0, -1);
-    const bindings = { ...env, DB: d1Failing(/./, "D1_ERROR: out of order") };
-    const statuses = [typo, `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`].map(async (wrong) => {
-      const headers = { authorization: `Bearer ${wrong}`, "cf-connecting-ip": "203.0.113.2" };
-      const request = new Request("https://signals.example/operator/plans", { headers });
-      return (await worker.fetch(request, bindings, createExecutionContext())).status;
-    });
-    expect(await Promise.all(statuses)).toEqual([401, 401]);
+    const typos = [typo, `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`];
+    expect(await Promise.all(typos.map((wrong) => readWithout(/./, wrong)))).toEqual([401, 401]);
   });
 
   test("are limited by network; a token that this isolate knows continues to work", async () => {

@@ -87,11 +87,11 @@ describe("points that lapse", () => {
 
 describe("accounts", () => {
   test("have scores, people and times, and are listed in each order without gaps", async () => {
-    const [first, second, third] = ["ann", "bob", "cid"].map((name) => `${name}@example.com`);
+    const [first, second, third] = ["ann@example.com", "bob@example.com", "cid@example.com"] as const;
     await happened(
-      joins(`${first}`, "one"),
-      joins(`${second}`, "two"),
-      joins(`${third}`, "two"),
+      joins(first, "one"),
+      joins(second, "two"),
+      joins(third, "two"),
       joins("eve@example.com", "two"),
       { type: "group", groupId: "three", userId: "user of dan", traits: { name: "Third", tier: "gold" } },
       { type: "identify", userId: "user of dan", traits: { email: "dan@example.com" } },
@@ -122,7 +122,7 @@ describe("accounts", () => {
     });
     expect((await workspace.list("/accounts?external_id=two"))[0]).toMatchObject({ score: 10, people: 3 });
     expect(await personOf("dan@example.com")).toMatchObject({ account: { external_id: "three", name: "Third" } });
-    expect(await personOf(`${first}`)).toMatchObject({ account: { external_id: "one", name: null } });
+    expect(await personOf(first)).toMatchObject({ account: { external_id: "one", name: null } });
     expect((await workspace.ask("GET", "/accounts?order=plan")).status).toBe(422);
   });
 

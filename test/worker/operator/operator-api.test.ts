@@ -130,7 +130,7 @@ describe("every answer", () => {
     expect((await askOperator("GET", `/workspaces?limit=${all.length}`)).body["next"]).toBeNull();
   });
 
-  test("leaves the parameters of a failed query out of the log", async () => {
+  test("to a failed query keeps the query's parameters out of the log", async () => {
     const log = vi.spyOn(console, "log").mockImplementation(() => {});
     const bindings = { ...env, DB: d1Failing(/from "workspaces"/, "D1_ERROR: out of order") };
     const headers = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };
@@ -180,7 +180,7 @@ describe("a request body", () => {
     expect(answer.status, JSON.stringify(answer.body).slice(0, 500)).toBe(200);
   });
 
-  test("counts as an empty object if it is missing; the answer names the required fields", async () => {
+  test("is an empty object if it is missing; the answer names the required fields", async () => {
     expect(refusedFields(await post(""))).toEqual(["slug", "name", "plan"]);
   });
 
@@ -213,7 +213,7 @@ describe("a request body", () => {
     expect(refusedFields(await post(unknown(names.slice(0, 5_000))))).toHaveLength(100);
     // Five answers of some tens of milliseconds each.
     expect(performance.now() - started).toBeLessThan(10_000);
-    const context = { get: (name: string) => (name === "requestId" ? "req_1" : {}) };
+    const context = { var: { requestId: "req_1", logFields: {} } };
     const long = { path: "\u0001".repeat(300), message: "\u0001".repeat(500) };
     const longest = Array.from({ length: 1_000 }, () => long);
     const text = await validationFailed(context as unknown as Parameters<typeof validationFailed>[0], longest).text();
@@ -615,19 +615,19 @@ describe("§8.5 mapping rules", () => {
 
   test("raise the workspace's rules version with each change; the consumer loads enabled rules only", async () => {
     const workspace = await onPlan();
-    const seen = [await rulesVersion(db, workspace.id)];
+    const rulesAre = async (version: number) => expect(await rulesVersion(db, workspace.id)).toBe(version);
+    await rulesAre(0);
     const { id } = (await workspace.ask("POST", "/rules", RULE)).body;
-    seen.push(await rulesVersion(db, workspace.id));
+    await rulesAre(1);
     const enabled = async () => (await loadRules(db, [workspace.id])).get(workspace.id);
     const { name: _, scoring_signal: scoringSignal, ...content } = RULE;
     const DEFAULTS = { frequency: "every_time", pointsLastDays: null };
     expect(await enabled()).toEqual([{ id, version: 1, ...content, scoringSignal, ...DEFAULTS }]);
     await workspace.ask("PATCH", `/rules/${String(id)}`, { enabled: false });
-    seen.push(await rulesVersion(db, workspace.id));
+    await rulesAre(2);
     expect(await enabled()).toEqual([]);
     await workspace.ask("DELETE", `/rules/${String(id)}`);
-    seen.push(await rulesVersion(db, workspace.id));
-    expect(seen).toEqual([0, 1, 2, 3]);
+    await rulesAre(3);
   });
 });
 

@@ -1,13 +1,10 @@
 /** A platform fault on a page: the error page shows the request id and nothing about the cause. */
-import { createExecutionContext } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import worker from "../../../src/index.ts";
 import { d1Failing } from "../../support/faults.ts";
-import { Answer, type Browser, newMembers } from "../../support/members.ts";
+import { type Answer, newMembers, visitWith } from "../../support/members.ts";
 
-const HERE = "https://signals.example";
-const NEW_KEY = `form_token=${crypto.randomUUID()}&endpoint_type=signal_staging&lifetime=never`;
+const NEW_KEY = { form_token: crypto.randomUUID(), endpoint_type: "signal_staging", lifetime: "never" };
+const NEW_MEMBER = { email: "new@example.com", role: "member" };
 const SECRET = "secret-of-the-platform";
 
 /** A binding whose every call fails. */
@@ -28,14 +25,6 @@ const FAULTS: [string, Record<string, unknown>, string[]][] = [
   ["the Quota Counter", { QUOTA_COUNTER: brokenObjects }, ["usage", "rejections", "live", "settings/api-keys"]],
 ];
 
-async function ask(slug: string, browser: Browser, path: string, bindings: object, form?: string): Promise<Answer> {
-  const type = "application/x-www-form-urlencoded";
-  const headers = { cookie: await browser.cookie(), origin: HERE, "content-type": type };
-  const init = form === undefined ? {} : { method: "POST", body: form };
-  const request = new Request(`${HERE}/w/${slug}/${path}`, { ...init, headers, redirect: "manual" });
-  return Answer.of(worker.fetch(request, { ...env, ...bindings } as unknown as Env, createExecutionContext()));
-}
-
 /** Expects the error page. @returns the status. */
 function faultPage({ status, headers, body, page }: Answer): number {
   expect(headers.get("cache-control")).toBe("no-store");
@@ -50,31 +39,27 @@ afterEach(() => void vi.restoreAllMocks());
 
 describe("while the platform fails", () => {
   test.each(FAULTS)("%s: the page reports the failure", async (_, bindings, paths) => {
-    const { slug, owner } = await newMembers();
+    const { home, owner } = await newMembers();
     vi.spyOn(console, "log").mockImplementation(() => {});
-    for (const page of paths) expect(faultPage(await ask(slug, owner, page, bindings))).toBe(503);
+    for (const path of paths) expect(faultPage(await visitWith(bindings, owner, `${home}/${path}`))).toBe(503);
   });
 
-  test.each([
-    ["settings/members", { DB: d1Failing(/insert into "members"/, SECRET) }, "email=new@example.com&role=member"],
-    [
-      "settings/members/role",
-      { DB: d1Failing(/select .* from "members" where/, SECRET) },
-      "email=new@example.com&role=member",
-    ],
+  test.each<[path: string, bindings: object, form: Record<string, string>]>([
+    ["settings/members", { DB: d1Failing(/insert into "members"/, SECRET) }, NEW_MEMBER],
+    ["settings/members/role", { DB: d1Failing(/select .* from "members" where/, SECRET) }, NEW_MEMBER],
     [
       "settings/api-keys/new",
       { DB: d1Failing(/insert into "api_keys"/, SECRET) },
-      `${NEW_KEY}&name=of+new@example.com`,
+      { ...NEW_KEY, name: "of n@x.example" },
     ],
-    ["usage/release", { QUOTA_COUNTER: brokenObjects }, "x=1"],
-    ["people/a@b.example/delete", { SIGNAL_STORE: brokenObjects }, "email=a@b.example"],
+    ["usage/release", { QUOTA_COUNTER: brokenObjects }, { x: "1" }],
+    ["people/a@b.example/delete", { SIGNAL_STORE: brokenObjects }, { email: "a@b.example" }],
   ])(
     "a form to %s: the page says so; what failed is in the log, and nothing of the form",
-    async (page, bindings, form) => {
-      const { slug, owner } = await newMembers();
+    async (path, bindings, form) => {
+      const { slug, home, owner } = await newMembers();
       const log = vi.spyOn(console, "log").mockImplementation(() => {});
-      expect(faultPage(await ask(slug, owner, page, bindings, form))).toBe(503);
+      expect(faultPage(await visitWith(bindings, owner, `${home}/${path}`, form))).toBe(503);
       const lines = log.mock.calls.flat().join("\n");
       // The fault occurs as planned, after the look-up of the session.
       expect(lines).toContain(SECRET);

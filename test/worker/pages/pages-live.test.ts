@@ -10,33 +10,18 @@ async function atLive(options: NewWorkspace = {}) {
   return { ...members, path: `${members.home}/live` };
 }
 
-/** Polls like the page's script. */
-class Watcher {
-  readonly rows: string[] = [];
-  readonly #browser: Browser;
-  readonly #address: string;
-  #seen = "";
-
-  private constructor(browser: Browser, address: string) {
-    this.#browser = browser;
-    this.#address = address;
-  }
-
-  static async begin(browser: Browser, path: string, what: "signals" | "rejections"): Promise<Watcher> {
-    const watcher = new Watcher(browser, `${path}/${what}`);
-    watcher.#seen = (await browser.read(path)).only("[data-live]").attribute(`data-live-${what}`) ?? "";
-    return watcher;
-  }
-
-  /** @returns the status of the answer. */
-  async ask(): Promise<number> {
-    const response = await this.#browser.get(`${this.#address}?after=${encodeURIComponent(this.#seen)}`);
-    if (response.status !== 200) return response.status;
-    const rows = response.page;
-    this.#seen = rows.only("[data-seen]").attribute("data-seen") ?? "";
-    this.rows.push(...rows.rows.map(({ text }) => text).toReversed());
-    return 200;
-  }
+/** Opens the page and polls like its script. `poll` returns the status of the answer. */
+async function open(browser: Browser, path: string, what: "signals" | "rejections") {
+  let seen = (await browser.read(path)).only("[data-live]").attribute(`data-live-${what}`) ?? "";
+  const rows: string[] = [];
+  const poll = async (): Promise<number> => {
+    const { status, page } = await browser.get(`${path}/${what}?after=${encodeURIComponent(seen)}`);
+    if (status !== 200) return status;
+    seen = page.only("[data-seen]").attribute("data-seen") ?? "";
+    rows.push(...page.rows.map(({ text }) => text).toReversed());
+    return status;
+  };
+  return { rows, poll };
 }
 
 const signal = (n: number) => ({ event: "Signed Up", email: `p${n}@example.com`, properties: { n } });
@@ -47,15 +32,15 @@ describe("while the live page is open", () => {
     await workspace.operator("POST", "/rules", { name: "up", event: "Signed Up", scoring_signal: "up", points: 7 });
     await workspace.send({ event: "Before" });
     await workspace.settled();
-    const watcher = await Watcher.begin(member, path, "signals");
-    expect(await watcher.ask()).toBe(204);
+    const live = await open(member, path, "signals");
+    expect(await live.poll()).toBe(204);
     for (const n of [1, 1, 3]) {
       await workspace.send(signal(n));
       await workspace.settled();
-      expect(await watcher.ask()).toBe(200);
+      expect(await live.poll()).toBe(200);
     }
-    expect(await watcher.ask()).toBe(204);
-    expect(watcher.rows).toEqual([
+    expect(await live.poll()).toBe(204);
+    expect(live.rows).toEqual([
       expect.stringMatching(/^Signed Up Processed p1@example.com .*\+7 points/),
       expect.stringMatching(/^Signed Up Duplicate .*Same content as sig_/),
       expect.stringMatching(/^Signed Up Held p3@example.com .*Beyond the signal limit/),
@@ -64,23 +49,25 @@ describe("while the live page is open", () => {
 
   test("each refused call appears once, with its reason", async () => {
     const { workspace, member, path } = await atLive();
-    const watcher = await Watcher.begin(member, path, "rejections");
-    expect(await watcher.ask()).toBe(204);
+    const live = await open(member, path, "rejections");
+    expect(await live.poll()).toBe(204);
     await workspace.send([{ event: "" }, { event: "" }]);
-    await until(async () => expect(await watcher.ask()).toBe(200));
-    expect(await watcher.ask()).toBe(204);
-    expect(watcher.rows).toEqual([expect.stringMatching(/Rejected .*2 signals\. /)]);
+    await until(async () => expect(await live.poll()).toBe(200));
+    expect(await live.poll()).toBe(204);
+    expect(live.rows).toEqual([expect.stringMatching(/Rejected .*2 signals\. /)]);
   });
 
-  test("an answer has at most 50 rows, and counts the rest", async () => {
+  test("an answer has at most 50 rows and counts the rest; the page has at most 50 rows", async () => {
     const { workspace, member, path } = await atLive();
-    const watcher = await Watcher.begin(member, path, "signals");
+    const live = await open(member, path, "signals");
     await workspace.send(Array.from({ length: 130 }, (_, n) => signal(n)));
     await workspace.settled();
-    await watcher.ask();
-    expect(watcher.rows).toHaveLength(51);
-    expect(watcher.rows[0]).toMatch(/^80 more signals/);
-    expect(await watcher.ask()).toBe(204);
+    await live.poll();
+    expect(live.rows).toHaveLength(51);
+    expect(live.rows[0]).toMatch(/^80 more signals/);
+    expect(await live.poll()).toBe(204);
+    await workspace.send("{ nonsense");
+    expect((await member.read(path)).rows).toHaveLength(50);
   });
 
   test("a cursor from before a restore and an invalid one return the latest rows", async () => {
@@ -95,21 +82,21 @@ describe("while the live page is open", () => {
 
   test("removed and signed-out members stop getting rows", async () => {
     const { workspace, path, owner, member } = await atLive();
-    const watcher = await Watcher.begin(member, path, "signals");
-    const otherWatcher = await Watcher.begin(owner, path, "signals");
+    const live = await open(member, path, "signals");
+    const byOwner = await open(owner, path, "signals");
     await owner.post(path.replace("live", "settings/members/remove"), { email: member.email });
     await owner.post("/sign-out");
     await workspace.send(signal(1));
     await workspace.settled();
-    expect([await watcher.ask(), await otherWatcher.ask()]).toEqual([303, 303]);
-    expect(watcher.rows).toEqual([]);
+    expect([await live.poll(), await byOwner.poll()]).toEqual([303, 303]);
+    expect(live.rows).toEqual([]);
   });
 });
 
 describe("the live page", () => {
-  test("shows the latest signals and refused calls, newest first, and filters them without JavaScript", async () => {
-    const { workspace, path, owner, member } = await atLive();
-    await workspace.send({ ...signal(1), source: "web" });
+  test("shows the latest signals and refused calls with links, newest first, and filters them without JavaScript", async () => {
+    const { workspace, path, home, owner, member } = await atLive();
+    const { id } = await (await workspace.send({ ...signal(1), source: "web" })).json<{ id: string }>();
     await workspace.settled();
     await workspace.send("{ nonsense");
     const rows = async (query = "") => (await owner.read(path + query)).all("tr[data-key]").map(({ text }) => text);
@@ -121,20 +108,12 @@ describe("the live page", () => {
     expect(await rows("?status=&text=P1%40EXAMPLE")).toEqual([all[1]]);
     expect(await rows("?status=held")).toEqual([]);
     expect((await owner.read(`${path}?status=unknown`)).alerts).toEqual([expect.stringContaining("“unknown” is not")]);
+    const page = await owner.read(path);
+    expect(page.link("Signed Up").target).toBe(`${home}/signals/${id}`);
+    expect((await owner.read(page.link("Not JSON").target ?? "")).chips).toHaveProperty("Reason: Not JSON");
     // Spec §1: other members see no keys.
     expect(await member.see(path)).not.toContain("test key");
     expect((await member.read(path)).link("Refresh").target).toMatch(/\/live$/);
-  });
-
-  test("leads from a signal to its trace, and from a refused call to the refusals of its key and reason", async () => {
-    const { workspace, path, home, owner } = await atLive();
-    const { id } = await (await workspace.send(signal(1))).json<{ id: string }>();
-    await workspace.settled();
-    await workspace.send("{ nonsense");
-    const page = await owner.read(path);
-    expect(page.link("Signed Up").target).toBe(`${home}/signals/${id}`);
-    const refused = page.link("Not JSON").target ?? "";
-    expect((await owner.read(refused)).chips).toHaveProperty("Reason: Not JSON");
   });
 
   test("says what to do if nothing has arrived", async () => {

@@ -25,13 +25,8 @@ const pathOf = (email: string) => `${people}/${encodeURIComponent(email)}`;
 
 /** Delivers signals to the consumer in one call. @returns their ids. */
 async function deliverAll(...signals: Partial<Delivered>[]): Promise<string[]> {
-  const all = signals.map((signal) => ({
-    id: `sig_${crypto.randomUUID()}`,
-    at: NOW - HOUR,
-    payload: {},
-    ordinal: ++ids,
-    ...signal,
-  }));
+  const defaults = { at: NOW - HOUR, payload: {} };
+  const all = signals.map((signal) => ({ id: `sig_${crypto.randomUUID()}`, ordinal: ++ids, ...defaults, ...signal }));
   await deliver(members.workspace.id, all);
   return all.map(({ id }) => id);
 }
@@ -54,7 +49,7 @@ describe("the list of people", () => {
     for (const query of ["", "?sort=toString&score=many&from=never&q=%20"]) {
       const page = await members.member.read(people + query);
       expect(page.text).toContain("No people yet");
-      expect(page.only("main").targets).toContain(`${members.home}/connect`);
+      expect(page.link("Connect a sender").target).toBe(`${members.home}/connect`);
     }
   });
 
@@ -105,9 +100,7 @@ describe("the list of people", () => {
   });
 
   test("leads from an email to the person", async () => {
-    const { status, location } = await members.member.get(
-      `${people}?email=${encodeURIComponent(" Jane/X@Example.com ")}`,
-    );
+    const { status, location } = await members.member.get(`${people}?email=+Jane%2FX@Example.com+`);
     expect([status, location]).toEqual([303, pathOf("jane/x@example.com")]);
   });
 });
@@ -133,12 +126,8 @@ describe("a person", () => {
     });
     expect(page.fact("Score")).toMatch(/^8\b/);
     expect(page.all("svg.chart")[0]?.attribute("aria-label")).toMatch(/^Score from 0 on .* to 8 now\.$/);
-    for (const expected of [
-      "<script>alert(1)</script>",
-      "A & B",
-      "links ids to the email",
-      "matched by anonymous id anon-<i>, anonymous until",
-    ])
+    const matched = "matched by anonymous id anon-<i>, anonymous until";
+    for (const expected of [traits.name, traits.company, "links ids to the email", matched])
       expect(page.text).toContain(expected);
     const traces = [left, viewed, identify, anonymous].map((id) => `${members.home}/signals/${id}`);
     expect([...new Set(page.targets.filter((target) => target.includes("/signals/sig_")))]).toEqual(traces);
@@ -154,11 +143,8 @@ describe("a person", () => {
 
   test("shows the score by rule, the largest share first, with deleted rules", async () => {
     const rules = [await newRule("Viewed", 5), await newRule("Left", -2), await newRule("Asked", 1)];
-    await deliverAll(
-      ...["Viewed", "Viewed", "Left", "Asked"].map((event, n) =>
-        signalOf("jane@example.com", event, NOW - (9 - n) * HOUR),
-      ),
-    );
+    const events = ["Viewed", "Viewed", "Left", "Asked"];
+    await deliverAll(...events.map((event, n) => signalOf("jane@example.com", event, NOW - (9 - n) * HOUR)));
     await members.workspace.operator("DELETE", `/rules/${rules[2]}`);
     const table = (await members.member.read(pathOf("jane@example.com"))).table("Score by rule");
     expect(table.rows.map((row) => row.cells.slice(0, 3))).toEqual([
@@ -207,8 +193,8 @@ describe("a person", () => {
   });
 
   test("has a page for any valid email", async () => {
-    const domains = [`o'brien+tag\\x%41?#"&b=@example.com`, "..@example.com", "%2f@example.com", "ünï@example.com"];
-    const emails = [...domains, "..%2f..@x"];
+    const odd = `o'brien+tag\\x%41?#"&b=@example.com`;
+    const emails = [odd, "..@example.com", "%2f@example.com", "ünï@example.com", "..%2f..@x"];
     await deliverAll(...emails.map((email) => signalOf(email)));
     for (const email of emails) expect((await members.member.read(pathOf(email))).only("h1").verbatim).toBe(email);
   });
@@ -254,8 +240,7 @@ describe("a person", () => {
     expect(person.score).toBe(SCORE_CURVE_SIGNALS + 500);
     // One of the latest signals has not scored.
     expect(curve).toMatchObject({ signals: SCORE_CURVE_SIGNALS - 1, complete: false });
-    expect(curve.fromScore).toBeGreaterThanOrEqual(500);
-    expect(curve.fromScore).toBeLessThanOrEqual(503);
+    expect(curve.fromScore).toBeOneOf([500, 501, 502, 503]);
     expect(curve.points.at(-1)?.score).toBe(person.score);
     expect(curve.points.length).toBeGreaterThan(SCORE_CURVE_STEPS / 2);
     expect(curve.points.length).toBeLessThanOrEqual(SCORE_CURVE_STEPS + 1);
@@ -280,6 +265,9 @@ describe("a person", () => {
     });
     await evictDurableObject(members.workspace.store);
     expect((await members.member.read(pathOf("kept@example.com"))).text).toContain("No signals kept");
+    await deliverAll(...Array.from({ length: 30 }, (_, n) => signalOf("kept@example.com", `new ${n}`)));
+    const slices = await members.member.readAll(pathOf("kept@example.com"));
+    expect(slices.map(({ text }) => /Signals until .* are deleted/.test(text))).toEqual([false, true]);
     const { text } = await members.member.read(`${pathOf("kept@example.com")}?show=scores`);
     expect(text).toContain("Signal deleted after the retention time +7 old_scored");
   });
@@ -296,7 +284,6 @@ describe("a person's deletion", () => {
     const refused = await remove('someone@"<b>');
     expect([refused.status, refused.text]).toEqual([422, expect.stringContaining("Type gone@example.com to confirm.")]);
     expect(refused.page.alerts).toEqual([expect.stringContaining("The person was not deleted")]);
-    expect(refused.text).not.toContain("Nothing was saved");
     expect(refused.page.form(`${path}/delete`).field("email").value).toBe('someone@"<b>');
     expect((await members.admin.get(path)).status).toBe(200);
 

@@ -20,17 +20,11 @@ beforeEach(async () => {
   await newRule({ event: "visit", points: 5 });
 });
 
-afterEach(() => {
-  vi.useRealTimers();
-});
+afterEach(() => void vi.useRealTimers());
 
 async function newRule(rule: { event: string; points: number; points_last_days?: number }): Promise<void> {
-  const { event } = rule;
-  await members.workspace.operator("POST", "/rules", {
-    name: `Rule of ${event}`,
-    scoring_signal: `${event}_scored`,
-    ...rule,
-  });
+  const named = { name: `Rule of ${rule.event}`, scoring_signal: `${rule.event}_scored`, ...rule };
+  await members.workspace.operator("POST", "/rules", named);
 }
 
 /** Delivers payloads in this order, in one call. @returns the ids of the signals. */
@@ -115,19 +109,17 @@ describe("points that lapse", () => {
     expect(await textOf(visit)).toContain("+5 visit_scored, from");
 
     vi.setSystemTime(NOW + 32 * DAY);
-    expect(await textOf(demo, members.member)).toContain(`+20 demo_scored, lapsed on ${day(31)}, from`);
-    expect(await textOf(demo, members.member)).toContain(
-      "+20 points Added to the score of the person. +20 points lapsed since.",
-    );
+    const lapsed = await textOf(demo, members.member);
+    expect(lapsed).toContain(`+20 demo_scored, lapsed on ${day(31)}, from`);
+    expect(lapsed).toContain("+20 points Added to the score of the person. +20 points lapsed since.");
     await deliverAll({ type: "identify", anonymousId: "visitor-1", traits: { email: "jane@example.com" } });
     expect(await textOf(linkedLate, members.member)).toContain("so +20 points were not added");
   });
 
   test("lists of people and accounts say that points are lapsing", async () => {
     await deliverAll(joins("jane@example.com", "acme"), { email: "jane@example.com", event: "demo" });
-    for (const path of ["/people", "/accounts"]) {
+    for (const path of ["/people", "/accounts"])
       expect((await members.owner.read(members.home + path)).text).not.toContain(LAPSING);
-    }
     // The alarm follows the machine's clock.
     vi.setSystemTime(NOW + 32 * DAY);
     for (const path of ["/people", "/accounts"])
@@ -205,9 +197,8 @@ describe("accounts that score", () => {
   });
 
   test("without people, scores or values say what to send first", async () => {
-    expect((await members.member.read(`${members.home}/accounts`)).only("#group-call").text).toContain(
-      '"type": "group"',
-    );
+    const none = await members.member.read(`${members.home}/accounts`);
+    expect(none.only("#group-call").text).toContain('"type": "group"');
     await deliverAll({ email: "nobody@example.com", event: "other" }, joins("jane@example.com", "bare"));
     expect((await members.member.read(personPath("nobody@example.com"))).fact("Account")).toBe("None");
     const bare = await members.member.read(accountPath("bare"));

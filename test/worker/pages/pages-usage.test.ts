@@ -5,15 +5,20 @@ import { intercept } from "../../support/intercept.ts";
 import { type Browser, newMembers, visitWith } from "../../support/members.ts";
 import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
-afterEach(() => {
-  vi.useRealTimers();
-});
+afterEach(() => void vi.useRealTimers());
 
 const send = (workspace: TestWorkspace, count: number) =>
   workspace.send(Array.from({ length: count }, (_, n) => ({ event: "Signed Up", email: `p${n}@example.com` })));
 
 const auditOf = async (workspace: TestWorkspace) =>
   (await workspace.auditLog()).map(({ actor, action, detail }) => [actor, action, detail]);
+
+/** Sets the price of overages of a plan of two signals. @returns the plan. */
+async function setPrice(plan: string, per_thousand: number, currency: string): Promise<string> {
+  const overage_price = { per_thousand, currency };
+  await operator("PUT", `/plans/${plan}`, { name: "Priced", signal_limit: 2, paid: true, overage_price });
+  return plan;
+}
 
 /** The people of a new workspace, and the path of its Usage page. */
 async function atUsage(options: NewWorkspace = {}) {
@@ -47,6 +52,11 @@ describe("the usage pages", () => {
     expect(ledger.text).toContain("Books Balanced");
     expect(ledger.text).toContain("No past periods yet");
     expect(ledger.link("Held").target).toBe(`${home}/signals/all?status=held`);
+
+    const { periodStartMs = 0 } = (await workspace.counter.usage()) ?? {};
+    await workspace.counter.correct([{ periodStartMs, forgotten: 2, lost: 2 }]);
+    const afterLoss = (await member.read(`${path}/ledger`)).table("Books");
+    expect(afterLoss.row("Lost").cells.slice(2)).toEqual(["2", "2"]);
   });
 
   test("draw each day of the period with its verdicts, and list the numbers by day", async () => {
@@ -99,8 +109,7 @@ describe("the usage pages", () => {
     expect(await seen("/plan")).toContain("10 overages in this period. ");
     expect(await seen()).toContain("you reach about 370 by Apr 1, 2031: 368 overages.");
 
-    const priced = { overage_price: { per_thousand: 50, currency: "EUR" } };
-    await operator("PUT", `/plans/${plan}`, { name: "Priced", signal_limit: 2, paid: true, ...priced });
+    await setPrice(plan, 50, "EUR");
     expect(await seen("/plan")).toContain("billed by the operator at €50.00 per 1,000.");
     expect(await seen("/plan")).toContain("10 overages in this period (about €0.50).");
     expect(await seen()).toContain("368 overages (about €18.40).");
@@ -124,6 +133,9 @@ describe("the usage pages", () => {
     }
     vi.setSystemTime(Date.UTC(2031, 2, 5, 6));
     expect(await axis(admin)).toEqual(["0", "200", "400", "600", "800", "Limit 100"]);
+    // Without overages the forecast ends at twice the limit.
+    await workspace.operator("PATCH", "", { overages: false });
+    expect(await axis(admin)).toEqual(["0", "50", "100", "150", "200", "Limit 100", "Twice the limit 200"]);
   });
 
   test("show past periods with the streak, and how close the extra room is to its end", async () => {
@@ -175,11 +187,9 @@ describe("changing plan and overages, releasing held signals", () => {
     const plan = await newPlan(5);
     await send(workspace, 3);
     await workspace.settled();
-    const offer = (await owner.read(`${path}/plan`)).text;
-    expect(offer).toContain(
-      "2 more signals are accepted in this period. Then 5 are held, and signals beyond 10 are refused.",
+    expect((await owner.read(`${path}/plan`)).text).toContain(
+      "2 more signals are accepted in this period. Then 5 are held, and signals beyond 10 are refused. You can then release 1 held signal.",
     );
-    expect(offer).toContain("You can then release 1 held signal.");
     expect((await owner.post(`${path}/plan`, { plan })).status).toBe(303);
     await send(workspace, 1);
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 5, accepted: 3, held: 1 });
@@ -206,10 +216,7 @@ describe("changing plan and overages, releasing held signals", () => {
   });
 
   test("the release of held signals with overages states its cost", async () => {
-    const plan = await newPlan(2);
-    const priced = { overage_price: { per_thousand: 1_500, currency: "USD" } };
-    await operator("PUT", `/plans/${plan}`, { name: "Priced", signal_limit: 2, paid: true, ...priced });
-    const { workspace, path, owner } = await atUsage({ plan });
+    const { workspace, path, owner } = await atUsage({ plan: await setPrice(await newPlan(2), 1_500, "USD") });
     await send(workspace, 4);
     await workspace.settled();
     await owner.post(`${path}/overages`, { overages: "on" });
@@ -314,6 +321,7 @@ describe("the notice of usage", () => {
       "https://evil.example/",
       "//evil.example/",
       "/w/other/people",
+      `${home}-other/people`,
       "/sign-out",
       `${home}/../other/people`,
       `${home}/people\r\nset-cookie: x=y`,

@@ -1,21 +1,17 @@
-/**
- * Design §2, §8: the consumer of the queue and of the dead letter queue, with failing, repeated and damaged messages.
- */
+/** Design §2, §8: the consumer of both signal queues, with failing, repeated and damaged messages. */
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
 import { LINK_ALARM_MS } from "../../../src/store/people/linking.ts";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { signalStore } from "../../../src/workspace/objects.ts";
+import { stopClock } from "../../support/clock.ts";
 import { TestCounter, admitCall, newCounter } from "../../support/counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import { recordD1 } from "../../support/statements.ts";
 import { until } from "../../support/until.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 import { deadIn } from "../../support/read-store.ts";
-
-afterEach(() => vi.useRealTimers());
 
 const PAGE = { cursor: null, limit: 50 };
 const RULE = { name: "r", event: "*", scoring_signal: "s", points: 3 };
@@ -54,7 +50,6 @@ function refuse(workspaceId: string, inserts: string): Promise<void> {
   });
 }
 
-/** Every row of the store. */
 function contents({ store }: TestWorkspace): Promise<unknown[]> {
   return runInDurableObject(store, (_, { storage: { sql } }) => {
     const tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB '_cf*'";
@@ -69,7 +64,7 @@ function contents({ store }: TestWorkspace): Promise<unknown[]> {
 }
 
 /** The real bindings, except one object of one workspace, which answers these calls as given. */
-function withStore(workspaceId: string, calls: Record<string, () => unknown>): Env {
+function withStore(workspaceId: string, calls: Record<string, (...given: never[]) => unknown>): Env {
   const getByName = (name: string) => {
     const stub = env.SIGNAL_STORE.getByName(name);
     if (name !== workspaceId) return stub;
@@ -104,6 +99,23 @@ describe("a batch of several workspaces", () => {
     expect(await statuses(first.id, ["sig_0"])).toEqual(["processed"]);
     expect(await statuses(failing.id, ["sig_1", "sig_3"])).toEqual([undefined, undefined]);
   });
+});
+
+test("records ten messages of a workspace at a time, with the highest of their lowest unsettled rows", async () => {
+  const { id } = await newCounter();
+  const recorded: unknown[] = [];
+  const record = async (rows: unknown[], { low }: { low: number }) => {
+    recorded.push([rows.length, low]);
+    return { outcome: "recorded" };
+  };
+  const bodies = Array.from({ length: 12 }, (_, n) =>
+    messageOf(id, [{ id: `sig_${n}`, payload: { event: "e" } }]).replace('"low":0', `"low":${n === 3 ? 9 : 5}`),
+  );
+  expect((await consumeMessages(bodies, { bindings: withStore(id, { record }) })).explicitAcks).toHaveLength(12);
+  expect(recorded).toEqual([
+    [10, 9],
+    [2, 5],
+  ]);
 });
 
 describe("the rules of a batch of many workspaces", () => {
@@ -247,7 +259,6 @@ describe("§8: one bad signal never affects its neighbours", () => {
 });
 
 describe("during a deployment", () => {
-  /** A message as the next version would write it. */
   const newer = (body: string) => body.replace('"v":1', '"v":2');
 
   test("a message of the next version is retried until the new consumer gets it; its other rows are recorded at once", async () => {
@@ -301,17 +312,15 @@ describe("during a deployment", () => {
   });
 });
 
-describe("§1.2: a fault delays work, never drops it", () => {
-  test("a message that fails repeatedly is acknowledged and comes again from the outbox", async () => {
-    const { counter, ids, bodies } = await onTheWay([good("a")]);
-    const bindings = withStore(counter.id, { record: unreachable });
-    const last = await consumeMessages(bodies, { attempts: MESSAGE_MAX_ATTEMPTS, bindings });
-    expect(last.explicitAcks).toHaveLength(bodies.length);
-    expect(last.retryMessages).toEqual([]);
-    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
-    await consumeMessages(bodies);
-    expect(await statuses(counter.id, ids)).toEqual(["processed"]);
-  });
+test("§1.2: acknowledges a message that fails repeatedly, and the outbox sends it again", async () => {
+  const { counter, ids, bodies } = await onTheWay([good("a")]);
+  const bindings = withStore(counter.id, { record: unreachable });
+  const last = await consumeMessages(bodies, { attempts: MESSAGE_MAX_ATTEMPTS, bindings });
+  expect(last.explicitAcks).toHaveLength(bodies.length);
+  expect(last.retryMessages).toEqual([]);
+  expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
+  await consumeMessages(bodies);
+  expect(await statuses(counter.id, ids)).toEqual(["processed"]);
 });
 
 describe("the dead letter queue", () => {
@@ -370,7 +379,7 @@ describe("every step may be repeated:", () => {
     expect(await statuses(workspace.id, ["sig_1"])).toEqual(["anonymous"]);
     const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
     expect(alarmMs).toBeLessThanOrEqual(Date.now() + LINK_ALARM_MS);
-    vi.useFakeTimers({ toFake: ["Date"], now: alarmMs ?? 0 });
+    stopClock(alarmMs ?? 0);
     expect(await runDurableObjectAlarm(workspace.store)).toBe(true);
     expect(await statuses(workspace.id, ["sig_1"])).toEqual(["processed"]);
     expect((await signalStore(env, workspace.id).people({}, PAGE)).items).toMatchObject([{ score: 3 }]);

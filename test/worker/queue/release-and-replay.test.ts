@@ -1,12 +1,12 @@
 /** Release of held signals (design §6) and replay of dead letters (design §8): sent again, counted once. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { SignalToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { heldIn } from "../../support/read-store.ts";
+import { stopClock } from "../../support/clock.ts";
 import { TestCounter } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
-import { newPlan, newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newPlan, newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 interface Trace {
   status: string;
@@ -26,7 +26,7 @@ async function withRule(options: Parameters<typeof newWorkspace>[0]): Promise<Te
   return workspace;
 }
 
-/** Sends `count` signals of different people one by one; returns their ids in order. */
+/** Signals of different people. @returns their ids in order. */
 async function sendAll(workspace: TestWorkspace, count: number): Promise<string[]> {
   const ids: string[] = [];
   for (let n = 1; n <= count; n++) {
@@ -48,8 +48,6 @@ async function scored(workspace: TestWorkspace): Promise<string[]> {
   const people = await workspace.list<{ email: string; score: number }>("/people");
   return people.flatMap(({ email, score }) => (score === 10 ? [email] : [])).sort();
 }
-
-afterEach(() => vi.useRealTimers());
 
 describe("design §6: a release of held signals", () => {
   test("accepts as many as a larger plan has room for, oldest first, scored and counted once", async () => {
@@ -124,7 +122,7 @@ describe("design §6: a release of held signals", () => {
     const periodEndMs = (await workspace.counter.usage())?.periodEndMs ?? 0;
     const [held] = await heldIn(workspace.id, periodEndMs);
     await workspace.operator("PATCH", "", { overages: true });
-    vi.useFakeTimers({ toFake: ["Date"], now: periodEndMs });
+    stopClock(periodEndMs);
     await runInDurableObject(workspace.store, (instance) => instance.alarm());
     expect(await trace(workspace, heldId)).toMatchObject({ status: "purged" });
     const { admission, payload, from, place } = held as NonNullable<typeof held>;

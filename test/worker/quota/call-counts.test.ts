@@ -1,15 +1,15 @@
 /** Calls of each key by day, and refused calls by reason: display, losses in a crash, cost. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { dayOf } from "../../../src/domain/quota/day-counts.ts";
 import { DAYS_COUNTED, SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { CALL_KEYS_KEPT } from "../../../src/quota/keys.ts";
 import type { RefusedCall } from "../../../src/quota/protocol.ts";
 import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
 import { amount } from "../../support/amount.ts";
-import { countRows, lose, newCounter } from "../../support/counter.ts";
-import type { TestCounter } from "../../support/counter.ts";
+import { stopClock } from "../../support/clock.ts";
+import { countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { newMembers } from "../../support/members.ts";
 
@@ -22,13 +22,7 @@ const DAY = 24 * HOUR;
 /** All counts are written by then. */
 const QUIET_MS = 3 * WATCH_MS;
 
-function at(ms: number): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
-}
-
-afterEach(() => {
-  vi.useRealTimers();
-});
+const at = (ms: number): void => stopClock(START + ms);
 
 async function counterAtStart(signalLimit = 1_000_000): Promise<TestCounter> {
   at(0);
@@ -37,11 +31,11 @@ async function counterAtStart(signalLimit = 1_000_000): Promise<TestCounter> {
   return counter;
 }
 
-/** Lets time pass. The alarm rings whenever it is due. */
+/** The alarm rings whenever it is due. */
 async function pass(counter: TestCounter, ms: number): Promise<void> {
   const endMs = Date.now() + ms;
   for (;;) {
-    const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+    const dueMs = await counter.alarmMs();
     if (dueMs === null || dueMs > endMs) break;
     vi.setSystemTime(Math.max(dueMs, Date.now()));
     await runDurableObjectAlarm(counter.stub);
@@ -190,7 +184,6 @@ describe("call statistics", () => {
       }
     }
 
-    /** The current display. */
     get expected(): { seen: Seen; admitted: number } {
       return { seen: this.#seen, admitted: this.#admitted };
     }
@@ -231,7 +224,6 @@ describe("call statistics", () => {
     }
   }
 
-  /** Values of an object in the order of their names. */
   function sorted(value: unknown): unknown {
     if (typeof value !== "object" || value === null) return value;
     return Object.entries(value)
@@ -262,7 +254,7 @@ describe("calls of a key by day", () => {
     return (await counter.stub.keyCalls(keyId)).days[dayOf(Date.now())];
   }
 
-  test("counts a partly refused call once, even with several reasons or slices", async () => {
+  test("counts a call once, accepted or partly refused, with several reasons or slices", async () => {
     const counter = await counterAtStart(2);
     const invalid = (["event_missing", "email_invalid"] as const).map((code) => ({ code, detail: "", signals: 1 }));
     const [first, second] = ["req_a", "req_b"];
@@ -279,12 +271,9 @@ describe("calls of a key by day", () => {
       ["event_missing", 1],
       ["extra_room_exceeded", 4],
     ]);
-  });
-
-  test("counts a body in several slices as one accepted call", async () => {
-    const counter = await counterAtStart();
-    for (const firstSlice of [true, false, false]) await counter.admit(2, { firstSlice });
-    expect(await today(counter)).toEqual({ accepted: 1, refused: 0 });
+    await counter.configure({ signalLimit: 100 });
+    for (const firstSlice of [true, false, false]) await counter.admit(2, { firstSlice, keyId: "key_2" });
+    expect(await today(counter, "key_2")).toEqual({ accepted: 1, refused: 0 });
   });
 
   test("writes a few calls before the idle object is evicted", async () => {
@@ -313,15 +302,18 @@ describe("calls of a key by day", () => {
     expect(calls.days).toEqual({ [dayOf(Date.now())]: { accepted: 0, refused: 1 } });
   });
 
-  test("drops the keys with the oldest calls above the limit", async () => {
+  test("drops the keys with the oldest calls and uses above the limit", async () => {
     const counter = await counterAtStart();
-    await counter.stub.countRefused([summed("key_old", 1), summed("key_busy", 1)]);
+    await counter.stub.countRefused([summed("key_old", 1)]);
+    await counter.admit(1, { keyId: "key_busy" });
     await pass(counter, DAY);
+    await counter.admit(1, { keyId: "key_used" });
     const keys = ["key_busy", ...Array.from({ length: CALL_KEYS_KEPT - 1 }, (_, nth) => `key_${nth}`)];
     await counter.stub.countRefused(keys.map((keyId) => summed(keyId, 1)));
     await pass(counter, QUIET_MS);
     expect((await counter.stub.keyCalls("key_old")).days).toEqual({});
     expect(await today(counter, "key_busy")).toEqual({ accepted: 0, refused: 1 });
+    expect(await today(counter, "key_used")).toEqual({ accepted: 1, refused: 0 });
     const rows = await runInDurableObject(counter.stub, (_, { storage: { sql } }) =>
       sql
         .exec<{ keys: number; refusals: number }>(

@@ -5,10 +5,11 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { raiseConfigVersion, workspaceConfig } from "../../../src/control/workspaces.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { closePeriod, type Streak } from "../../../src/domain/quota/billing.ts";
+import { stopClock } from "../../support/clock.ts";
 import { newCounter, type TestCounter } from "../../support/counter.ts";
 import { BREAKS, LateConfiguration, type StoredConfig } from "../../support/late-configuration.ts";
 import { newPlan, newWorkspace } from "../../support/workspace.ts";
@@ -19,8 +20,7 @@ const ANCHOR = "2031-01-01T00:00:00.000Z";
 const NEXT_LOOK_UP_MS = 61_000;
 const MONTH_MS = 31 * 86_400_000;
 
-beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: NOW }));
-afterEach(() => void vi.useRealTimers());
+beforeEach(() => stopClock(NOW));
 
 const pass = (ms: number): void => void vi.setSystemTime(Date.now() + ms);
 
@@ -136,7 +136,6 @@ describe("any history of configuration changes and faults", () => {
       await this.check();
     }
 
-    /** Checks D1 and the counter after a step. */
     async check(): Promise<void> {
       const stored = await this.late.stored();
       const before = this.#known.get(stored.configVersion);
@@ -403,9 +402,8 @@ describe("a period closes with the configuration effective at its end", () => {
   }
 
   async function usageOf(counter: TestCounter) {
-    const found = await counter.stub.usage();
-    if (found === null) throw new Error("no usage");
-    return { ...found, history: found.history.toReversed() };
+    const usage = await counter.usage();
+    return { ...usage, history: usage.history.toReversed() };
   }
 
   test.each([

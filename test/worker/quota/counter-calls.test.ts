@@ -1,11 +1,8 @@
 /** Design §6, §7: calls of edge and control plane to the Quota Counter, with retries where they can help. */
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import worker from "../../../src/index.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 /** The real bindings, except these calls of a workspace's counter. */
 function withCounter({ counter }: TestWorkspace, calls: Record<string, (...given: never[]) => unknown>): Env {
@@ -16,11 +13,7 @@ function withCounter({ counter }: TestWorkspace, calls: Record<string, (...given
   return { ...env, QUOTA_COUNTER: { getByName } } as unknown as Env;
 }
 
-function send(workspace: TestWorkspace, body: unknown, bindings: Env): Promise<Response> {
-  const url = `https://signals.example/api/signal-staging/bulk/${workspace.key.key}`;
-  const request = new Request(url, { method: "POST", body: JSON.stringify(body) });
-  return worker.fetch(request, bindings, createExecutionContext());
-}
+const BULK = "/api/signal-staging/bulk/{key}";
 
 describe("a failing call of the counter", () => {
   test.each([
@@ -34,7 +27,7 @@ describe("a failing call of the counter", () => {
       if (++made < 3) throw Object.assign(new Error("lost"), fault);
       return workspace.counter.admit(call);
     };
-    const answer = await send(workspace, [{ event: "x" }], withCounter(workspace, { admit }));
+    const answer = await workspace.send([{ event: "x" }], { path: BULK, bindings: withCounter(workspace, { admit }) });
     await answer.body?.cancel();
     expect([made, answer.status]).toEqual([calls, status]);
   });
@@ -49,7 +42,7 @@ test("lists the invalid signals of a body in several slices once", async () => {
   };
   const text = "x".repeat(60_000);
   const signals = Array.from({ length: 40 }, (_, n) => ({ event: n % 10 === 3 ? "" : "x", text }));
-  const answer = await send(workspace, signals, withCounter(workspace, { admit }));
+  const answer = await workspace.send(signals, { path: BULK, bindings: withCounter(workspace, { admit }) });
   await answer.body?.cancel();
   expect(answer.status).toBe(202);
   expect(slices.length).toBeGreaterThan(1);

@@ -1,30 +1,18 @@
-/**
- * Design §7: cost of a signal in the Quota Counter, in rows written and alarms set, each billed as a row. The counts,
- * stored in the rows of signals, outlive them.
- */
+/** Design §7: cost of a signal in rows written and alarms set, each billed as a row. The counts outlive the rows. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
-import type { ResentSignal } from "../../../src/quota/protocol.ts";
-import { writeSignal } from "../../../src/wire/message.ts";
 import { amount } from "../../support/amount.ts";
-import { admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
-import type { TestCounter } from "../../support/counter.ts";
-
-afterEach(() => {
-  vi.useRealTimers();
-});
+import { stopClock } from "../../support/clock.ts";
+import { admitCall, countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
 
 /** The alarm follows the real clock, and rings only when a test rings it. */
 const START = Date.UTC(2031, 2, 5, 12);
 
-function at(ms: number): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
-}
+const at = (ms: number): void => stopClock(START + ms);
 
-/** Rings the alarm when it is due. */
 async function passTo(counter: TestCounter, ms: number): Promise<void> {
-  const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+  const dueMs = await counter.alarmMs();
   at(ms);
   if (dueMs !== null && dueMs <= Date.now()) await runDurableObjectAlarm(counter.stub);
 }
@@ -95,7 +83,6 @@ describe("a signal costs", () => {
   });
 });
 
-/** The counter's complete visible state. */
 async function stateOf(counter: TestCounter) {
   return { usage: await counter.stub.usage(), books: await counter.stub.books() };
 }
@@ -142,8 +129,8 @@ describe.each(restarts)("when the object $title, its counts stay the same", ({ s
     await counter.configure({ signalLimit: 5 });
     await expectKept(counter);
     expect(await counter.stub.usage()).toMatchObject({ signalLimit: 5, accepted: 2, held: 1 });
-    const { periodStartMs = 0, periodEndMs = 0 } = (await counter.stub.usage()) ?? {};
-    const page = { job: "aud_1", page: 1, through: 1, signals: [held("sig_held", periodStartMs)] };
+    const { periodStartMs, periodEndMs } = await counter.usage();
+    const page = { job: "aud_1", page: 1, through: 1, signals: counter.heldSignals(1, periodStartMs) };
     const released = await counter.stub.release(page, { periodEndMs, overages: false });
     expect(released).toEqual({ sent: 1, through: 1, next: "end" });
     await expectKept(counter);
@@ -170,8 +157,3 @@ describe.each(restarts)("when the object $title, its counts stay the same", ({ s
     expect(await counter.stub.backlog()).toMatchObject({ unsettledSignals: 0, oldestAtMs: null });
   });
 });
-
-function held(id: string, periodStartMs: number): ResentSignal {
-  const text = writeSignal({ id, key: "key_1" }, "{}");
-  return { id, periodStartMs, text, bytes: text.length };
-}

@@ -1,33 +1,25 @@
 /** Design §7: from the outbox to the queue, if the queue fails, misreports, loses messages, or works. */
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { CALL_TIMEOUT_MS, RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
-import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/outbox.ts";
+import { findInFlight, SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/outbox.ts";
 import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
-import { findInFlight } from "../../../src/quota/outbox.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
-import { admitCall, lose, newCounter } from "../../support/counter.ts";
-import type { Queued, SendBatch, TestCounter } from "../../support/counter.ts";
+import { stopClock } from "../../support/clock.ts";
+import { admitCall, lose, newCounter, type Queued, type SendBatch, type TestCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
 
 // Far ahead, so that the platform's real clock rings no alarm; the clock stands still.
-beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 5, 12) });
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-});
+beforeEach(() => stopClock(Date.UTC(2031, 2, 5, 12)));
 
 const QUEUE_MESSAGE_BYTES = 128_000;
 const QUEUE_BATCH_BYTES = 256_000;
 
 const down: SendBatch = () => Promise.reject(new Error("queue is down"));
 
-/** Records the messages that a counter sends to a queue, per `sendBatch`. */
 class Recorder {
   readonly #counter: TestCounter;
   readonly batches: Queued[][] = [];
@@ -43,7 +35,6 @@ class Recorder {
     return this.outcomes.shift()?.(messages) ?? Promise.resolve();
   };
 
-  /** Positions of the rows of each `sendBatch`. */
   get rows(): number[][] {
     return this.batches.map((messages) =>
       messages.flatMap(({ body }) => readMessage(body).rows.map(({ row }) => this.#counter.positionOf(row.row))),
@@ -51,18 +42,9 @@ class Recorder {
   }
 }
 
-function alarmMs(counter: TestCounter): Promise<number | null> {
-  return runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
-}
-
 /** Seconds until the alarm, by the object's clock. */
 async function secondsToAlarm(counter: TestCounter): Promise<number> {
-  return Math.round((((await alarmMs(counter)) ?? Number.NaN) - Date.now()) / 1_000);
-}
-
-async function settled(counter: TestCounter) {
-  await until(async () => expect((await counter.stub.books()).unsettled).toBe(0));
-  return env.SIGNAL_STORE.getByName(counter.id).totals();
+  return Math.round((((await counter.alarmMs()) ?? Number.NaN) - Date.now()) / 1_000);
 }
 
 describe("a failing queue", () => {
@@ -76,7 +58,6 @@ describe("a failing queue", () => {
     await counter.counted(3);
     const delays = [await secondsToAlarm(counter)];
     for (let attempt = 2; attempt <= 9; attempt++) {
-      // Only the alarm has tried.
       expect(queue.batches).toHaveLength(attempt - 1);
       expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
       expect(queue.batches).toHaveLength(attempt);
@@ -91,6 +72,24 @@ describe("a failing queue", () => {
     await until(() => expect(queue.rows.at(-1)).toEqual([3]));
   });
 
+  test("is retried in time although calls keep the alarm busy", async () => {
+    const counter = await newCounter();
+    const queue = new Recorder(counter);
+    await counter.sendTo(queue.sendBatch);
+    const start = Date.now();
+    for (let call = 0; call < 2; call++) await counter.counted(1);
+    await until(() => expect(queue.rows.flat()).toEqual([1, 2]));
+    vi.setSystemTime(start + WATCH_MS);
+    await runDurableObjectAlarm(counter.stub);
+    vi.setSystemTime(start + 2 * WATCH_MS - 1_000);
+    queue.outcomes.push(down);
+    for (let call = 0; call < 2; call++) await counter.counted(1);
+    await until(() => expect(queue.outcomes).toEqual([]));
+    vi.setSystemTime(start + 2 * WATCH_MS);
+    await runDurableObjectAlarm(counter.stub);
+    expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS - 1);
+  });
+
   test("after it took the messages causes duplicates, which count once", async () => {
     const counter = await newCounter();
     await counter.sendTo(async (messages) => {
@@ -98,11 +97,11 @@ describe("a failing queue", () => {
       throw new Error("timed out");
     });
     await counter.counted(5);
-    expect(await settled(counter)).toMatchObject({ processed: 5 });
+    expect(await counter.storedTotals()).toMatchObject({ processed: 5 });
     const late = await counter.counted(2);
     expect(late).toEqual([2, 0, 0]);
     await runDurableObjectAlarm(counter.stub);
-    expect(await settled(counter)).toEqual({ processed: 7, duplicates: 0, held: 0, purged: 0, deadLettered: 0 });
+    expect(await counter.storedTotals()).toEqual({ processed: 7, duplicates: 0, held: 0, purged: 0, deadLettered: 0 });
   });
 
   test.each(["SELECT row, at, bytes, body FROM outbox", "SELECT row, at AS atMs FROM outbox"])(
@@ -123,48 +122,44 @@ describe("a failing queue", () => {
   );
 });
 
-describe("a queue that loses messages", () => {
-  test("does not delay new signals while old rows are resent", async () => {
-    const counter = await newCounter();
-    const queue = new Recorder(counter);
-    await counter.sendTo(queue.sendBatch);
-    const start = Date.now();
-    await counter.counted(1);
-    await until(() => expect(queue.rows).toEqual([[1]]));
-    vi.setSystemTime(start + RESEND_AFTER_MS);
-    const sent = Promise.withResolvers<void>();
-    queue.outcomes.push(() => sent.promise);
-    const alarm = runDurableObjectAlarm(counter.stub);
-    await until(() => expect(queue.rows).toEqual([[1], [1]]));
-    await counter.counted(1);
-    sent.resolve();
-    await alarm;
-    await until(() => expect(queue.rows).toEqual([[1], [1], [2]]));
-  });
+test("a queue that loses messages does not delay new signals while old rows are resent", async () => {
+  const counter = await newCounter();
+  const queue = new Recorder(counter);
+  await counter.sendTo(queue.sendBatch);
+  const start = Date.now();
+  await counter.counted(1);
+  await until(() => expect(queue.rows).toEqual([[1]]));
+  vi.setSystemTime(start + RESEND_AFTER_MS);
+  const sent = Promise.withResolvers<void>();
+  queue.outcomes.push(() => sent.promise);
+  const alarm = runDurableObjectAlarm(counter.stub);
+  await until(() => expect(queue.rows).toEqual([[1], [1]]));
+  await counter.counted(1);
+  sent.resolve();
+  await alarm;
+  await until(() => expect(queue.rows).toEqual([[1], [1], [2]]));
 });
 
-describe("settle", () => {
-  test("accepts repeated, late and unknown row numbers", async () => {
-    const counter = await newCounter();
-    await counter.sendTo(lose);
-    for (let call = 0; call < 3; call++) await counter.counted(2);
-    await counter.settle(2, 99);
-    await counter.settle(2, 2);
-    expect(await counter.stub.books()).toEqual({ admitted: 6, unsettled: 4, lost: 0 });
-  });
-
-  test("of an old row never deletes a new row: numbers are used once, even after a crash", async () => {
-    const counter = await newCounter();
-    await counter.sendTo(lose);
-    await counter.counted(1);
-    await counter.counted(1);
-    await counter.settle(1, 2);
-    await abortAllDurableObjects();
-    await counter.sendTo(lose);
-    await counter.counted(1);
-    await counter.settle(1, 2);
-    expect(await counter.positions()).toEqual([3]);
-  });
+test("settles repeated, late and unknown row numbers, and never a new row: numbers are used once, even after a crash or a restore", async () => {
+  const counter = await newCounter();
+  await counter.sendTo(lose);
+  for (let call = 0; call < 3; call++) await counter.counted(2);
+  await counter.settle(2, 99);
+  await counter.settle(2, 2);
+  expect(await counter.stub.books()).toEqual({ admitted: 6, unsettled: 4, lost: 0 });
+  await counter.settle(1, 3);
+  await abortAllDurableObjects();
+  await counter.sendTo(lose);
+  await counter.counted(1);
+  await counter.settle(1, 2, 3);
+  expect(await counter.positions()).toEqual([4]);
+  // As after a restore, the tables know none of the numbers.
+  await runInDurableObject(counter.stub, (_, { storage }) => void storage.sql.exec("DELETE FROM outbox"));
+  await abortAllDurableObjects();
+  vi.setSystemTime(Date.now() + 1);
+  await counter.sendTo(lose);
+  await counter.counted(1);
+  expect((await counter.positions())[0]).toBeGreaterThan(4);
 });
 
 describe("packing", () => {
@@ -209,7 +204,7 @@ describe("packing", () => {
       return { text: partText, count: 100, bytes: partText.length };
     });
     expect(await counter.counted(0, { chunks: slices })).toEqual([2_000, 0, 0]);
-    expect(await settled(counter)).toMatchObject({ processed: 2_000 });
+    expect(await counter.storedTotals()).toMatchObject({ processed: 2_000 });
     const last = await env.SIGNAL_STORE.getByName(counter.id).signal(ids[1_999] ?? "");
     expect(last).toMatchObject({ ordinal: 2_000, status: "processed" });
   });
@@ -300,44 +295,32 @@ describe("a signal in flight", () => {
     });
   });
 
-  test("is counted in total and by period through failed commits, repeated settling and a restart", async () => {
+  test("is counted in total and by period through failed commits, failed and repeated settling, and a restart", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
-    const { periodStartMs = 0 } = (await counter.stub.usage()) ?? {};
+    const { periodStartMs } = await counter.usage();
     const unsettled = async () => [
       (await counter.stub.books()).unsettled,
       (await counter.stub.books(periodStartMs)).unsettled,
       (await counter.stub.books(1)).unsettled,
     ];
     expect(await unsettled()).toEqual([0, 0, 0]);
-    await counter.counted(3);
-    await counter.counted(2);
-    expect(await unsettled()).toEqual([5, 5, 0]);
-    const repair = await counter.breakStatement("INSERT INTO outbox");
-    await expect(counter.admit(4)).rejects.toThrow("disk full");
-    await repair();
-    expect(await unsettled()).toEqual([5, 5, 0]);
-    await counter.settle(1);
-    await counter.settle(1);
-    expect(await unsettled()).toEqual([2, 2, 0]);
-    await abortAllDurableObjects();
-    expect(await unsettled()).toEqual([2, 2, 0]);
-  });
-
-  test("is counted once if settling fails in the middle and is repeated", async () => {
-    const counter = await newCounter();
-    await counter.sendTo(lose);
     for (const signals of [3, 2, 1]) await counter.counted(signals);
-    const unsettled = async () => (await counter.stub.books()).unsettled;
-    expect(await unsettled()).toBe(6);
-    const repair = await counter.breakStatement("UPDATE outbox SET bytes = 0");
+    expect(await unsettled()).toEqual([6, 6, 0]);
+    const repairCommits = await counter.breakStatement("INSERT INTO outbox");
+    await expect(counter.admit(4)).rejects.toThrow("disk full");
+    await repairCommits();
+    expect(await unsettled()).toEqual([6, 6, 0]);
+    const repairSettling = await counter.breakStatement("UPDATE outbox SET bytes = 0");
     await expect(runInDurableObject(counter.stub, (instance) => instance.settle(counter.rowsAt(1, 3)))).rejects.toThrow(
       "disk full",
     );
-    await repair();
+    await repairSettling();
     expect(await counter.rows()).toHaveLength(2);
-    expect(await unsettled()).toBe(3);
-    await counter.settle(1, 3);
-    expect(await unsettled()).toBe(2);
+    expect(await unsettled()).toEqual([3, 3, 0]);
+    for (let times = 0; times < 2; times++) await counter.settle(1, 3);
+    expect(await unsettled()).toEqual([2, 2, 0]);
+    await abortAllDurableObjects();
+    expect(await unsettled()).toEqual([2, 2, 0]);
   });
 });

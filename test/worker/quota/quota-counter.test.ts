@@ -1,42 +1,17 @@
 /** Design §6, §7: the Quota Counter as the edge calls it, through failures, late alarms and restarts. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
-import type { ResentSignal } from "../../../src/quota/protocol.ts";
-import { writeSignal } from "../../../src/wire/message.ts";
+import { stopClock } from "../../support/clock.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
 
 // The middle of a period, so that none ends during a test.
-beforeEach(() => setTime(month(1, 15)));
-
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-function setTime(ms: number): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: ms });
-}
+beforeEach(() => stopClock(month(1, 15)));
 
 /** In the future: the alarm follows the real clock, and rings only when a test rings it. */
 const month = (number: number, day = 1) => Date.UTC(2031, number - 1, day);
-
-async function usageOf(counter: TestCounter) {
-  const usage = await counter.stub.usage();
-  if (usage === null) throw new Error("not configured");
-  return usage;
-}
-
-function alarmOf(counter: TestCounter): Promise<number | null> {
-  return runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
-}
-
-/** Waits for an empty outbox, and returns the store's signals. */
-async function settled(counter: TestCounter) {
-  await until(async () => expect((await counter.stub.books()).unsettled).toBe(0));
-  return env.SIGNAL_STORE.getByName(counter.id).totals();
-}
 
 test("reports a configuration that could not be stored as missing", async () => {
   const counter = new TestCounter(`ws_${crypto.randomUUID()}`);
@@ -74,18 +49,18 @@ describe("design §7: shared commits", () => {
   ])(
     "a commit that fails ($statement) fails all its callers, and nothing is counted",
     async ({ statement, settled: settledRows }) => {
-      setTime(month(1, 20));
+      stopClock(month(1, 20));
       const counter = await newCounter({ signalLimit: 10 });
       await counter.sendTo(lose);
       await counter.counted(3);
       await counter.settle(...settledRows);
       // On another day the ledger is saved with the commit, after its rows.
-      setTime(month(1, 21));
+      stopClock(month(1, 21));
       const repair = await counter.breakStatement(statement);
       const results = await Promise.allSettled(Array.from({ length: 16 }, () => counter.admit()));
       expect(results.map((result) => result.status)).toEqual(Array.from({ length: 16 }, () => "rejected"));
       await repair();
-      expect(await usageOf(counter)).toMatchObject({ accepted: 3, held: 0, rejected: 0 });
+      expect(await counter.usage()).toMatchObject({ accepted: 3, held: 0, rejected: 0 });
       expect(await counter.counted(8)).toEqual([7, 1, 0]);
       // A settled row is reused nevertheless.
       const kept = await runInDurableObject(counter.stub, (_, { storage }) =>
@@ -110,7 +85,7 @@ describe("§3.1, invariant 4: revoked keys", () => {
       return Promise.all([first, ...waiting]);
     });
     expect(outcomes.map(({ outcome }) => outcome)).toEqual(["counted", "key_deactivated", "counted"]);
-    expect(await usageOf(counter)).toMatchObject({ accepted: 2 });
+    expect(await counter.usage()).toMatchObject({ accepted: 2 });
   });
 
   test("stay revoked after eviction and crash", async () => {
@@ -126,17 +101,9 @@ describe("§3.1, invariant 4: revoked keys", () => {
   });
 });
 
-/** Held signals of the counter, as the Signal Store sends them back. */
-function heldSignals(counter: TestCounter, count: number, periodStartMs: number): ResentSignal[] {
-  return Array.from({ length: count }, (_, n) => {
-    const text = writeSignal({ id: `sig_${counter.id}_${n}`, key: "key_1" }, "{}");
-    return { id: `sig_${counter.id}_${n}`, periodStartMs, text, bytes: text.length };
-  });
-}
-
 describe("§8.6: the overage count", () => {
   test("counts each signal beyond the limit once, and not the held ones before when they are released", async () => {
-    setTime(month(1, 20));
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 10 });
     await counter.sendTo(lose);
     expect(await counter.counted(15)).toEqual([10, 5, 0]);
@@ -144,46 +111,37 @@ describe("§8.6: the overage count", () => {
     expect(await counter.counted(5)).toEqual([5, 0, 0]);
     await counter.configure({ signalLimit: 20, overages: true });
     expect(await counter.counted(5)).toEqual([5, 0, 0]);
-    expect(await usageOf(counter)).toMatchObject({ accepted: 20, held: 5, overage: 5 });
-    const signals = heldSignals(counter, 5, month(1));
+    expect(await counter.usage()).toMatchObject({ accepted: 20, held: 5, overage: 5 });
+    const signals = counter.heldSignals(5, month(1));
     const terms = { periodEndMs: month(2), overages: true };
     const job = { job: "aud_1", through: 0 };
     const first = { ...job, page: 1, signals: signals.slice(0, 2) };
     expect(await counter.stub.release(first, terms)).toMatchObject({ sent: 2, next: "more" });
     expect(await counter.stub.release({ ...job, page: 2, signals }, terms)).toMatchObject({ sent: 5, next: "end" });
-    expect(await usageOf(counter)).toMatchObject({ accepted: 25, held: 0, overage: 5 });
+    expect(await counter.usage()).toMatchObject({ accepted: 25, held: 0, overage: 5 });
     // A job ends with its period and with the overages that it began with.
-    setTime(month(2, 1));
+    stopClock(month(2, 1));
     await counter.configure({ signalLimit: 1 });
     expect(await counter.counted(2)).toEqual([1, 1, 0]);
     await counter.configure({ signalLimit: 2 });
-    const late = { ...job, page: 3, signals: heldSignals(counter, 1, month(2)) };
+    const late = { ...job, page: 3, signals: counter.heldSignals(1, month(2)) };
     const ended = { sent: 5, next: "end" };
     expect(await counter.stub.release(late, { ...terms, periodEndMs: month(3) })).toMatchObject(ended);
     await counter.configure({ signalLimit: 2, overages: true });
     expect(await counter.stub.release(late, terms)).toMatchObject(ended);
-    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1 });
+    expect(await counter.usage()).toMatchObject({ accepted: 1, held: 1 });
   });
 
-  test("does not change if a release has a held signal of an earlier period", async () => {
-    setTime(month(1, 20));
-    const counter = await newCounter({ signalLimit: 1 });
-    await counter.sendTo(lose);
-    await counter.counted(2);
-    await counter.configure({ signalLimit: 1, overages: true });
-    const page = { job: "aud_1", page: 1, through: 0, signals: heldSignals(counter, 1, month(0)) };
-    expect(await counter.stub.release(page, { periodEndMs: month(2), overages: true })).toMatchObject({ sent: 0 });
-    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1, overage: 0 });
-  });
-
-  test("counts each released signal beyond the limit once, despite repeated releases", async () => {
-    setTime(month(1, 20));
+  test("counts each released signal of its period beyond the limit once, despite repeated releases", async () => {
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 4 });
     await counter.sendTo(lose);
     expect(await counter.counted(8)).toEqual([4, 4, 0]);
     await counter.configure({ signalLimit: 6, overages: true });
-    const signals = heldSignals(counter, 4, month(1));
+    const signals = counter.heldSignals(4, month(1));
     const terms = { periodEndMs: month(2), overages: true };
+    const ofEarlierPeriod = { job: "aud_0", page: 1, through: 0, signals: counter.heldSignals(1, month(0)) };
+    expect(await counter.stub.release(ofEarlierPeriod, terms)).toMatchObject({ sent: 0 });
     const release = (job: string) => counter.stub.release({ job, page: 1, through: 0, signals }, terms);
     for (const [job, sent] of [
       ["aud_1", 4],
@@ -193,28 +151,33 @@ describe("§8.6: the overage count", () => {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
       expect(await release(job)).toMatchObject({ sent, next: "end" });
     }
-    expect(await usageOf(counter)).toMatchObject({ accepted: 8, held: 0, overage: 2 });
+    expect(await counter.usage()).toMatchObject({ accepted: 8, held: 0, overage: 2 });
     expect(await counter.counted(1)).toEqual([1, 0, 0]);
-    expect(await usageOf(counter)).toMatchObject({ accepted: 9, overage: 3 });
+    expect(await counter.usage()).toMatchObject({ accepted: 9, overage: 3 });
   });
 });
 
 describe("design §2: a restore", () => {
-  test("sends nothing again while calls are refused", async () => {
+  test("sends nothing again while calls are refused, and does not start while they are taken", async () => {
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
     await counter.counted(2);
     await counter.configure({ signalLimit: 2 });
-    const { periodStartMs, periodEndMs } = await usageOf(counter);
-    const page = { job: "aud_1", page: 1, through: 1, signals: heldSignals(counter, 1, periodStartMs) };
+    const { periodStartMs, periodEndMs } = await counter.usage();
+    const page = { job: "aud_1", page: 1, through: 1, signals: counter.heldSignals(1, periodStartMs) };
     const release = () => counter.stub.release(page, { periodEndMs, overages: false });
     await counter.stub.close(Date.now() + 60_000);
     expect(await counter.admit()).toEqual({ outcome: "closed" });
     expect(await release()).toMatchObject({ sent: 0, next: "wait" });
     expect(await counter.stub.replay({ ...page, job: "aud_2" })).toMatchObject({ sent: 0, next: "wait" });
-    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1 });
+    expect(await counter.usage()).toMatchObject({ accepted: 1, held: 1 });
     await counter.stub.open();
     expect(await release()).toMatchObject({ sent: 1, next: "end" });
+    await runInDurableObject(counter.stub, async (instance, { storage }) => {
+      storage.kv.put("prepared_restore", "rst_1");
+      expect(() => instance.beforeRestore()).toThrow("takes calls");
+      await expect(instance.restoreTo("rst_1", "bookmark")).rejects.toThrow("takes calls");
+    });
   });
 
   test("reports the same counts when repeated after new calls and a replay", async () => {
@@ -227,8 +190,8 @@ describe("design §2: a restore", () => {
     expect(Object.values(restored.accepted)).toEqual([3]);
     await counter.stub.open();
     await counter.counted(2);
-    const { periodStartMs } = await usageOf(counter);
-    const page = { job: "aud_1", page: 1, through: 1, signals: heldSignals(counter, 1, periodStartMs) };
+    const { periodStartMs } = await counter.usage();
+    const page = { job: "aud_1", page: 1, through: 1, signals: counter.heldSignals(1, periodStartMs) };
     expect(await counter.stub.replay(page)).toMatchObject({ sent: 1 });
     await counter.stub.close(Date.now() + 60_000);
     expect(await counter.stub.afterRestore(highestRow)).toEqual(restored);
@@ -237,62 +200,52 @@ describe("design §2: a restore", () => {
 
 describe("§8.5: billing periods", () => {
   test("end with the alarm, which is set again for the next end", async () => {
-    setTime(month(1, 20));
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
     await counter.counted(5);
-    // No other work is due: the alarm is the period's.
     await counter.settle(1);
     expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
-    expect(await alarmOf(counter)).toBe(month(2));
-    setTime(month(2));
+    expect(await counter.alarmMs()).toBe(month(2));
+    stopClock(month(2));
     expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
     const closed = { periodStartMs: month(1), periodEndMs: month(2), accepted: 2, held: 2, rejected: 1, streak: 1 };
     const periods = await runInDurableObject(counter.stub, (_, { storage }) =>
       storage.sql.exec("SELECT count(*) AS closed FROM closed_periods").one(),
     );
     expect(periods).toEqual({ closed: 1 });
-    expect(await alarmOf(counter)).toBe(month(3));
-    expect(await usageOf(counter)).toMatchObject({ accepted: 0, held: 0, rejected: 0, history: [closed] });
+    expect(await counter.alarmMs()).toBe(month(3));
+    expect(await counter.usage()).toMatchObject({ accepted: 0, held: 0, rejected: 0, history: [closed] });
   });
 
-  test("end with the first call if the alarm is late; later alarms change nothing", async () => {
-    setTime(month(1, 20));
+  test("end with the first call if the alarm is late; later alarms change nothing, and each has its books", async () => {
+    stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);
-    await counter.counted(3);
-    setTime(month(2, 3));
+    await counter.counted(5);
+    stopClock(month(2, 3));
     expect(await counter.counted(1)).toEqual([1, 0, 0]);
-    const before = await usageOf(counter);
-    expect(before).toMatchObject({ accepted: 1, history: [{ accepted: 2, held: 1, streak: 1 }] });
+    const before = await counter.usage();
+    expect(before).toMatchObject({ accepted: 1, history: [{ accepted: 2, held: 2, streak: 1 }] });
+    expect(await counter.stub.books(month(1))).toEqual({ admitted: 4, unsettled: 4, lost: 0 });
+    expect(await counter.stub.books(month(2))).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
+    expect(await counter.stub.books()).toEqual({ admitted: 5, unsettled: 5, lost: 0 });
     expect((await counter.unsettled()).at(-1)).toMatchObject({ ordinal: 1, periodStartMs: month(2) });
     await runInDurableObject(counter.stub, (instance) => Promise.all([instance.alarm(), instance.alarm()]));
     await runInDurableObject(counter.stub, (instance) => instance.alarm());
-    expect(await usageOf(counter)).toEqual(before);
+    expect(await counter.usage()).toEqual(before);
   });
 
   test("begin on the days of the first anchor, and each signal keeps the limit of its time", async () => {
-    setTime(month(3, 15));
+    stopClock(month(3, 15));
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
     await counter.counted(2);
     await counter.configure({ signalLimit: 3, anchorMs: month(1, 9) });
     await counter.counted(1);
     expect((await counter.unsettled()).map((signal) => signal.signalLimit)).toEqual([1, 1, 3]);
-    setTime(month(4, 15));
-    expect(await usageOf(counter)).toMatchObject({ periodStartMs: month(4), periodEndMs: month(5) });
-  });
-
-  test("have books that count the signals admitted in them", async () => {
-    setTime(month(1, 20));
-    const counter = await newCounter({ signalLimit: 2 });
-    await counter.sendTo(lose);
-    await counter.counted(5);
-    setTime(month(2, 20));
-    await counter.counted(1);
-    expect(await counter.stub.books(month(1))).toEqual({ admitted: 4, unsettled: 4, lost: 0 });
-    expect(await counter.stub.books(month(2))).toEqual({ admitted: 1, unsettled: 1, lost: 0 });
-    expect(await counter.stub.books()).toEqual({ admitted: 5, unsettled: 5, lost: 0 });
+    stopClock(month(4, 15));
+    expect(await counter.usage()).toMatchObject({ periodStartMs: month(4), periodEndMs: month(5) });
   });
 });
 
@@ -304,8 +257,8 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     const counter = await newCounter({ signalLimit: 5 });
     expect(await counter.counted(8)).toEqual([5, 3, 0]);
     await stop(counter);
-    expect(await settled(counter)).toMatchObject({ processed: 5, held: 3 });
-    expect(await usageOf(counter)).toMatchObject({ accepted: 5, held: 3 });
+    expect(await counter.storedTotals()).toMatchObject({ processed: 5, held: 3 });
+    expect(await counter.usage()).toMatchObject({ accepted: 5, held: 3 });
     expect(await counter.counted(8)).toEqual([0, 2, 6]);
   });
 
@@ -317,7 +270,7 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     await until(() => expect(lost).not.toEqual([]));
     expect((await counter.stub.books()).unsettled).toBe(8);
     await abortAllDurableObjects();
-    expect(await settled(counter)).toMatchObject({ processed: 8 });
+    expect(await counter.storedTotals()).toMatchObject({ processed: 8 });
     expect(await counter.stub.books()).toEqual({ admitted: 8, unsettled: 0, lost: 0 });
   });
 
@@ -336,9 +289,9 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(1);
-    const before = await alarmOf(counter);
+    const before = await counter.alarmMs();
     await abortAllDurableObjects();
     await counter.configure({});
-    expect(await alarmOf(counter)).toBe(before);
+    expect(await counter.alarmMs()).toBe(before);
   });
 });

@@ -1,6 +1,7 @@
 /** Spec §8 and design §6, invariants 2 and 3, as senders see them: kept and refused signals, and their answers. */
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { linesOf } from "../../support/adds-up.ts";
+import { stopClock } from "../../support/clock.ts";
 import { readStore } from "../../support/read-store.ts";
 import { concurrently, newPlan, newWorkspace } from "../../support/workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
@@ -16,15 +17,6 @@ const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
 let sent = 0;
 const signal = () => ({ event: "x", properties: { n: ++sent } });
 const signals = (count: number) => Array.from({ length: count }, signal);
-
-/** Stands still until it is set; the tests, the Worker and its objects share it. */
-function stopClock(nowMs = NOW): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
-}
-
-afterEach(() => {
-  vi.useRealTimers();
-});
 
 const usageOf = (workspace: TestWorkspace) => workspace.operator("GET", "/usage");
 
@@ -42,7 +34,6 @@ async function resultsOf(workspace: TestWorkspace, items: unknown[]) {
   return results.map(({ id, code, status }) => ({ id, verdict: code ?? status }));
 }
 
-/** The answer to each item of a batch. */
 async function verdicts(workspace: TestWorkspace, items: unknown[]): Promise<string[]> {
   return (await resultsOf(workspace, items)).map((result) => result.verdict);
 }
@@ -75,7 +66,7 @@ const ordinals = (limit: number, last: number) =>
 
 describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
   test("with single signals get exactly L accepted, L held and the rest refused until the period ends", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 50, anchor: ANCHOR });
     const answers = await concurrently(CALLERS, 150, () => workspace.send(signal()));
     for (const answer of answers.filter((refused) => refused.status === 429)) {
@@ -101,7 +92,6 @@ describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
       held: 50,
       extra_room_exceeded: 210 - 100,
     });
-    // Within a call the verdicts are in the order of the signals.
     const order = ["accepted", "held", "extra_room_exceeded"];
     for (const answer of answers) {
       const ranks = answer.map((result) => order.indexOf(result.verdict));
@@ -132,7 +122,7 @@ describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
 
 describe("§8.2 to §8.4: a batch across a boundary", () => {
   test("is kept as far as it fits", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     expect(await verdicts(workspace, signals(7))).toEqual(times(7, "accepted"));
     expect(await verdicts(workspace, signals(7))).toEqual([...times(3, "accepted"), ...times(4, "held")]);
@@ -178,7 +168,7 @@ describe("§8.2 to §8.4: a batch across a boundary", () => {
 
   test("in several slices is decided as a whole", async () => {
     const workspace = await newWorkspace({ signalLimit: 30 });
-    // 100 signals of 40 KB: four slices of a megabyte.
+    // 100 signals of 40 KB: several slices.
     const large = signals(100).map((small) => ({ ...small, padding: "x".repeat(40_000) }));
     expect(await verdicts(workspace, large)).toEqual([
       ...times(30, "accepted"),
@@ -220,7 +210,6 @@ describe("§8.6: overages and upgrades", () => {
 describe("§8.5: the extra room ends", () => {
   const months = ["01", "02", "03", "04"].map((month) => Date.parse(`2031-${month}-10`));
 
-  /** Sends three signals in each month; the plan allows two. */
   async function drive(workspace: TestWorkspace): Promise<string[][]> {
     const answers: string[][] = [];
     for (const monthMs of months) {
@@ -233,7 +222,7 @@ describe("§8.5: the extra room ends", () => {
   const withRoom = ["accepted", "accepted", "held"];
 
   test("after three paid periods in a row over the allowance, for good", async () => {
-    stopClock(months[0]);
+    stopClock(months[0] ?? 0);
     const workspace = await newWorkspace({ signalLimit: 2, anchor: ANCHOR });
     expect(await drive(workspace)).toEqual([
       withRoom,
@@ -256,43 +245,39 @@ describe("§8.5: the extra room ends", () => {
   });
 });
 
-describe("§8: periods", () => {
-  test("accept the first signal of a new period, to the millisecond", async () => {
-    stopClock(Date.parse("2031-01-31T23:59:59.999Z"));
-    const workspace = await newWorkspace({ signalLimit: 1, anchor: ANCHOR });
-    expect(await verdicts(workspace, signals(3))).toEqual(["accepted", "held", "extra_room_exceeded"]);
-    expect((await workspace.send(signal())).headers.get("retry-after")).toBe("1");
-    vi.setSystemTime(Date.parse("2031-02-01T00:00:00.000Z"));
-    expect(await verdict(workspace)).toBe("accepted");
-    expect(await usageOf(workspace)).toMatchObject({
-      period_start: "2031-02-01T00:00:00.000Z",
-      accepted: 1,
-      held: 0,
-      rejected: 0,
-      history: [{ accepted: 1, held: 1, rejected: 2 }],
-    });
+test("§8: a new period accepts its first signal, to the millisecond", async () => {
+  stopClock(Date.parse("2031-01-31T23:59:59.999Z"));
+  const workspace = await newWorkspace({ signalLimit: 1, anchor: ANCHOR });
+  expect(await verdicts(workspace, signals(3))).toEqual(["accepted", "held", "extra_room_exceeded"]);
+  expect((await workspace.send(signal())).headers.get("retry-after")).toBe("1");
+  vi.setSystemTime(Date.parse("2031-02-01T00:00:00.000Z"));
+  expect(await verdict(workspace)).toBe("accepted");
+  expect(await usageOf(workspace)).toMatchObject({
+    period_start: "2031-02-01T00:00:00.000Z",
+    accepted: 1,
+    held: 0,
+    rejected: 0,
+    history: [{ accepted: 1, held: 1, rejected: 2 }],
   });
 });
 
-describe("§7: refused calls never count", () => {
-  test("and 401, 403 and every 4xx leave the usage unchanged and take no ordinal", async () => {
-    const workspace = await newWorkspace({ signalLimit: 1 });
-    const withSecret = await workspace.newKey({ secret: true });
-    const statuses = [
-      await workspace.send(signal(), { key: "sk_nothing" }),
-      await workspace.send(signal(), { key: withSecret.key }),
-      await workspace.send(signal(), { path: "/api/product-orgs/webhook/{key}" }),
-      await workspace.send("{ broken"),
-      await workspace.send({}),
-      await workspace.send([{}, 7]),
-      await workspace.send({ event: "x", a: "x".repeat(70_000) }),
-      await workspace.send(signal(), { headers: { "content-encoding": "br" } }),
-    ].map((response) => response.status);
-    expect(statuses).toEqual([401, 401, 403, 400, 422, 422, 413, 415]);
-    expect(await usageOf(workspace)).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
-    expect(await verdict(workspace)).toBe("accepted");
-    expect(await storedOrdinals(workspace)).toEqual(ordinals(1, 1));
-  });
+test("§7: 401, 403 and every 4xx leave the usage unchanged and take no ordinal", async () => {
+  const workspace = await newWorkspace({ signalLimit: 1 });
+  const withSecret = await workspace.newKey({ secret: true });
+  const statuses = [
+    await workspace.send(signal(), { key: "sk_nothing" }),
+    await workspace.send(signal(), { key: withSecret.key }),
+    await workspace.send(signal(), { path: "/api/product-orgs/webhook/{key}" }),
+    await workspace.send("{ broken"),
+    await workspace.send({}),
+    await workspace.send([{}, 7]),
+    await workspace.send({ event: "x", a: "x".repeat(70_000) }),
+    await workspace.send(signal(), { headers: { "content-encoding": "br" } }),
+  ].map((response) => response.status);
+  expect(statuses).toEqual([401, 401, 403, 400, 422, 422, 413, 415]);
+  expect(await usageOf(workspace)).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
+  expect(await verdict(workspace)).toBe("accepted");
+  expect(await storedOrdinals(workspace)).toEqual(ordinals(1, 1));
 });
 
 describe("design §9: RateLimit headers", () => {
@@ -302,7 +287,7 @@ describe("design §9: RateLimit headers", () => {
     `"request-rate";r=${requests};t=${resetS}, "billing-period";r=${left};t=${PERIOD_LEFT_S}`;
 
   test("show the remaining requests and signals until the first refusal, on accepted and refused calls", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     expect(limits(await workspace.send(signal()))).toEqual([policy, state(999, 19)]);
     expect(limits(await workspace.send(signals(4)))).toEqual([policy, state(998, 15)]);
@@ -322,13 +307,13 @@ describe("design §9: RateLimit headers", () => {
   });
 
   test("omit the period with overages enabled, because no signal is refused", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR, overages: true });
     expect(limits(await workspace.send(signal()))).toEqual(['"request-rate";q=1000;w=2', '"request-rate";r=999;t=1']);
   });
 
   test("show the new period on a refusal that is its first call", async () => {
-    stopClock();
+    stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     await workspace.send(signals(15));
     vi.setSystemTime(Date.parse("2031-02-02T00:00:00.000Z"));

@@ -1,16 +1,15 @@
 /** Outbox rows that no release can read: they are kept, counted and reported, and block nothing. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { UNREADABLE_AFTER_MS } from "../../../src/quota/quota-counter.ts";
 import { readMessage } from "../../../src/wire/message.ts";
+import { stopClock } from "../../support/clock.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
-beforeEach(() => vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 0, 15) }));
-afterEach(() => vi.useRealTimers());
+beforeEach(() => stopClock(Date.UTC(2031, 0, 15)));
 
 /** Two waiting rows. The bodies are stored as `spoil` returns them. */
 async function withRows(spoil: (body: string, index: number) => string): Promise<[TestWorkspace, TestCounter]> {

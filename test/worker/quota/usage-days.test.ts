@@ -1,15 +1,8 @@
 /** Usage by day in the Quota Counter: its cost, and its survival of new days, periods, upgrades and restarts. */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
+import { stopClock } from "../../support/clock.ts";
 import { countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
-
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-function setTime(ms: number): void {
-  vi.useFakeTimers({ toFake: ["Date"], now: ms });
-}
 
 const at = (month: number, day: number, hour = 12) => Date.UTC(2031, month - 1, day, hour);
 
@@ -25,26 +18,26 @@ async function daysOf(counter: TestCounter) {
 
 describe("usage by day", () => {
   test("costs no row with a commit, and two rows with a new day", async () => {
-    setTime(at(3, 5));
+    stopClock(at(3, 5));
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(1);
     const cost = async () => (await countRows(counter, () => counter.counted(2))).rows;
     expect(await cost()).toBe(1);
-    setTime(at(3, 6));
+    stopClock(at(3, 6));
     expect(await cost()).toBe(1 + 2);
     expect(await cost()).toBe(1);
   });
 
   test("holds the period's counts at the end of each day with signals", async () => {
-    setTime(at(3, 5));
+    stopClock(at(3, 5));
     const counter = await newCounter({ signalLimit: 4 });
     await counter.sendTo(lose);
     await counter.counted(3);
-    setTime(at(3, 9));
+    stopClock(at(3, 9));
     await counter.counted(7);
     // No signal has arrived since, but the day has ended.
-    setTime(at(3, 12));
+    stopClock(at(3, 12));
     expect(await daysOf(counter)).toEqual([
       ["03-05", 3, 0, 0],
       ["03-09", 4, 4, 2],
@@ -52,14 +45,14 @@ describe("usage by day", () => {
   });
 
   test("has an entry for each of two periods that share a day", async () => {
-    setTime(at(3, 31, 9));
+    stopClock(at(3, 31, 9));
     const counter = await newCounter({ anchorMs: Date.UTC(2026, 0, 30, 10) });
     await counter.sendTo(lose);
-    setTime(at(4, 30, 9));
+    stopClock(at(4, 30, 9));
     await counter.counted(5);
-    setTime(at(4, 30, 11));
+    stopClock(at(4, 30, 11));
     await counter.counted(2);
-    setTime(at(5, 1));
+    stopClock(at(5, 1));
     expect(await daysOf(counter)).toEqual([
       ["04-30", 5, 0, 0],
       ["04-30", 2, 0, 0],
@@ -67,16 +60,16 @@ describe("usage by day", () => {
   });
 
   test("continues after a restart at night and after the clock went back", async () => {
-    setTime(at(3, 5));
+    stopClock(at(3, 5));
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(3);
     await evictDurableObject(counter.stub);
-    setTime(at(3, 6));
+    stopClock(at(3, 6));
     await counter.counted(1);
-    setTime(at(3, 5));
+    stopClock(at(3, 5));
     await counter.counted(1, { keyId: "key_2" });
-    setTime(at(3, 7));
+    stopClock(at(3, 7));
     expect(await daysOf(counter)).toEqual([
       ["03-05", 3, 0, 0],
       ["03-06", 5, 0, 0],
@@ -84,13 +77,13 @@ describe("usage by day", () => {
   });
 
   test("drops periods that began more than thirteen months ago", async () => {
-    setTime(at(3, 5));
+    stopClock(at(3, 5));
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(1);
-    vi.setSystemTime(Date.UTC(2032, 4, 5));
+    stopClock(Date.UTC(2032, 4, 5));
     await counter.counted(1);
-    vi.setSystemTime(Date.UTC(2032, 4, 6));
+    stopClock(Date.UTC(2032, 4, 6));
     await counter.counted(1);
     const kept = await runInDurableObject(counter.stub, (_, { storage }) =>
       storage.sql.exec<{ day_ms: number }>("SELECT day_ms FROM usage_days").toArray(),

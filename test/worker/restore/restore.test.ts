@@ -1,6 +1,4 @@
-/**
- * POST /operator/workspaces/{id}/restore, as in docs/operate.md. test/support/worker.ts provides the backups.
- */
+/** POST /operator/workspaces/{id}/restore, as in docs/operate.md. test/support/worker.ts provides the backups. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -9,8 +7,7 @@ import { ring } from "../../support/cold.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
 import { until } from "../../support/until.ts";
-import { call, newWorkspace } from "../../support/workspace.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { call, newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 const START = Date.UTC(2031, 0, 10, 12);
 const DAY_MS = 24 * 3_600_000;
@@ -44,6 +41,13 @@ async function sent(workspace: TestWorkspace, ...names: string[]): Promise<void>
   await workspace.settled();
 }
 
+/** A workspace with signals, at a moment that can be restored. */
+async function withMoment(...names: string[]): Promise<{ workspace: TestWorkspace; at: string }> {
+  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  await sent(workspace, ...names);
+  return { workspace, at: await moment(workspace) };
+}
+
 async function people(workspace: TestWorkspace): Promise<string[]> {
   const { items } = await workspace.operator<{ items: { email: string }[] }>("GET", "/people");
   return items.map(({ email }) => email.split("@")[0] ?? "").sort();
@@ -55,31 +59,21 @@ async function alarms(workspace: TestWorkspace): Promise<string[]> {
 }
 
 test("a restored workspace has its earlier data and current keys, and reports its losses until they are acknowledged", async () => {
-  const workspace = await newWorkspace({ signalLimit: 1_000 });
+  const { workspace, at } = await withMoment("a", "b");
   const ended = await workspace.newKey();
-  await sent(workspace, "a", "b");
-  const at = await moment(workspace);
   await sent(workspace, "c");
   await workspace.operator("POST", `/keys/${ended.id}/deactivate`);
 
   const restored = await workspace.operator<{ id: string }>("POST", "/restore", { at });
-  expect(restored).toEqual({
-    id: expect.stringMatching(/^rst_/),
-    lost: 1,
-    deletions_repeated: 0,
-    revoked: 1,
-    rule_versions_raised: false,
-  });
+  const losses = { lost: 1, deletions_repeated: 0, revoked: 1, rule_versions_raised: false };
+  expect(restored).toEqual({ id: expect.stringMatching(/^rst_/), ...losses });
   expect(await people(workspace)).toEqual(["a", "b"]);
   expect((await workspace.send({ event: "E", email: "x@example.com" }, { key: ended.key })).status).toBe(401);
   await sent(workspace, "d");
   expect(await people(workspace)).toEqual(["a", "b", "d"]);
   expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 3, lost: 1, in_flight: 0, balanced: true });
-  expect(await workspace.operator("GET", "/books?period=current")).toMatchObject({
-    accepted: 4,
-    lost: 1,
-    balanced: true,
-  });
+  const current = await workspace.operator("GET", "/books?period=current");
+  expect(current).toMatchObject({ accepted: 4, lost: 1, balanced: true });
   // Lost signals are not charged.
   expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 3 });
 
@@ -94,9 +88,7 @@ test("a restored workspace has its earlier data and current keys, and reports it
 });
 
 test("an undo repeats the deletions of people that were requested after the restore", async () => {
-  const workspace = await newWorkspace({ signalLimit: 1_000 });
-  await sent(workspace, "a");
-  const at = await moment(workspace);
+  const { workspace, at } = await withMoment("a");
   await sent(workspace, "b", "c");
   const restored = await workspace.operator<{ id: string }>("POST", "/restore", { at });
   later(5_000);
@@ -108,9 +100,7 @@ test("an undo repeats the deletions of people that were requested after the rest
 
 describe("a refused restore changes nothing", () => {
   test("if accepted signals wait to be recorded: the answer counts them, and `force` continues", async () => {
-    const workspace = await newWorkspace({ signalLimit: 1_000 });
-    await sent(workspace, "a");
-    const at = await moment(workspace);
+    const { workspace, at } = await withMoment("a");
     const counter = new TestCounter(workspace.id);
     await counter.sendTo(lose);
     for (const name of ["b", "c"]) await workspace.send({ email: `${name}@example.com`, event: "E" });
@@ -137,30 +127,26 @@ describe("a refused restore changes nothing", () => {
     expect(items).toMatchObject([{ state: "refused", lost: null }]);
     expect(await alarms(workspace)).toEqual([]);
   });
-});
 
-test("a restore that the first object refuses changes nothing, and the workspace continues", async () => {
-  const workspace = await newWorkspace({ signalLimit: 1_000 });
-  await sent(workspace, "a");
-  const at = await moment(workspace);
-  await sent(workspace, "b");
-  await runInDurableObject(workspace.store, (_, { storage }) => {
-    vi.spyOn(storage, "onNextSessionRestoreBookmark").mockRejectedValue(new Error("the bookmark is too old"));
+  test("if the first object refuses it, and the workspace continues", async () => {
+    const { workspace, at } = await withMoment("a");
+    await sent(workspace, "b");
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      vi.spyOn(storage, "onNextSessionRestoreBookmark").mockRejectedValue(new Error("the bookmark is too old"));
+    });
+    const detail = expect.stringContaining("the bookmark is too old");
+    const refused = await workspace.ask("POST", "/restore", { at });
+    expect(refused).toMatchObject({ status: 409, body: { code: "not_restorable", detail } });
+    // No bookmark stays armed for a later start.
+    await abortAllDurableObjects();
+    await sent(workspace, "c");
+    expect(await people(workspace)).toEqual(["a", "b", "c"]);
+    expect(await alarms(workspace)).toEqual([]);
   });
-  const detail = expect.stringContaining("the bookmark is too old");
-  const refused = await workspace.ask("POST", "/restore", { at });
-  expect(refused).toMatchObject({ status: 409, body: { code: "not_restorable", detail } });
-  // No bookmark stays armed for a later start.
-  await abortAllDurableObjects();
-  await sent(workspace, "c");
-  expect(await people(workspace)).toEqual(["a", "b", "c"]);
-  expect(await alarms(workspace)).toEqual([]);
 });
 
 test("a restore that one object refuses can be completed by repeating the call; until then nothing is recorded", async () => {
-  const workspace = await newWorkspace({ signalLimit: 1_000 });
-  await sent(workspace, "a");
-  const at = await moment(workspace);
+  const { workspace, at } = await withMoment("a");
   await sent(workspace, "b");
   await runInDurableObject(workspace.counter, (_, { storage }) => {
     vi.spyOn(storage, "onNextSessionRestoreBookmark").mockRejectedValue(new Error("not now"));
@@ -245,11 +231,7 @@ test("destinations are restored too, and the counter and the store learn again w
   const destination = { type: "webhook", target: "https://crm.example.com/in", events: ["usage.level"] };
   await workspace.operator("POST", "/destinations", { ...destination, name: "before" });
   const at = await moment(workspace);
-  await workspace.operator("POST", "/destinations", {
-    ...destination,
-    name: "since",
-    events: ["dead_letters.added"],
-  });
+  await workspace.operator("POST", "/destinations", { ...destination, name: "since", events: ["dead_letters.added"] });
   await workspace.operator("POST", "/restore", { at });
   const { items } = await workspace.operator<{ items: { name: string }[] }>("GET", "/destinations");
   expect(items.map(({ name }) => name)).toEqual(["before"]);
@@ -271,14 +253,18 @@ describe("payloads in R2", () => {
     await ring(workspace.id);
   }
 
-  test("unknown to a restored workspace are kept for an undo and deleted after seven days", async () => {
-    const workspace = await newWorkspace({ signalLimit: 1_000 });
-    await sent(workspace, "a");
-    const at = await moment(workspace);
+  /** A restored workspace whose payloads moved to R2 after that moment. */
+  async function withUnknownObjects() {
+    const { workspace, at } = await withMoment("a");
     await moveToCold(workspace);
     const objects = await objectsOf(workspace);
     expect(objects).toHaveLength(1);
     const { id } = await workspace.operator<{ id: string }>("POST", "/restore", { at });
+    return { workspace, at, objects, id };
+  }
+
+  test("unknown to a restored workspace are kept for an undo and deleted after seven days", async () => {
+    const { workspace, at, objects, id } = await withUnknownObjects();
     await ring(workspace.id, { seal: false });
     expect(await objectsOf(workspace)).toEqual(expect.arrayContaining(objects));
     await workspace.operator("POST", "/restore", { undo: id });
@@ -292,18 +278,13 @@ describe("payloads in R2", () => {
   });
 
   test("unknown to a restored workspace are deleted at once when the operator acknowledges", async () => {
-    const workspace = await newWorkspace({ signalLimit: 1_000 });
-    await sent(workspace, "a");
-    const at = await moment(workspace);
-    await moveToCold(workspace);
-    const objects = await objectsOf(workspace);
-    const { id } = await workspace.operator<{ id: string }>("POST", "/restore", { at });
+    const { workspace, objects, id } = await withUnknownObjects();
     await workspace.operator("POST", `/restores/${id}/acknowledge`);
     await ring(workspace.id, { seal: false });
     expect(await objectsOf(workspace)).not.toEqual(expect.arrayContaining(objects));
   });
 
-  test("with missing objects reports lost payloads and still exports and deletes", async () => {
+  test("with missing objects are reported as lost, and exports and deletions still work", async () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     await sent(workspace, "a", "b");
     await moveToCold(workspace);
@@ -319,9 +300,8 @@ describe("payloads in R2", () => {
     await workspace.operator("DELETE", "/people/a@example.com");
     // The first step removes the rest of the object from the tables, the second ends the deletion.
     for (let rings = 0; rings < 2; rings++) await ring(workspace.id, { seal: false });
-    expect(await workspace.operator("GET", "/people/a@example.com/deletion")).toMatchObject({
-      finished_at: expect.any(String),
-    });
+    const deletion = await workspace.operator("GET", "/people/a@example.com/deletion");
+    expect(deletion).toMatchObject({ finished_at: expect.any(String) });
   });
 });
 
@@ -379,9 +359,7 @@ describe("a message from before a restore", () => {
     const at = await moment(workspace);
     const old = await queued(workspace, queue, "lost");
     vi.setSystemTime(Date.now() - 3_600_000);
-    expect(await workspace.operator("POST", "/restore", { at, force: true })).toMatchObject({
-      lost: 1,
-    });
+    expect(await workspace.operator("POST", "/restore", { at, force: true })).toMatchObject({ lost: 1 });
     await useQueue();
     const fresh = await queued(workspace, queue, "new");
     for (const batch of batches(old, fresh)) {
@@ -416,8 +394,7 @@ describe("a message from before a restore", () => {
 });
 
 test("a repeated call does not restore an object twice", async () => {
-  const workspace = await newWorkspace({ signalLimit: 1_000 });
-  const at = await moment(workspace);
+  const { workspace, at } = await withMoment();
   await sent(workspace, "a");
   const bookmark = await runInDurableObject(workspace.store, (_, { storage }) =>
     storage.getBookmarkForTime(Date.parse(at)),

@@ -261,21 +261,15 @@ describe("a job that restarts before it stores its progress", () => {
 describe("a resumed job", () => {
   /** Releases while calls of the counter fail after one page. @returns the workspace in that state. */
   async function interruptedRelease(): Promise<TestWorkspace> {
-    const workspace = await withRule({ plan: await newPlan(SIGNALS) });
-    await send(workspace, 2 * SIGNALS);
-    await workspace.settled();
-    await workspace.operator("PATCH", "", { overages: true });
+    const { workspace } = await withSignalsFor("release");
     // oxlint-disable-next-line typescript/unbound-method -- it is called with the counter
     const original = QuotaCounter.prototype.release;
     vi.spyOn(QuotaCounter.prototype, "release").mockImplementation(function (this: QuotaCounter, ...given) {
       if (given[0].page > 1) throw new Error("the counter does not answer");
       return original.apply(this, given);
     });
-    expect(await workspace.operator("POST", "/held/release")).toEqual({
-      released: 200,
-      still_held: 1,
-      under_way: true,
-    });
+    const progress = { released: 200, still_held: 1, under_way: true };
+    expect(await workspace.operator("POST", "/held/release")).toEqual(progress);
     expect(await entries(workspace, "held.released")).toEqual([{ target: workspace.id, detail: {} }]);
     vi.restoreAllMocks();
     return workspace;

@@ -1,5 +1,4 @@
 /** Events of the Signal Store about scores and dead letters: when, how often, and at what cost. */
-import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -17,9 +16,9 @@ import { recordSignals } from "../../../src/store/record-signals.ts";
 import { startRuleJob, stepRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";
 import { ofType, takeRaised } from "../../support/raised.ts";
+import { readStore } from "../../support/read-store.ts";
 import { rowsWritten } from "../../support/sql-cost.ts";
-import { inStore } from "../../support/store.ts";
-import type { Sent, TestStore } from "../../support/store.ts";
+import { inStore, type Sent, type TestStore } from "../../support/store.ts";
 
 const NOW = Date.UTC(2026, 0, 10);
 const ANN = "ann@example.com";
@@ -391,7 +390,7 @@ describe("pending events", () => {
     }));
 });
 
-describe("rows of events", () => {
+test("rows of events are written only if a destination wants events: one to raise a batch, one to hand it on", async () => {
   /** Rows of a batch of one signal of a known person. */
   const rowsOf = (act: (store: TestStore) => void, prepare: (store: TestStore) => void = () => {}): Promise<number> =>
     inStore((store) => {
@@ -399,29 +398,22 @@ describe("rows of events", () => {
       prepare(store);
       return rowsWritten(store.sql, () => act(store));
     });
-
-  test("are written only if a destination wants events: one to raise a batch, one to hand it on", async () => {
-    const record = (store: TestStore): void => void store.record(NOW, signal(ANN));
-    const plain = await rowsOf(record);
-    expect(await rowsOf(record, (store) => want(store, [], ["usage.level"]))).toBe(plain);
-    expect(await rowsOf(record, (store) => want(store, [7]))).toBe(plain + 1);
-    const handed = (store: TestStore): void => {
-      record(store);
-      expect(taken(store)).toHaveLength(2);
-    };
-    expect(await rowsOf(handed, (store) => want(store, [7]))).toBe(plain + 2);
-  });
+  const record = (store: TestStore): void => void store.record(NOW, signal(ANN));
+  const plain = await rowsOf(record);
+  expect(await rowsOf(record, (store) => want(store, [], ["usage.level"]))).toBe(plain);
+  expect(await rowsOf(record, (store) => want(store, [7]))).toBe(plain + 1);
+  const handed = (store: TestStore): void => {
+    record(store);
+    expect(taken(store)).toHaveLength(2);
+  };
+  expect(await rowsOf(handed, (store) => want(store, [7]))).toBe(plain + 2);
 });
 
-test("wanted events outlive the object, and no event is raised after they end", async () => {
-  const store = () => env.SIGNAL_STORE.getByName("wishes");
-  await store().wantEvents({ types: ["person.scored"], thresholds: [] });
-  const wanted = () =>
-    runInDurableObject(
-      store(),
-      (_, { storage: { sql } }) => sql.exec<{ meta: string }>("SELECT meta FROM heads").one().meta,
-    );
-  expect(JSON.parse(await wanted())).toMatchObject({ wanted: { types: ["person.scored"], thresholds: [] } });
-  await store().wantEvents({ types: [], thresholds: [] });
-  expect(JSON.parse(await wanted())).toMatchObject({ wanted: null });
+test("wanted event types survive a restart, until they are cleared", async () => {
+  const set = (types: EventType[]) => env.SIGNAL_STORE.getByName("wishes").wantEvents({ types, thresholds: [] });
+  const wanted = () => readStore("wishes", ({ books }) => books.wanted);
+  await set(["person.scored"]);
+  expect(await wanted()).toEqual({ types: ["person.scored"], thresholds: [] });
+  await set([]);
+  expect(await wanted()).toBeNull();
 });

@@ -7,14 +7,11 @@ import { ADMIT_SLICE_MAX_BYTES } from "../../../src/ingest/admit.ts";
 import { STORE_PROBE_MS } from "../../../src/quota/drain.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/stored-signals.ts";
-import { admitCall, lose, newCounter } from "../../support/counter.ts";
-import type { TestCounter } from "../../support/counter.ts";
 import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
-import type { Queued, SendBatch } from "../../support/counter.ts";
+import { admitCall, lose, newCounter, type Queued, type SendBatch, type TestCounter } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
 import { until } from "../../support/until.ts";
-import { newWorkspace } from "../../support/workspace.ts";
-import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
+import { newWorkspace, type BatchAnswer, type Problem, type TestWorkspace } from "../../support/workspace.ts";
 
 /** In the future, so that the platform runs no alarm. */
 const START = Date.now() + 24 * 3_600_000;
@@ -265,7 +262,7 @@ describe("a full outbox", () => {
   const signal = (text = "") => ({ email: "a@example.com", event: "Signed Up", text });
   const bulk = { path: "/api/signal-staging/bulk/{key}" };
 
-  test("answers 503 with Retry-After, counts nothing, and shows the rejection to the admin", async () => {
+  test("answers 503 with Retry-After, or 401 to a deactivated key, counts nothing, and shows the rejection", async () => {
     const workspace = await newWorkspace();
     await limitOutbox(workspace, 0);
     const invalid = { email: "no address" };
@@ -281,11 +278,6 @@ describe("a full outbox", () => {
     expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
     const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
     expect(items).toMatchObject([{ code: "unavailable", status: UNAVAILABLE, calls: 2, signals: 3 }]);
-  });
-
-  test("still answers 401 to a deactivated key's calls", async () => {
-    const workspace = await newWorkspace();
-    await limitOutbox(workspace, 0);
     await workspace.counter.revoke(workspace.key.id);
     expect((await workspace.send(signal())).status).toBe(401);
   });

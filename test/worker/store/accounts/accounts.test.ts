@@ -215,7 +215,7 @@ const newLarge = () =>
       ],
     },
   });
-const large = (name: string) => ({ company: { id: "large" }, plan: name, [name]: { text: LARGE } });
+const largeUpdate = (name: string) => ({ company: { id: "large" }, plan: name, [name]: { text: LARGE } });
 
 test("an account of many large values fails no batch, and takes the refused update when smaller values have made room", async () => {
   const workspace = await newLarge();
@@ -223,7 +223,7 @@ test("an account of many large values fails no batch, and takes the refused upda
     update(workspace, { id, payload, ordinal, at: START + ordinal });
   const { retryMessages } = await deliver(
     workspace.id,
-    NAMES.map((name, at) => signal(`sig_${name}`, large(name), at + 1)),
+    NAMES.map((name, at) => signal(`sig_${name}`, largeUpdate(name), at + 1)),
   );
   expect(retryMessages).toEqual([]);
   const before = await workspace.store.totals();
@@ -231,7 +231,7 @@ test("an account of many large values fails no batch, and takes the refused upda
   const account = await accountOf(workspace, "large");
 
   // The refused update has left no trace, also when it is redelivered or replayed too early.
-  const last = signal("sig_a94", large("a94"), 95);
+  const last = signal("sig_a94", largeUpdate("a94"), 95);
   const replayed = async (): Promise<Delivered> => {
     const dead = (await deadIn(workspace.id)).find(({ admission }) => admission.id === last.id);
     return { ...last, resent: { from: "dead", place: dead?.place ?? 0 } };

@@ -7,20 +7,22 @@ import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import {
   deleteExpired,
   nextRetentionMs,
-  PURGE_ROWS,
+  PURGE_STEP_LINES,
   purgeHeld,
-  RETENTION_ROWS,
+  RETENTION_STEP_LINES,
   RETENTION_SWEEP_MS,
   setRetention,
 } from "../../../../src/store/deletion/retention.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/log.ts";
+import { Identities } from "../../../../src/store/people/identities.ts";
+import { listOfKey } from "../../../../src/store/people/timelines.ts";
 import { heldSignals } from "../../../../src/store/resend-jobs.ts";
 import { readTotals } from "../../../../src/store/state/status-change.ts";
 import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
-import { inBalance, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
+import { identify, inBalance, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
 
 const DAY = 24 * 3_600_000;
 const DAYS = 31;
@@ -188,15 +190,36 @@ describe("retention", () => {
   );
 
   test(
+    "drops the pairs of a signal's ids, unless both ids have other signals",
+    inBalanceAfterDrop((store) => {
+      const ids = (n: number, m = n) => ({ anonymousId: `v-${n}`, userId: `u-${m}` });
+      const pair = (fields: object): Sent => ({ payload: { type: "identify", messageId: "pair", ...fields } });
+      const traits = { email: "jane@example.com" };
+      const alias = { type: "alias", userId: "u-4", previousId: "v-4", context: { traits } };
+      const paired = () =>
+        [...store.sql.exec("SELECT key FROM pairs ORDER BY key").raw<[ArrayBuffer]>()].map(([key]) => listOfKey(key));
+      store.record(NOON, pair(ids(1)), pair(ids(2)), pair(ids(3, 2)), pair(alias));
+      store.seal();
+      store.record(NOON + DAY, track(ids(1)), track(ids(2)));
+      expect(paired()).toHaveLength(10);
+      keep(store, OVER);
+      ring(store, OVER);
+      expect(paired()).toEqual(["av-1", "av-2", "uu-1", "uu-2"]);
+      store.record(OVER, identify(traits.email, { anonymousId: "v-1" }));
+      expect(new Identities(store.sql).claimsOf({ kind: "user_id", value: "u-1" })).toHaveLength(1);
+    }),
+  );
+
+  test(
     "works in bounded steps, and survives a crash after each",
     inBalanceAfterDrop((store) => {
-      const count = RETENTION_ROWS + 2 * SEGMENT_MAX_LINES;
+      const count = RETENTION_STEP_LINES + 2 * SEGMENT_MAX_LINES;
       store.record(NOON, ...Array.from({ length: count }, (_, n) => visit(`v-${n}`)));
       store.seal();
       keep(store, OVER);
       deleteExpired(store.state, OVER);
       const left = stored(store).length;
-      expect([left > 0, left <= count - RETENTION_ROWS]).toEqual([true, true]);
+      expect([left > 0, left <= count - RETENTION_STEP_LINES]).toEqual([true, true]);
       expect(nextRetentionMs(store.state)).toBe(OVER);
       store.restart();
       ring(store, OVER);
@@ -244,7 +267,7 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
     ...more,
   });
   const statuses = ({ state }: TestStore) => linesOf(state.held).map(({ facts }) => facts.status);
-  const nextEndMs = ({ state }: TestStore) => state.held.nextToEnd()?.endMs ?? null;
+  const nextEndMs = ({ state }: TestStore) => state.held.nextPeriodEnd()?.endMs ?? null;
   const leftOf = (store: TestStore) => statuses(store).filter((status) => status === "held").length;
 
   test.each(["open", "sealed"])("ends each %s signal exactly with its period", (where) =>
@@ -305,7 +328,7 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
     }));
 
   test.each([
-    ["lines", PURGE_ROWS + SEGMENT_MAX_LINES + 10, 1],
+    ["lines", PURGE_STEP_LINES + SEGMENT_MAX_LINES + 10, 1],
     ["segments", RULE_STEP_SEGMENTS + 10, RULE_STEP_SEGMENTS + 10],
   ])("works in steps of a bounded number of %s", (_, count, batches) =>
     inBalance((store) => {

@@ -1,4 +1,4 @@
-/** Retention deletes signals after the days of the plan; people, scores and scoring signals stay. */
+/** A changed plan changes the retention of its stores. retention-steps.test.ts tests the dropped data. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
@@ -38,11 +38,6 @@ async function askAndRing(): Promise<void> {
   await runInDurableObject(workspace.store, (instance) => instance.alarm());
 }
 
-async function retain(days: number | null): Promise<void> {
-  await putRetention(days);
-  await askAndRing();
-}
-
 let ordinal = 0;
 /** A signal with an id as the edge creates it. */
 function at(ms: number, payload: Record<string, unknown>, signal: Partial<Delivered> = {}): Delivered & { id: string } {
@@ -63,39 +58,6 @@ function stored(): Promise<string[]> {
     ...[...sql.exec<{ id: string }>("SELECT id FROM dead_letters")].map(({ id }) => id),
   ]);
 }
-
-describe("a signal older than its plan's retention", () => {
-  test("takes the pairs of its ids along, unless both ids have other signals", async () => {
-    const pairs = async () =>
-      (await query<{ key: ArrayBuffer }>("SELECT key FROM pairs ORDER BY key")).map(({ key }) =>
-        new TextDecoder().decode(key),
-      );
-    const identify = (n: number, m = n) =>
-      at(OLD, { type: "identify", messageId: `i-${n}`, anonymousId: `visitor-${n}`, userId: `user-${m}` });
-    const alias = { type: "alias", messageId: "a", userId: "user-4", previousId: "visitor-4" };
-    const young = [1, 2].map((n) =>
-      at(YOUNG, { type: "track", messageId: `t-${n}`, anonymousId: `visitor-${n}`, userId: `user-${n}` }),
-    );
-    await send(
-      identify(1),
-      identify(2),
-      identify(3, 2),
-      at(OLD, { ...alias, context: { traits: { email: "jane@example.com" } } }),
-      ...young,
-    );
-    expect(await pairs()).toHaveLength(10);
-    await retain(RETENTION_MIN_DAYS);
-    await until(async () => expect((await stored()).toSorted()).toEqual(young.map(({ id }) => id).toSorted()));
-    expect(await pairs()).toEqual(["avisitor-1", "avisitor-2", "uuser-1", "uuser-2"]);
-    const traits = { email: "jane@example.com" };
-    await send(at(YOUNG + 1, { type: "identify", messageId: "i", anonymousId: "visitor-1", traits }));
-    const { items } = await workspace.operator<{ items: { identities: { value: string }[] }[] }>(
-      "GET",
-      "/people?email=jane@example.com",
-    );
-    expect(items[0]?.identities.map(({ value }) => value)).toContain("user-1");
-  });
-});
 
 describe("a plan whose retention changes", () => {
   const days = async () => (await query<{ days: number | null }>("SELECT days FROM retention"))[0]?.days;
@@ -161,15 +123,11 @@ describe("a plan whose retention changes", () => {
   });
 });
 
-describe("a plan", () => {
-  test("takes effect without a signal when a workspace changes to it", async () => {
-    const short = await newPlan(1_000);
-    await putRetention(RETENTION_MIN_DAYS, short);
-    await send(at(OLD, { email: "jane@example.com" }));
-    expect(await workspace.operator("PATCH", "", { plan: short })).toMatchObject({
-      plan: short,
-      retention_days: RETENTION_MIN_DAYS,
-    });
-    await until(async () => expect(await stored()).toEqual([]));
-  });
+test("a plan takes effect without a signal when a workspace changes to it", async () => {
+  const short = await newPlan(1_000);
+  await putRetention(RETENTION_MIN_DAYS, short);
+  await send(at(OLD, { email: "jane@example.com" }));
+  const changed = await workspace.operator("PATCH", "", { plan: short });
+  expect(changed).toMatchObject({ plan: short, retention_days: RETENTION_MIN_DAYS });
+  await until(async () => expect(await stored()).toEqual([]));
 });

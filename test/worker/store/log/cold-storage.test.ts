@@ -2,7 +2,6 @@
 import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { CHORE_REST_MS } from "../../../../src/store/chores.ts";
 import { beginDeletion } from "../../../../src/store/deletion/person-deletions.ts";
 import {
   COLD_AFTER_MS,
@@ -80,15 +79,6 @@ function stepRules(): Promise<unknown> {
   });
 }
 
-/** The results of all reads, with signals in the store or in R2. */
-async function answers() {
-  return {
-    groups: (await stub().events(PAGE)).items,
-    totals: await stub().totals(),
-    people: (await stub().people({}, PAGE)).items,
-  };
-}
-
 describe("§6.1: signals of unknown visitors", () => {
   test("stay in the store while they are young, with an alarm for later", async () => {
     const at = Date.now();
@@ -116,14 +106,26 @@ describe("§6.1: signals of unknown visitors", () => {
     expect(await stub().signal("sig_2")).toMatchObject({ payload: visitOf("a-1", 2), inColdStorage: false });
   });
 
-  test("have one object per day, so that retention drops them together", async () => {
-    for (const days of [0, 1, 2]) {
-      await send(...visits(10, 2, days * 10).map((signal) => ({ ...signal, at: START - (5 - days) * DAY })));
-      await ring(workspace.id);
-    }
-    await ringUntilQuiet(workspace.id);
-    expect((await cold()).keys).toHaveLength(3);
-  });
+  test("have objects of one day and of 2 MB, so that retention drops an object whole", () =>
+    inStore(async (store) => {
+      const noon = Math.floor(START / DAY) * DAY - DAY / 2;
+      const noise = () => Buffer.from(crypto.getRandomValues(new Uint8Array(60_000))).toString("base64");
+      store.record(noon, signalOf("ann@example.com"));
+      store.seal();
+      store.record(noon + MINUTE, signalOf("bob@example.com"));
+      store.seal();
+      for (let n = 0; n < 50; n++)
+        store.record(noon + DAY, { payload: { event: "E", email: "a@example.com", n, text: noise() } });
+      store.seal();
+      await store.workOnCold(noon + 5 * DAY);
+      const sizes = store.sql.exec(
+        "SELECT count(*), sum(cold_bytes) FROM signals_segments GROUP BY cold ORDER BY first_seq",
+      );
+      const [first, second, third, ...others] = [...sizes.raw<[segments: number, bytes: number]>()];
+      expect([first?.[0], others]).toEqual([2, []]);
+      expect(second?.[1]).toBeLessThan(2_200_000);
+      expect(third?.[1]).toBeGreaterThan(100_000);
+    }));
 
   test(`are linked in bounded steps across crashes, ${MANY} of one visitor`, async () => {
     const count = MANY;
@@ -143,9 +145,8 @@ describe("§6.1: signals of unknown visitors", () => {
     await evictDurableObject(workspace.store);
     await ringUntilQuiet(workspace.id);
     expect(await linked()).toBe(2 * count);
-    const { groups, totals } = await answers();
-    expect(groups).toMatchObject([{ count, anonymous: 0 }]);
-    expect(totals).toMatchObject({ processed: count + 1 });
+    expect((await stub().events(PAGE)).items).toMatchObject([{ count, anonymous: 0 }]);
+    expect(await stub().totals()).toMatchObject({ processed: count + 1 });
   });
 });
 
@@ -214,126 +215,70 @@ describe("while signals are being fetched,", () => {
 });
 
 describe("an outage", () => {
+  let calls = 0;
   const broken = bucketWith({
     before: () => {
+      calls++;
       throw new Error("R2 is down");
     },
   });
-
-  test("of R2 leaves payloads in the store, and links them from there", async () => {
-    await withBindings(workspace.id, { COLD: broken });
-    await send(...visits(20, 2));
-    await ring(workspace.id);
-    await ring(workspace.id);
-    expect(await cold()).toMatchObject({ keys: [], warm: { length: 1 } });
-    await send(identify(0));
-    expect(await scoreOf(0)).toBe(20);
-    await evictDurableObject(workspace.store);
-    await ringUntilQuiet(workspace.id);
-    await ring(workspace.id);
-    expect(await cold()).toMatchObject({ cold: { length: 2 }, warm: [] });
-    await send(identify(1));
-    expect(await scoreOf(1)).toBe(20);
-  });
+  beforeEach(() => void (calls = 0));
 
   test("of R2 delays the next call of R2, and nothing else", async () => {
-    let calls = 0;
-    const counted = bucketWith({
-      before: () => {
-        calls++;
-        throw new Error("R2 is down");
-      },
-    });
-    await withBindings(workspace.id, { COLD: counted });
+    await withBindings(workspace.id, { COLD: broken });
     await send(...visits(5, 1));
     for (let rings = 0; rings < 3; rings++) await ring(workspace.id, { setNext: true });
     await send({ id: "sig_held", payload: visitOf("a-9", 9), verdict: "held", periodEnd: Date.now() + 40 });
     await until(async () => expect(await stub().signal("sig_held")).toMatchObject({ status: "purged" }));
     expect(calls).toBe(1);
+    expect(await cold()).toMatchObject({ keys: [], warm: [1] });
     const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
     expect(alarmMs).toBeGreaterThan(Date.now() + 30_000);
   });
 
-  test("of R2 delays linking of cold signals, while the batch is recorded and others are linked", async () => {
+  test("of R2 delays linking of cold signals, while batches are recorded and do not ask R2 again", async () => {
     await send(...visits(20, 2));
     await ring(workspace.id);
     await changeRules();
     await withBindings(workspace.id, { COLD: broken });
     const result = await send(identify(0), { id: "sig_new", payload: visitOf("a-0", 900) });
-    expect(result.retryMessages).toEqual([]);
-    expect(await scoreOf(0)).toBe(2);
+    expect([result.retryMessages, await scoreOf(0)]).toEqual([[], 2]);
+    const before = calls;
     await send({ id: "sig_warm", payload: visitOf("a-7", 901) }, identify(7));
-    expect(await scoreOf(7)).toBe(2);
-    expect(await cold()).toMatchObject({ jobs: 1, cold: { length: 1 } });
-    let calls = 0;
-    await withBindings(workspace.id, { COLD: bucketWith({ before: () => void calls++ }) });
-    await send({ id: "sig_other", payload: visitOf("a-8", 902) }, identify(8));
-    expect(await scoreOf(8)).toBe(2);
-    // The store retries R2 later, not with every batch.
-    expect(calls).toBe(0);
-    await withBindings(workspace.id, { COLD: broken });
-    expect(await workspace.operator("GET", "/signals/sig_4")).toMatchObject({ in_cold_storage: true, payload: null });
+    expect([await scoreOf(7), calls]).toEqual([2, before]);
     await expect(workspace.operator("GET", "/signals/sig_4/proposed-rule")).rejects.toThrow("503");
-    await evictDurableObject(workspace.store);
-    await ring(workspace.id);
-    expect(await scoreOf(0)).toBe(22);
-    expect((await cold()).jobs).toBe(0);
   });
+});
 
-  test("of D1 delays linking until a later alarm", async () => {
-    await send(...visits(4, 2));
-    await changeRules();
-    const silent = new Proxy(env.DB, {
-      get: () => () => {
-        throw new Error("D1 does not answer");
-      },
+test("a failed removal of objects delays no other work", () =>
+  inStore(async ({ workspaceId, storage }) => {
+    const down = bucketWith({
+      before: (name) => (name === "delete" ? Promise.reject(new Error("R2 is down")) : undefined),
     });
-    await withBindings(workspace.id, { DB: silent });
-    await send(identify(0));
-    await runInDurableObject(workspace.store, async (instance, { storage }) => {
-      // The job is due, as the alarm would find it.
-      storage.sql.exec("UPDATE link_jobs SET due_at = 1");
-      await storage.deleteAlarm();
-      await instance.alarm();
-      expect(await storage.getAlarm()).toBeGreaterThan(Date.now() + CHORE_REST_MS / 2);
-    });
-    expect(await cold()).toMatchObject({ jobs: 1 });
-    await evictDurableObject(workspace.store);
-    await ring(workspace.id);
-    expect(await scoreOf(0)).toBe(4);
-  });
+    const store = new TestStore(workspaceId, storage, down);
+    const insert = "INSERT INTO cold_objects VALUES ('cold_1', 'removing', ?, 1, 1), ('cold_2', 'writing', ?, 1, 1)";
+    store.sql.exec(insert, START, START + COLD_AFTER_MS - 1);
+    store.record(START, signalOf("ann@example.com"));
+    store.seal();
+    await expect(store.workOnCold(START + COLD_AFTER_MS)).rejects.toThrow("R2 is down");
+    expect(store.state.signals.segmentOf(1)?.coldObject).toBeTypeOf("string");
+    // A write that may still arrive is not removed.
+    expect(store.sql.exec("SELECT state FROM cold_objects WHERE key = 'cold_2'").one()).toEqual({ state: "writing" });
+  }));
 
-  test("of R2 is assumed if R2 never answers", async () => {
-    await send(...visits(4, 2));
-    await ring(workspace.id);
-    await changeRules();
-    await withBindings(workspace.id, { COLD: broken });
-    await send(identify(0));
-    let asked = false;
-    const silent = bucketWith({
-      before: () => {
-        asked = true;
-        return new Promise<void>(() => {});
-      },
-    });
-    await withBindings(workspace.id, { COLD: silent });
-    await runInDurableObject(workspace.store, async (instance, { storage }) => {
-      storage.sql.exec("UPDATE link_jobs SET due_at = 1");
-      vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-      let linked = false;
-      void instance.link().then(() => (linked = true));
-      // The time limit of R2 must expire, not that of D1.
-      await until(() => expect(asked).toBe(true));
-      await until(() => {
-        vi.runAllTimers();
-        expect(linked).toBe(true);
-      });
-    }).finally(() => vi.useRealTimers());
-    expect((await cold()).jobs).toBe(1);
-    await withBindings(workspace.id);
-    await ring(workspace.id);
-    expect(await scoreOf(0)).toBe(4);
-  });
+test("each call of R2 ends at a time limit", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const objects = new ColdObjects(bucketWith({ before: () => new Promise<void>(() => {}) }), "ws_silent");
+  const late = () => "late";
+  const calls = [
+    objects.read("cold_1", 0, 1),
+    objects.write("cold_1", new Uint8Array(1)).catch(late),
+    objects.remove(["cold_1"]).catch(late),
+    objects.list().catch(late),
+  ];
+  vi.runAllTimers();
+  expect(await Promise.all(calls)).toEqual([null, "late", "late", "late"]);
 });
 
 describe("objects of cold storage", () => {

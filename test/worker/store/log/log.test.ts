@@ -1,6 +1,4 @@
 /** The log (src/store/log): after each step it equals a plain array. */
-import { runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
@@ -11,15 +9,10 @@ import { HASH_BYTES } from "../../../../src/store/log/segment.ts";
 import { amount } from "../../../support/amount.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
 import { rowsWritten } from "../../../support/sql-cost.ts";
+import { inStore } from "../../../support/store.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
 const SECOND = 1_000;
-
-/** Runs in a new store. */
-function inStore<T>(act: (storage: DurableObjectStorage, workspaceId: string) => T | Promise<T>): Promise<T> {
-  const id = crypto.randomUUID();
-  return runInDurableObject(env.SIGNAL_STORE.getByName(id), (_, { storage }) => act(storage, id));
-}
 
 function factsOf(id: string, over: Partial<Facts> = {}): Facts {
   return {
@@ -127,7 +120,7 @@ describe("the log", () => {
     const enough = amount(0, 20);
     await assertForSoLong(
       fc.asyncProperty(steps, (all) =>
-        inStore((storage) => {
+        inStore(({ storage }) => {
           const { sql } = storage;
           let log = newLog(sql);
           let model = new Map<number, Kept>();
@@ -204,10 +197,8 @@ describe("the log", () => {
       const log = newLog(sql);
       for (let n = 0; n < SEGMENT_MAX_LINES * 2 + 1; n++)
         log.append({ facts: factsOf(newId("sig", NOW)), payload: "{}" }, null);
-      expect(log.rows("TRUE").map(({ first_seq, last_seq }) => last_seq - first_seq + 1)).toEqual([
-        SEGMENT_MAX_LINES,
-        SEGMENT_MAX_LINES,
-      ]);
+      const lengths = log.rows("TRUE").map(({ first_seq, last_seq }) => last_seq - first_seq + 1);
+      expect(lengths).toEqual([SEGMENT_MAX_LINES, SEGMENT_MAX_LINES]);
       const large = JSON.stringify("x".repeat(SEGMENT_MAX_BYTES - 1_000));
       log.append({ facts: factsOf(newId("sig", NOW)), payload: large }, null);
       log.append({ facts: factsOf(newId("sig", NOW)), payload: large }, null);
@@ -234,7 +225,7 @@ describe("the log", () => {
     }));
 
   test("finds a line by its id although the first attempt to seal it was rolled back", () =>
-    inStore((storage) => {
+    inStore(({ storage }) => {
       const log = newLog(storage.sql);
       const append = (ms: number) => log.append({ facts: factsOf(newId("sig", NOW + ms)), payload: null }, null);
       for (let segment = 1; segment <= 16; segment++) {

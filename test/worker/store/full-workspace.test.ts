@@ -164,12 +164,8 @@ describe("a full store", () => {
     const waiting = (await workspace.counter.backlog()).unsettledSignals;
     expect(waiting).toBeGreaterThan(9);
     const everything = BULK_SIGNALS + ids.length;
-    expect(await workspace.books()).toMatchObject({
-      accepted: everything,
-      processed: everything - waiting,
-      in_flight: waiting,
-      balanced: true,
-    });
+    const books = { accepted: everything, processed: everything - waiting, in_flight: waiting, balanced: true };
+    expect(await workspace.books()).toMatchObject(books);
     // While the store is full, signals wait and the database does not grow.
     const log = vi.spyOn(console, "log");
     const logged = () => log.mock.calls.filter(([line]) => String(line).startsWith('{"event":"store_full"')).length;
@@ -185,12 +181,7 @@ describe("a full store", () => {
     const { bytes, maxBytes } = await workspace.store.health();
     expect(bytes).toBeLessThan(maxBytes - 200_000);
     await probe();
-    expect(await workspace.settled()).toMatchObject({
-      accepted: everything,
-      processed: everything,
-      in_flight: 0,
-      balanced: true,
-    });
+    expect(await workspace.settled()).toMatchObject({ ...books, processed: everything, in_flight: 0 });
     expect(await statusesOf(ids)).toEqual(ids.map(() => "processed 1"));
     expect(await workspace.counter.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 0 });
     expect(await health()).toMatchObject({ outbox: { signals: 0, oldest_at: null } });
@@ -273,12 +264,8 @@ describe("the pages and the health answer", () => {
     const { status, store, outbox, duplicates_covered_seconds: covered } = await health();
     expect({ status, covered }).toEqual({ status: "ok", covered: DUPLICATE_WINDOW_WITH_ID_MS / 1_000 });
     expect(store).toEqual({ bytes: await storeBytes(), max_bytes: STORE_MAX_BYTES });
-    expect(outbox).toEqual({
-      bytes: expect.any(Number),
-      max_bytes: OUTBOX_MAX_BYTES,
-      signals: 0,
-      oldest_at: null,
-    });
+    const empty = { bytes: expect.any(Number), max_bytes: OUTBOX_MAX_BYTES, signals: 0, oldest_at: null };
+    expect(outbox).toEqual(empty);
     const text = await see("usage/ledger");
     expect(text).toMatch(/Storage Used \d+(\.\d)? KB of 9 GB \(0\.0 %\) Waiting No signals are waiting\./);
     expect(text).toContain("Duplicates Detected within 7 days.");
@@ -353,11 +340,8 @@ describe("senders to a full outbox", () => {
 
     await limitStore(STORE_MAX_BYTES);
     await probe();
-    expect(await workspace.settled()).toMatchObject({
-      processed: BULK_SIGNALS + ids.length,
-      in_flight: 0,
-      balanced: true,
-    });
+    const processed = BULK_SIGNALS + ids.length;
+    expect(await workspace.settled()).toMatchObject({ processed, in_flight: 0, balanced: true });
     expect(await statusesOf(ids)).toEqual(ids.map(() => "processed 1"));
     expect((await health()).status).toBe("ok");
     await accepted(large());
