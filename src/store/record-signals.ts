@@ -161,7 +161,7 @@ function addIdentities({ status, signal, visitor, order, occurred }: PendingSign
   }
   const anonymous: VisitorId | null = anonymousId === undefined ? null : { kind: "anonymous_id", value: anonymousId };
   if (email !== undefined) {
-    const personId = people.personFor(email, occurred.ms);
+    const personId = people.findOrCreate(email, occurred.ms);
     for (const id of [user, anonymous]) if (id !== null) people.identities.claim(id, { ...order, personId });
   } else if (user !== null && anonymous !== null) people.identities.pair(user, anonymous, order);
 }

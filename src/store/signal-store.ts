@@ -38,7 +38,7 @@ import {
   workOnCold,
 } from "./log/cold.ts";
 import { nextLapseMs, stepLapses } from "./people/lapse-run.ts";
-import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
+import { hasRunnableLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
 import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/people.ts";
 import type {
   AccountFilter,
@@ -248,7 +248,7 @@ export class SignalStore extends RestorableObject {
       }
     }
     this.#alarmForNext();
-    return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs) };
+    return { outcome: "recorded", linksWait: hasRunnableLinkJob(this.state.sql, nowMs) };
   }
 
   /** Links a bounded number of earlier signals of visitors. The alarm links the rest. Never throws. */

@@ -3,7 +3,7 @@
  * A group call only sets fields that no update has set. If the account has room for every update, any order of delivery gives the same
  * account.
  *
- * An account has the sum of its members' scores. Whoever changes a person reports it here, in the same transaction.
+ * An account has the sum of its members' scores. The transaction that changes a person also calls `changeMember`.
  */
 import { updateRefusal, valueBytes } from "../../domain/accounts/account-size.ts";
 import {
@@ -15,7 +15,7 @@ import {
 import { canonicalJson } from "../../domain/signal/canonical-form.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
-import type { AccountChangeRow, AccountRow } from "../schema.ts";
+import type { AccountChangeRow, AccountRow, PersonRow } from "../schema.ts";
 import type { ScoreNews } from "../state/raise-events.ts";
 
 /** The update that each value came from, by target, such as `plan` or `attributes.region`. */
@@ -23,8 +23,8 @@ export type ValueClaims = Record<string, ValueClaim>;
 
 export const ACCOUNT_FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter(isAccountField);
 const ATTRIBUTE_PREFIX = "attributes.";
-/** Values of an account that group calls may set. */
-const GROUP_ATTRIBUTES_MAX = 100;
+/** Maximum values of an account that group calls set. */
+export const GROUP_ATTRIBUTES_MAX = 100;
 
 interface Value {
   /** JSON with sorted keys: the same text is the same value. */
@@ -52,12 +52,7 @@ const READ_SUMS = `SELECT id, score, people, first_seen, last_seen, claims = '{}
 const CREATE = `INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
   VALUES (?1, '{}', '{}', ?2, ?2) RETURNING id`;
 
-interface Member {
-  account: string | null;
-  score: number;
-  last_seen: number;
-  last_day: number;
-}
+type Member = Pick<PersonRow, "account" | "score" | "last_seen" | "last_day">;
 
 interface MemberChange {
   score: number;
@@ -122,7 +117,7 @@ export class Accounts {
     if (now !== null) this.#addChange(now.account, now.score, 1, now.last_seen);
   }
 
-  /** Each changed account once. @param news null: no destination subscribes to scores. */
+  /** @param news null: no destination subscribes to scores. */
   write(news: ScoreNews | null): void {
     for (const [externalId, account] of this.#byExternalId) {
       if (account.hasChanged && !this.#memberChanges.has(externalId)) this.#addChange(externalId, 0, 0, 0);
@@ -138,14 +133,14 @@ export class Accounts {
     const changed = account?.hasChanged === true ? account : null;
     if (before === undefined) {
       if (people > 0) {
-        const times = { first_seen: seenMs, last_seen: seenMs };
-        const sums = { score, people };
         insertRow(this.#sql, "accounts", {
           external_id: externalId,
           attributes: "{}",
           claims: "{}",
-          ...times,
-          ...sums,
+          first_seen: seenMs,
+          last_seen: seenMs,
+          score,
+          people,
         });
       }
     } else if (people < 0 && before.people + people === 0 && before.is_bare === 1 && changed === null) {
@@ -176,7 +171,7 @@ export class Accounts {
     });
   }
 
-  /** Notes an update of the account, which is created if it is new. Returns its id. */
+  /** Creates the account if it is new. Returns its id. */
   #noteUpdate(account: KnownAccount, externalId: string, { receivedAtMs }: ValueClaim): number {
     account.id ??= this.#sql.exec<{ id: number }>(CREATE, externalId, receivedAtMs).one().id;
     account.hasChanged = true;
@@ -185,7 +180,6 @@ export class Accounts {
     return account.id;
   }
 
-  /** Adds an update to the history of a field: at the end if it changes the latest value, or in its place if it arrived late. */
   #addToHistory(accountId: number, last: Value | undefined, field: AccountField, { text: after, claim }: Value): void {
     const of = { accountId, field };
     if (last !== undefined && !isLater(claim, last.claim)) insertLateChange(this.#sql, of, after, claim, last.claim);
@@ -225,7 +219,7 @@ function valueColumns(values: ReadonlyMap<string, Value>): Partial<AccountRow> {
   };
 }
 
-/** The name of an account in notifications and lists. @param json of the stored name; null: there is none, or it is long. */
+/** @param json of the stored name; null: there is none, or it is long. */
 export function nameOf(json: string | null): string | null {
   const name: unknown = json === null ? null : JSON.parse(json);
   return name === null || typeof name === "string" ? name : String(json);
@@ -236,7 +230,6 @@ function emptyAccount(externalId: string, atMs: number): KnownAccount {
   return { id: null, values: new Map(), bytes, firstSeenMs: atMs, lastSeenMs: atMs, hasChanged: false };
 }
 
-/** The values of an update, by target. */
 function valuesOf({ fields, attributes }: AccountRecord, claim: ValueClaim): Map<string, Value> {
   const sent = new Map<string, Value>();
   const add = (target: string, value: unknown): void => {
@@ -262,7 +255,7 @@ function setValue(account: KnownAccount, target: string, value: Value): void {
   account.values.set(target, value);
 }
 
-/** The attributes as `canonicalJson` writes them. */
+/** Writes the same text as `canonicalJson`. */
 function attributesText(values: ReadonlyMap<string, Value>): string {
   const attributes = [...values].filter(([target]) => target.startsWith(ATTRIBUTE_PREFIX));
   const members = attributes
@@ -272,7 +265,7 @@ function attributesText(values: ReadonlyMap<string, Value>): string {
 }
 
 // The history of a field: its changes in received order, without a gap to the current value. Updates that repeat the value write
-// nothing, except the latest repeat, which the next change notes (`beforeLast`). A late update takes its place: the change behind it gets
+// nothing, except the latest repeat, which the next change notes (`beforeLast`). A late update takes its place: the next change gets
 // a new value before; within a run of repeats, the history goes there and back; if the next change has the same value, that change moves
 // back in time. If no value was sent more than twice, the history is the same for any order of delivery.
 

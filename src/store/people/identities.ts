@@ -1,6 +1,6 @@
 /**
- * Ids of visitors and the people who own them (spec §2.3). An identify call claims an id for a person. Other calls pair ids of one
- * visitor. `Identities` reads and changes claims and pairs for a batch. `VisitorLists` takes lines off the timelines of visitors.
+ * Ids of visitors and their people (spec §2.3). An identify call claims an id for a person. Other calls pair two ids of a visitor.
+ * `Identities` reads and changes claims and pairs for a batch. `VisitorLists` removes lines from timelines of visitors.
  */
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
@@ -42,12 +42,13 @@ export function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
   return ids;
 }
 
-/** Latest claims kept per id. An id that this number of people claimed belongs to nobody. */
+/** Latest claims kept per id. */
 export const IDENTITY_MAX_CLAIMS = 20;
-const PAIRS_MAX = 20;
-/** Maximum number of ids that follow a paired id to its person, directly or through others. */
-export const CLAIM_SPREADS_TO = 1_000;
-/** Values per statement: one statement for many takes a third of the time of one each. */
+/** Pairs kept per id. */
+export const PAIRS_MAX = 20;
+/** Maximum ids that a claim assigns through pairs, directly or through other ids. */
+export const CLAIM_FOLLOWERS_MAX = 1_000;
+/** A statement for many values takes a third of the time of a statement for each. */
 const VALUES_PER_STATEMENT = 500;
 
 interface IdClaim extends ReceivedOrder {
@@ -79,7 +80,7 @@ export class Identities {
     this.#sql = sql;
   }
 
-  /** Uses few statements. Returns the people of the ids. */
+  /** Returns the people who claimed the ids. */
   preload(ids: readonly VisitorId[]): Set<number> {
     const claims = readClaims(this.#sql, ids, `WHERE ${PERSON_EXISTS}`);
     for (const [list, ofId] of claims) this.#claims.set(list, ofId);
@@ -94,8 +95,8 @@ export class Identities {
   }
 
   /**
-   * Assigns an id to a person from then on (spec §6, identify). Unowned ids that are paired with it follow, nearest first, up to
-   * CLAIM_SPREADS_TO.
+   * Assigns an id to a person from this claim on (spec §6, identify). Ids without a person that are paired with it follow, nearest first,
+   * up to CLAIM_FOLLOWERS_MAX.
    */
   claim(id: VisitorId, claim: IdClaim): void {
     const before = this.claimsOf(id);
@@ -106,11 +107,11 @@ export class Identities {
     const taken = [{ id, claim }];
     for (const { id: takenId, claim: taking } of taken) {
       for (const { id: pairedId, order } of this.#pairsOf(takenId)) {
-        if (taken.length === CLAIM_SPREADS_TO) return;
+        if (taken.length === CLAIM_FOLLOWERS_MAX) return;
         if (this.claimsOf(pairedId).length > 0) continue;
-        const follows = { ...latest(taking, order), personId: claim.personId };
-        this.#write(pairedId, [], [follows]);
-        taken.push({ id: pairedId, claim: follows });
+        const following = { ...latest(taking, order), personId: claim.personId };
+        this.#write(pairedId, [], [following]);
+        taken.push({ id: pairedId, claim: following });
       }
     }
   }
@@ -186,7 +187,6 @@ export class Identities {
     }));
   }
 
-  /** A known pair stays as it is. */
   #addPair(id: VisitorId, pairedId: VisitorId, { receivedAtMs, ordinal }: ReceivedOrder): void {
     this.#sql.exec(
       `INSERT OR IGNORE INTO pairs (key, other_key, at, ordinal)
@@ -221,14 +221,14 @@ export function claimsInStore(sql: SqlStorage, id: VisitorId): IdClaim[] {
   return readClaims(sql, [id]).get(visitorList(id)) ?? [];
 }
 
-/** Distinct values in groups for one statement each. */
+/** Distinct values, in portions for one statement each. */
 export function* portionsOf<Value>(values: Iterable<Value>): Generator<Value[]> {
   const all = [...new Set(values)];
   for (let from = 0; from < all.length; from += VALUES_PER_STATEMENT)
     yield all.slice(from, from + VALUES_PER_STATEMENT);
 }
 
-/** Adds a claim in received order. A repeated claim of the current person changes nothing. */
+/** A repeated claim of the current person changes nothing. */
 function addClaim(claims: readonly IdClaim[], claim: IdClaim): IdClaim[] {
   const sorted = [...claims, claim].sort(inOrder);
   return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-IDENTITY_MAX_CLAIMS);
@@ -253,10 +253,10 @@ function latest(a: ReceivedOrder, b: ReceivedOrder): ReceivedOrder {
   return { receivedAtMs, ordinal };
 }
 
-/** Removes lines from the timelines of visitors. `write` makes the changes. */
+/** Collects lines to remove from timelines of visitors. `write` removes them. */
 export class VisitorLists {
   readonly #gone = new Map<ListKey, Map<number, "gone">>();
-  /** Keys of the ids of lines that are no longer stored, as hexadecimal digits. */
+  /** Keys of the ids of dropped lines, in hexadecimal. */
   readonly #keys = new Set<string>();
 
   /** Removes a line from its timelines, except `kept`. @param facts before the change. */
@@ -273,9 +273,8 @@ export class VisitorLists {
   }
 
   removeFrom(list: ListKey, seq: number): void {
-    const gone = this.#gone.get(list);
-    if (gone === undefined) this.#gone.set(list, new Map([[seq, "gone"]]));
-    else gone.set(seq, "gone");
+    const gone = this.#gone.get(list) ?? new Map<number, "gone">();
+    this.#gone.set(list, gone.set(seq, "gone"));
   }
 
   write(sql: SqlStorage): void {

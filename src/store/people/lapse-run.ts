@@ -1,6 +1,6 @@
 /**
- * Visits the people whose points lapse at the start of a UTC day, in bounded steps of the alarm. A batch that changes a
- * person also removes their lapsed points, so the run skips this person. At most three rows a person: their row and two indexes.
+ * Visits the people whose points lapse at the start of a UTC day, in bounded steps of the alarm. If a batch changes a person
+ * first, the batch removes the lapsed points, and the run skips the person. Writes at most three rows a person: their row and two indexes.
  */
 import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { fallenBelow } from "../../domain/events/workspace-event.ts";
@@ -11,19 +11,19 @@ import type { StoreState } from "../state/store-state.ts";
 import { scoreAt, type LapsingScore } from "./scoring.ts";
 import { People } from "./people.ts";
 
-/** People of a step: some 20 ms. */
+/** A step of this size takes about 20 ms. */
 export const LAPSE_STEP_PEOPLE = 500;
-/** Due people whose falls a run counts before it begins: some 40 ms. If more people are due, the run sends a summary. */
+/** Reading this number of due people takes about 40 ms. If more are due, the run sends a summary. */
 const COUNTED_PEOPLE = 20_000;
 
-/** When the next points lapse, in milliseconds since 1970; null: none will. */
+/** Milliseconds since 1970; null: no points will lapse. */
 export function nextLapseMs(sql: SqlStorage): number | null {
   return sql
     .exec<{ at: number | null }>("SELECT min(next_lapse_at) AS at FROM people WHERE next_lapse_at IS NOT NULL")
     .one().at;
 }
 
-/** Whether stored scores still have points that have lapsed. */
+/** Whether stored scores include points that have lapsed. */
 export function areLapsesDue(sql: SqlStorage, nowMs: number): boolean {
   return (nextLapseMs(sql) ?? Number.POSITIVE_INFINITY) <= nowMs;
 }

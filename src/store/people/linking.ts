@@ -2,8 +2,8 @@
  * Linking (spec §6.1) gives a visitor's earlier signals to the person who the visitor turns out to be. It also moves signals that an
  * anonymous id gave to a person before their user id, which is stronger, had a person.
  *
- * The batch that identifies a visitor links at once what needs no payload and fits a batch. For the rest it writes a job for the
- * visitor, which stays until the visitor's timeline is empty. A step of linking takes many jobs: it fetches payloads, evaluates the
+ * The batch that identifies visitors links up to LINK_STEP_SIGNALS of their signals at once, if these need no payload. A job for each
+ * visitor links the rest, and stays until the visitor's timeline is empty. A step processes many jobs: it fetches payloads, evaluates the
  * current rules, and changes lines, people and timelines in one transaction.
  */
 import type { WorkspaceRules } from "../../control/stored-rules.ts";
@@ -24,9 +24,8 @@ import { countedPoints, evaluateStored, type CountedMatch } from "./scoring.ts";
 import { VisitorLists } from "./identities.ts";
 import { entriesAfter, hasEntries, visitorKey, visitorList, visitorOfKey, type VisitorId } from "./timelines.ts";
 
-/** Signals that one step links. */
-export const LINK_PAGE_SIGNALS = 500;
-/** The alarm takes a job if the consumer that caused it has not taken it within this time. */
+export const LINK_STEP_SIGNALS = 500;
+/** The alarm runs a job if the consumer that caused it has not run it within this time. */
 export const LINK_ALARM_MS = 10_000;
 /** Due time of jobs that wait until a deletion has processed the visitor. */
 export const AFTER_DELETION = Number.MAX_SAFE_INTEGER;
@@ -45,7 +44,7 @@ interface VisitorLines {
   seqs: readonly number[];
 }
 
-/** If a batch identifies visitors, links their signals in the transaction that records the batch. Jobs link the rest. */
+/** Links signals of visitors in the transaction that records the batch which identifies them. Starts jobs for the rest. */
 export function linkAtOnce(
   state: StoreState,
   people: People,
@@ -71,14 +70,14 @@ export function linkAtOnce(
 }
 
 /**
- * Takes a step of the jobs. A job whose payloads cannot be read waits for a while.
+ * A job whose payloads cannot be read waits for COLD_RETRY_MS.
  *
  * @returns whether the next step can follow at once. @throws when the rules cannot be read, or are older than applied rules.
  */
 export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
   const { state, storage, objects } = work;
   const { sql, signals } = state;
-  const visitors = dueLinkJobs(sql, Date.now() + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
+  const visitors = dueLinkJobs(sql, Date.now() + LINK_ALARM_MS, LINK_STEP_SIGNALS);
   if (visitors.length === 0) return false;
   const current = await work.rules();
   const segments = segmentsOf(state, linesOf(state, visitors));
@@ -91,7 +90,7 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
     const nowMs = Date.now();
     const people = new People(state, nowMs);
     // The jobs may have changed meanwhile: the deletion of a person ends or delays them.
-    const due = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
+    const due = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, LINK_STEP_SIGNALS);
     // Lines of an id without a person wait for the id's next person.
     const isKnown = (visitor: VisitorId): boolean => people.identities.claimsOf(visitor).length > 0;
     const lines = linesOf(state, due.filter(isKnown));
@@ -109,14 +108,14 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
       if (!isKnown(visitor) || !hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
     }
     signals.flush();
-    return hasFreshLinkJob(sql, nowMs);
+    return hasRunnableLinkJob(sql, nowMs);
   });
 }
 
-/** The oldest lines of each visitor, LINK_PAGE_SIGNALS in all. Visitors beyond that are left out. */
+/** The oldest lines of each visitor, LINK_STEP_SIGNALS in all. Visitors beyond that are left out. */
 function linesOf({ sql }: StoreState, visitors: readonly VisitorId[]): VisitorLines[] {
   const lines: VisitorLines[] = [];
-  let left = LINK_PAGE_SIGNALS;
+  let left = LINK_STEP_SIGNALS;
   for (const visitor of visitors) {
     if (left === 0) break;
     const entries = entriesAfter(sql, visitorList(visitor)).slice(0, left);
@@ -136,7 +135,6 @@ function segmentsOf({ signals }: StoreState, lines: readonly VisitorLines[]): Li
   return segments;
 }
 
-/** The lines whose scores depend on their payloads. */
 function linesToEvaluate(
   state: StoreState,
   segments: readonly LinesOfSegment[],
@@ -179,8 +177,7 @@ interface LinkContext {
 class Linking {
   readonly #context: LinkContext;
   readonly #lists = new VisitorLists();
-  /** Lines without the payload that they need. */
-  readonly #lacking = new Set<number>();
+  readonly #withoutPayload = new Set<number>();
   /** Lines that are linked or need no link, with the changes of scores; null: none. */
   readonly done = new Map<number, LinkCounts | null>();
 
@@ -205,22 +202,22 @@ class Linking {
     const { sql, signals } = this.#context.state;
     const left = lines.flatMap(({ seqs }) => seqs).filter((seq) => !this.done.has(seq));
     const gone = new Set(left.filter((seq) => signals.isGone(seq)));
-    const lacking = lines.filter(({ visitor, seqs }) => {
+    const waiting = lines.filter(({ visitor, seqs }) => {
       for (const seq of seqs) if (gone.has(seq)) this.#lists.removeFrom(visitorList(visitor), seq);
       const isIdle = seqs.every((seq) => !this.done.has(seq) && !gone.has(seq));
-      return isIdle && seqs.some((seq) => this.#lacking.has(seq));
+      return isIdle && seqs.some((seq) => this.#withoutPayload.has(seq));
     });
     this.#lists.write(sql);
-    return lacking.map(({ visitor }) => visitor);
+    return waiting.map(({ visitor }) => visitor);
   }
 
-  /** Links a line. Returns its new facts; null: the line waits for rules or its payload. */
+  /** Returns the new facts of a line; null: the line waits for rules or its payload. */
   #linked(seq: number, facts: Facts): Facts | null {
     const { state, people, rules, nowMs } = this.#context;
     const { admission, person: before } = facts;
-    const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
+    const isLinkable = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
     // A signal with an email has its person at once, so no line to link has an email.
-    const person = isOpen ? people.personByIds(facts, admission) : null;
+    const person = isLinkable ? people.personByIds(facts, admission) : null;
     const email = person && people.emailOf(person.personId);
     if (person === null || email === null || (before !== null && !this.#canBeTaken(before))) {
       this.done.set(seq, null);
@@ -236,7 +233,7 @@ class Linking {
     if (before !== null && rules.rules === null) return null;
     const evaluated = this.#evaluate(seq, facts, email);
     if (evaluated === null) {
-      this.#lacking.add(seq);
+      this.#withoutPayload.add(seq);
       return null;
     }
     const lost = before === null ? [] : people.removeLine(before.personId, seq, facts);
@@ -252,7 +249,7 @@ class Linking {
     return by === "anonymous_id" && this.#context.people.emailOf(personId) !== null;
   }
 
-  /** Rule outcomes of the line; null: its payload is missing here. */
+  /** Null: the payload is missing. */
   #evaluate(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "outcomes"> | null {
     const { state, payloads } = this.#context;
     const { version, rules } = this.#context.rules;
@@ -348,7 +345,7 @@ export function nextLinkJobMs(sql: SqlStorage): number | null {
   return at === AFTER_DELETION ? null : at;
 }
 
-/** Visitors whose jobs are due by then, the longest waiting first. */
+/** The longest waiting first. */
 export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): VisitorId[] {
   return sql
     .exec<{ key: ArrayBuffer }>("SELECT key FROM link_jobs WHERE due_at <= ? ORDER BY due_at LIMIT ?", byMs, limit)
@@ -356,8 +353,8 @@ export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): Visit
     .map(({ key }) => visitorOfKey(key));
 }
 
-/** Whether a job exists that has not failed. It can run at once. */
-export function hasFreshLinkJob(sql: SqlStorage, nowMs: number): boolean {
+/** Whether a job can run at once, because its last step has not failed. */
+export function hasRunnableLinkJob(sql: SqlStorage, nowMs: number): boolean {
   return dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1).length > 0;
 }
 

@@ -33,7 +33,7 @@ import {
 import { removeLapsed, Scoring, type CountedMatch, endReplacement } from "./scoring.ts";
 import type { Segment } from "../log/segment.ts";
 
-/** A change of what a line scores; null: nothing. */
+/** The score of a line before and after a change; null: none. */
 export interface ScoreChange {
   before: Scored | null;
   after: Scored | null;
@@ -75,7 +75,7 @@ export class People {
   /** Null: there is no such person. */
   readonly #known = { id: new Map<number, KnownPerson | null>(), email: new Map<string, KnownPerson | null>() };
   readonly #scoring: Scoring;
-  /** The current UTC day, never before a day until which points have lapsed. */
+  /** The current UTC day. Not earlier than a day whose lapses are already removed, even if the clock is. */
   readonly #today: number;
   readonly identities: Identities;
   readonly accounts: Accounts;
@@ -93,7 +93,7 @@ export class People {
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
-  /** Reads with few statements what a batch will look up. An email has priority, so the ids beside it are not looked up. */
+  /** Reads the people of a batch with few statements. The ids of a visitor with an email are not needed. */
   preload(visitors: readonly VisitorNames[]): void {
     this.#read(
       "email",
@@ -105,11 +105,12 @@ export class People {
 
   /** Returns the person of a signal (design §8.3): by email, else user id, else anonymous id. An unknown email makes a new person. */
   personOf(visitor: VisitorNames, order: ReceivedOrder, occurredMs: number): LinePerson | null {
-    if (typeof visitor.email === "string") return { personId: this.personFor(visitor.email, occurredMs), by: "email" };
+    if (typeof visitor.email === "string")
+      return { personId: this.findOrCreate(visitor.email, occurredMs), by: "email" };
     return this.personByIds(visitor, order);
   }
 
-  /** Returns the person who owns the strongest owned id of a visitor. */
+  /** Returns the person of the visitor's strongest id that has a person. */
   personByIds(visitor: VisitorNames, order: ReceivedOrder): LinePerson | null {
     for (const id of idsOf(visitor)) {
       const claim = claimInForce(this.identities.claimsOf(id), order);
@@ -119,7 +120,7 @@ export class People {
   }
 
   /** @param occurredMs when the signal that names the person occurred. */
-  personFor(email: string, occurredMs: number): number {
+  findOrCreate(email: string, occurredMs: number): number {
     if (!this.#known.email.has(email)) this.#read("email", [email]);
     return (this.#known.email.get(email) ?? this.#create(email, occurredMs)).now.id;
   }
@@ -128,7 +129,7 @@ export class People {
     return this.#person(personId)?.now.email ?? null;
   }
 
-  /** Gives a line to a person, with what it has scored. Returns the matches that count. */
+  /** Adds a line with its score to a person. Returns the matches that count. */
   addLine(personId: number, seq: number, facts: Facts): readonly CountedMatch[] {
     const person = this.#person(personId);
     if (person === null) return [];
@@ -142,7 +143,7 @@ export class People {
     return counted;
   }
 
-  /** Takes a line from a person. Returns the matches that had counted. @param facts of the line, before the change. */
+  /** Returns the matches that had counted. @param facts of the line, before the change. */
   removeLine(personId: number, seq: number, facts: Facts): readonly CountedMatch[] {
     const person = this.#person(personId);
     if (person === null) return [];
@@ -182,31 +183,30 @@ export class People {
     for (const facts of lines) addTraits(person, facts);
   }
 
-  /** Reads people, so that points that are due lapse. */
+  /** Removes the lapsed points of people: each read does so. */
   lapse(personIds: readonly number[]): void {
     this.#read("id", personIds);
   }
 
-  /** Lets `write` search for replacing matches behind a line. Returns false if the person no longer exists. */
-  replaceBehind(personId: number, ruleId: string, seq: number): boolean {
+  /** Lets `write` search after a line for the match that replaces a removed match. False: the person no longer exists. */
+  searchReplacement(personId: number, ruleId: string, seq: number): boolean {
     if (this.#person(personId) === null) return false;
-    this.#scoring.replaceBehind(personId, ruleId, seq);
+    this.#scoring.searchReplacement(personId, ruleId, seq);
     return true;
   }
 
-  /** The latest entries of a person's timeline before a line, the latest first. */
   latestEntriesOf(personId: number, range: { before: number; limit: number }): Entry[] {
     const recent = this.#person(personId)?.now.recent ?? "";
     return latestEntries(this.#state.sql, personList(personId), recent, range);
   }
 
-  /** Returns the number of lines that score in place of other lines. */
+  /** Returns the number of lines that score instead of removed lines. */
   write(): number {
     this.#countIds();
     const people = [...this.#known.id.values()].filter((person) => person !== null);
     let replaced = 0;
     for (const { now, entries } of people) {
-      replaced += this.#scoring.replaceReleased(now, (seq) =>
+      replaced += this.#scoring.replaceRemoved(now, (seq) =>
         ascendingEntries(this.#state.sql, personList(now.id), mergeEntries(readEntries(now.recent), entries), seq),
       );
     }
@@ -247,7 +247,7 @@ export class People {
     return person;
   }
 
-  /** Updates the numbers of ids, and drops the oldest ids above PERSON_MAX_IDS of a kind. */
+  /** Drops the oldest ids above PERSON_MAX_IDS of a kind. */
   #countIds(): void {
     for (const person of this.#addIdChanges()) {
       for (const kind of ID_KINDS) {
@@ -295,7 +295,7 @@ export class People {
   }
 }
 
-/** Takes over a line's traits and time. Of conflicting traits the latest received wins, field by field. */
+/** Of conflicting traits the latest received wins, field by field. */
 function addTraits({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): void {
   const { receivedAtMs, ordinal } = admission;
   now.first_seen = Math.min(now.first_seen, occurred.ms);
@@ -340,10 +340,7 @@ function toKnown(raw: SqlStorageValue[]): KnownPerson {
 /** The received order of the signals that the traits came from. */
 type TraitOrders = Partial<Record<PersonField, ReceivedOrder>>;
 
-/**
- * One text for each field, in base 36. `=` means the same as the field before; an empty text means none. Most people have no account, so
- * its text is left out if it is empty.
- */
+/** One text per field, in base 36: `=` means the same as the field before, empty means none. An empty text of the account is left out. */
 export function writeTraitOrders(orders: TraitOrders): string {
   let before: ReceivedOrder | undefined;
   const fields = orders.account === undefined ? TRAIT_NAMES : PERSON_FIELDS;
@@ -374,25 +371,23 @@ export function readTraitOrders(text: string): TraitOrders {
   return orders;
 }
 
-// Two jobs that repair people after lines were removed from them. Each step is bounded; its row stores the remaining
-// work.
+// Two jobs that repair people after lines were removed from them. A row stores the remaining work.
 //
 // - Recount: if a removed line was the source of a time or a trait, recompute it from the remaining lines, the latest first. Lines that
 //   are recorded meanwhile count as usual, and counting a line twice is harmless.
-// - Replace: if a removed match counted for a rule that scores once, search for the match that counts instead (scoring.ts).
+// - Replacement: if a removed match counted for a rule that scores once, search for the match that counts instead (scoring.ts).
 
-/** Budget of a step in lines: some 20 ms. */
+/** A step of this size takes about 20 ms. */
 const RECOUNT_STEP_LINES = 5_000;
-/** Cost of unpacking a segment, in counted lines. */
+/** Cost of unpacking a segment, in lines. */
 const SEGMENT_LINES = 60;
-/** Jobs that share the budget of a step. */
 const JOBS_PER_STEP = 50;
 
-/** Lines before `before` are left; null: all lines. */
+/** Lines before `before` remain; null: all lines. */
 type RecountRow = { person_id: number; before: number | null };
 type ReplacementRow = { person_id: number; rule_id: string; behind_seq: number };
 
-/** Writes the changes of people, and recounts them. A job recounts the rest. */
+/** A job recounts what exceeds the budget of a step. */
 export function writeAndRecount(state: StoreState, people: People): void {
   people.write();
   if (people.toRecount.size === 0) return;
@@ -425,7 +420,6 @@ class RecountStep {
     this.#people = people;
   }
 
-  /** Counts as many lines of a person as the budget allows, and stores the place. */
   take({ person_id: personId, before }: RecountRow): void {
     const { sql } = this.#state;
     const left = this.#count(personId, before);
@@ -433,7 +427,7 @@ class RecountStep {
     else sql.exec("INSERT OR REPLACE INTO recounts (person_id, before) VALUES (?, ?)", personId, left);
   }
 
-  /** Returns the line before which lines are left; 0: none; null: all. */
+  /** Returns the line before which lines remain; 0: none; null: all. */
   #count(personId: number, before: number | null): number | null {
     const limit = this.#budget;
     if (limit <= 0) return before;
@@ -476,8 +470,8 @@ export function stepReplacements(state: StoreState, nowMs: number): void {
     "SELECT person_id, rule_id, behind_seq FROM replacements LIMIT ?",
     JOBS_PER_STEP,
   );
-  for (const { person_id: personId, rule_id: ruleId, behind_seq: behind } of jobs.toArray()) {
-    if (!people.replaceBehind(personId, ruleId, behind)) endReplacement(sql, personId, ruleId);
+  for (const { person_id: personId, rule_id: ruleId, behind_seq: afterSeq } of jobs.toArray()) {
+    if (!people.searchReplacement(personId, ruleId, afterSeq)) endReplacement(sql, personId, ruleId);
   }
   people.write();
   state.raised.raise(people.news?.thresholdEvents(nowMs) ?? []);

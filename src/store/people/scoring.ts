@@ -1,5 +1,5 @@
 /**
- * Scores of lines. A line's matches count, except where a rule scores a person once and another line counts already (`Once` in
+ * Scores of lines. Each match counts, unless its rule scores a person only once and another line counts already (`Once` in
  * state/rule-outcomes.ts). When that line is removed, the next match replaces it.
  */
 import type { JsonObject } from "../../domain/json/json-value.ts";
@@ -12,11 +12,11 @@ import { countScore, hasFirstDay, occasionOf, type Occasion } from "../state/rul
 import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timelines.ts";
 
-/** Entries that one transaction reads to find replacing matches: some 20 ms. A job (people.ts) reads the rest. */
+/** Entries that one transaction reads to find replacements: about 20 ms. `stepReplacements` reads the rest. */
 export const REPLACE_STEP_ENTRIES = 5_000;
 const BEFORE_ALL_LINES = -1;
 
-interface Person extends LapsingScore {
+interface ScoredPerson extends LapsingScore {
   id: number;
 }
 
@@ -32,9 +32,9 @@ export function countedPoints(matches: readonly CountedMatch[]): number {
 export class Scoring {
   readonly #state: StoreState;
   readonly #today: number;
-  /** By person and rule: the line behind which to search for the match that replaces a removed match. */
-  readonly #released = new Map<number, Map<string, number>>();
-  /** Remaining entries to read. */
+  /** By person and rule: the line after which the search for a replacement continues. */
+  readonly #searches = new Map<number, Map<string, number>>();
+  /** In entries. */
   #budget = REPLACE_STEP_ENTRIES;
 
   /** @param today points that lapse until this UTC day count no more. */
@@ -44,19 +44,19 @@ export class Scoring {
   }
 
   /** Returns the matches that count. */
-  add(person: Person, scored: Scored): readonly CountedMatch[] {
+  add(person: ScoredPerson, scored: Scored): readonly CountedMatch[] {
     const counted: CountedMatch[] = [];
     for (const outcome of scored.outcomes) {
       const match = this.#state.outcomes.get(outcome);
       if (this.#state.once.noteMatch(person.id, scored, match, outcome)) {
         counted.push(this.#count(person, scored, match, dayOf(scored.occurredMs), 1));
-      } else if (hasFirstDay(match)) this.#countFrom(person, outcome, match, dayOf(scored.occurredMs));
+      } else if (hasFirstDay(match)) this.#countEarlier(person, outcome, match, dayOf(scored.occurredMs));
     }
     return counted;
   }
 
   /** Returns the matches that had counted. */
-  remove(person: Person, scored: Scored): readonly CountedMatch[] {
+  remove(person: ScoredPerson, scored: Scored): readonly CountedMatch[] {
     const { once, outcomes } = this.#state;
     const counted: CountedMatch[] = [];
     for (const outcome of scored.outcomes) {
@@ -64,7 +64,7 @@ export class Scoring {
       const fromDay = once.fromDay(person.id, scored, match);
       if (once.removeMatch(person.id, scored, match)) {
         counted.push(this.#count(person, scored, match, fromDay, -1));
-        if (match.frequency !== undefined) this.replaceBehind(person.id, match.ruleId, BEFORE_ALL_LINES);
+        if (match.frequency !== undefined) this.searchReplacement(person.id, match.ruleId, BEFORE_ALL_LINES);
       } else if (hasFirstDay(match) && dayOf(scored.occurredMs) === fromDay) {
         this.#forgetFirstDay(person, outcome, match);
       }
@@ -72,8 +72,7 @@ export class Scoring {
     return counted;
   }
 
-  /** Returns the effect; null: none. */
-  change(person: Person, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
+  change(person: ScoredPerson, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
     const [gone, added] = [without(before, after), without(after, before)];
     const hasLost = gone !== null && this.remove(person, gone).length > 0;
     const hasWon = added !== null && this.add(person, added).length > 0;
@@ -81,36 +80,35 @@ export class Scoring {
     return hasLost ? "removed" : null;
   }
 
-  /** Lets `replaceReleased` search for a replacing match behind a line. */
-  replaceBehind(personId: number, ruleId: string, seq: number): void {
-    const released = this.#released.get(personId) ?? new Map<string, number>();
-    this.#released.set(personId, released.set(ruleId, seq));
+  /** Lets `replaceRemoved` search after a line for the match that replaces a removed match. */
+  searchReplacement(personId: number, ruleId: string, seq: number): void {
+    const searches = this.#searches.get(personId) ?? new Map<string, number>();
+    this.#searches.set(personId, searches.set(ruleId, seq));
   }
 
   /**
-   * Replaces removed matches by the first lines that match the rules' current versions. Outcomes of older versions count again only
-   * when the rule is applied to the past. Also searches for the earliest match of a once-ever rule whose points lapse. If too many lines
-   * must be read, a job continues.
+   * Replaces removed matches by the first matches of the rules' current versions. Outcomes of older versions count again only when the
+   * rule is applied to the past. Also finds the earliest match of a once-ever rule whose points lapse.
    *
-   * @param entriesBehind the person's entries behind a line, ascending. @returns the number of lines that now score.
+   * @param entriesAfter the person's entries after a line, ascending. @returns the number of lines that now score.
    */
-  replaceReleased(person: Person, entriesBehind: (seq: number) => Iterable<Entry>): number {
-    const released = this.#released.get(person.id);
-    if (released === undefined) return 0;
-    this.#released.delete(person.id);
+  replaceRemoved(person: ScoredPerson, entriesAfter: (seq: number) => Iterable<Entry>): number {
+    const searches = this.#searches.get(person.id);
+    if (searches === undefined) return 0;
+    this.#searches.delete(person.id);
     const { sql, outcomes, once, signals } = this.#state;
     const first = (ruleId: string): number | null => once.firstDay(person.id, ruleId)?.outcome ?? null;
-    const ids = [...released.keys()].flatMap((ruleId) => [outcomes.currentOf(ruleId), first(ruleId)]);
+    const ids = [...searches.keys()].flatMap((ruleId) => [outcomes.currentOf(ruleId), first(ruleId)]);
     const current = new Set(ids.filter((id) => id !== null));
     const taken = new Set<string>();
-    let [replaced, behind] = [0, Math.min(...released.values())];
-    for (const { seq, scored } of current.size === 0 ? [] : entriesBehind(behind)) {
+    let [replaced, after] = [0, Math.min(...searches.values())];
+    for (const { seq, scored } of current.size === 0 ? [] : entriesAfter(after)) {
       if (this.#budget-- <= 0) {
         const insert = "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)";
-        for (const ruleId of released.keys()) sql.exec(insert, person.id, ruleId, behind);
+        for (const ruleId of searches.keys()) sql.exec(insert, person.id, ruleId, after);
         return replaced;
       }
-      behind = seq;
+      after = seq;
       const open = scored?.outcomes.filter((id) => current.has(id) && this.#isOpen(person, scored, id, taken)) ?? [];
       if (scored === null || open.length === 0) continue;
       // A line that retention dropped cannot begin to count, but it may be the earliest match.
@@ -119,14 +117,15 @@ export class Scoring {
       const counted = this.add(person, { ...scored, outcomes: usable });
       if (counted.length > 0) replaced++;
       // Earlier lines may have occurred before.
-      for (const match of counted.filter(hasFirstDay)) this.replaceBehind(person.id, match.ruleId, BEFORE_ALL_LINES);
+      for (const match of counted.filter(hasFirstDay))
+        this.searchReplacement(person.id, match.ruleId, BEFORE_ALL_LINES);
     }
-    for (const ruleId of released.keys()) endReplacement(sql, person.id, ruleId);
-    return this.#released.has(person.id) ? replaced + this.replaceReleased(person, entriesBehind) : replaced;
+    for (const ruleId of searches.keys()) endReplacement(sql, person.id, ruleId);
+    return this.#searches.has(person.id) ? replaced + this.replaceRemoved(person, entriesAfter) : replaced;
   }
 
-  /** Whether a match can count, or begin the time of one that does. @param taken occasions that are known to be neither. */
-  #isOpen(person: Person, scored: Scored, outcome: number, taken: Set<string>): boolean {
+  /** Whether a match can count, or can move the first day of the match that counts. @param taken occasions that are not open. */
+  #isOpen(person: ScoredPerson, scored: Scored, outcome: number, taken: Set<string>): boolean {
     const match = this.#state.outcomes.get(outcome);
     if (hasFirstDay(match)) {
       const first = this.#state.once.firstDay(person.id, match.ruleId);
@@ -139,14 +138,14 @@ export class Scoring {
     return false;
   }
 
-  /** Counts a match, or no longer. @param fromDay the day from which its points count. */
-  #count(person: Person, { atMs }: Scored, match: RuleMatch, fromDay: number, times: 1 | -1): CountedMatch {
+  /** @param fromDay the day from which the points count. @param times 1 adds the match, -1 removes it. */
+  #count(person: ScoredPerson, { atMs }: Scored, match: RuleMatch, fromDay: number, times: 1 | -1): CountedMatch {
     countScore(this.#state.books, match.ruleId, atMs, times);
     return { ...match, lapsed: !this.#addPoints(person, match, fromDay, times) };
   }
 
   /** Returns whether the points count, because they have not lapsed. */
-  #addPoints(person: Person, { points, lastDays }: RuleMatch, fromDay: number, times: 1 | -1): boolean {
+  #addPoints(person: ScoredPerson, { points, lastDays }: RuleMatch, fromDay: number, times: 1 | -1): boolean {
     if (lastDays === undefined) {
       person.score += times * points;
       return true;
@@ -160,29 +159,29 @@ export class Scoring {
     return true;
   }
 
-  /** Notes a further match of a once-ever rule. If it is the earliest, the points of the match that counts count from its day. */
-  #countFrom(person: Person, outcome: number, match: RuleMatch, day: number): void {
+  /** If another match of a once-ever rule is earlier than the match that counts, the points count from the earlier day. */
+  #countEarlier(person: ScoredPerson, outcome: number, match: RuleMatch, day: number): void {
     const first = this.#state.once.firstDay(person.id, match.ruleId);
     if (first === null || first.outcome !== outcome || first.fromDay <= day) return;
     this.#moveFirstDay(person, match, first.fromDay, day);
   }
 
-  /** The earliest match of a once-ever rule leaves, and the match that counts stays. `replaceReleased` searches for the next. */
-  #forgetFirstDay(person: Person, outcome: number, match: RuleMatch): void {
+  /** The earliest match of a once-ever rule is removed, but not the match that counts. `replaceRemoved` finds the next earliest. */
+  #forgetFirstDay(person: ScoredPerson, outcome: number, match: RuleMatch): void {
     const first = this.#state.once.firstDay(person.id, match.ruleId);
     if (first === null || first.outcome !== outcome || first.fromDay === first.day) return;
     this.#moveFirstDay(person, match, first.fromDay, first.day);
-    this.replaceBehind(person.id, match.ruleId, BEFORE_ALL_LINES);
+    this.searchReplacement(person.id, match.ruleId, BEFORE_ALL_LINES);
   }
 
-  #moveFirstDay(person: Person, match: RuleMatch, before: number, after: number): void {
+  #moveFirstDay(person: ScoredPerson, match: RuleMatch, before: number, after: number): void {
     this.#addPoints(person, match, before, -1);
     this.#addPoints(person, match, after, 1);
     this.#state.once.setFromDay(person.id, match.ruleId, after);
   }
 }
 
-/** The outcomes of a line without those that it keeps; null: none. */
+/** The outcomes that only the first line has; null: none. */
 function without(scored: Scored | null, kept: Scored | null): Scored | null {
   const outcomes = scored?.outcomes.filter((id) => kept?.outcomes.includes(id) !== true) ?? [];
   return scored === null || outcomes.length === 0 ? null : { ...scored, outcomes };
@@ -228,11 +227,9 @@ export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
     );
 }
 
-// Points that lapse. A person's row stores a sum for each UTC day at whose start points lapse, at most 366 days. Every
-// change of a person first removes the due points, so a score never has points of an earlier day. The alarm visits the
-// people who do not change otherwise.
-//
-// The text in the row is `day:points,…`, ascending, in base 36.
+// Points that lapse. A person's row stores the points that lapse at the start of each UTC day, at most 366 days. The text is
+// `day:points,…`, ascending, in base 36. Each change of a person first removes the lapsed points. The alarm visits the other people
+// (lapse-run.ts).
 
 export interface LapsingScore {
   score: number;
@@ -241,7 +238,7 @@ export interface LapsingScore {
   next_lapse_at: number | null;
 }
 
-/** Adds points that lapse at the start of a day, or takes them away. */
+/** @param day at whose start the points lapse. @param points negative: removes them. */
 export function addPointsUntil(person: LapsingScore, day: number, points: number): void {
   const lapses = readLapses(person.lapses);
   lapses.set(day, (lapses.get(day) ?? 0) + points);
@@ -249,7 +246,7 @@ export function addPointsUntil(person: LapsingScore, day: number, points: number
   writeLapses(person, lapses);
 }
 
-/** Removes the points that have lapsed by the start of a day. Returns whether there were any. */
+/** Returns whether any points had lapsed by the start of the day. */
 export function removeLapsed(person: LapsingScore, today: number): boolean {
   if (person.next_lapse_at === null || person.next_lapse_at > today * DAY_MS) return false;
   const lapses = readLapses(person.lapses);
@@ -262,7 +259,6 @@ export function removeLapsed(person: LapsingScore, today: number): boolean {
   return true;
 }
 
-/** A person's score without the points that have lapsed by a day. */
 export function scoreAt(person: LapsingScore, day: number): LapsingScore {
   const { score, lapses, next_lapse_at } = person;
   const left = { score, lapses, next_lapse_at };

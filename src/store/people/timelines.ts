@@ -1,7 +1,7 @@
 /**
- * Timelines: which lines are a person's, with the score of each, and which lines wait for a visitor to become known. A timeline is text
+ * Timelines list the lines of a person with their scores, and the lines that wait until their visitor gets a person. A timeline is text
  * in the order of `seq`, in rows of hundreds of entries in `timelines`; the ranges of the rows do not overlap. The latest entries of a
- * person are in the person's own row, which recording writes anyway.
+ * person are in the row of `people`, which recording writes anyway.
  */
 import { readUuid, UUID_BYTES, UUID_CHARACTERS, uuidMs, UuidTexts } from "../../platform/bytes.ts";
 import type { Facts } from "../log/line.ts";
@@ -16,7 +16,7 @@ export type ListKey = string;
 
 const LETTERS = { anonymous_id: "a", user_id: "u" } as const;
 /** Second byte of a stored key whose rest is a UUID. */
-const UUID_HERE = 0xff;
+const UUID_MARK = 0xff;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
 export function personList(personId: number): ListKey {
@@ -32,7 +32,7 @@ export function keyOf(list: ListKey): ArrayBuffer {
     const bytes = new Uint8Array(2 + UUID_BYTES);
     if (readUuid(list, 1, bytes.subarray(2))) {
       bytes[0] = list.charCodeAt(0);
-      bytes[1] = UUID_HERE;
+      bytes[1] = UUID_MARK;
       return bytes.buffer;
     }
   }
@@ -45,7 +45,7 @@ export function visitorKey(id: VisitorId): ArrayBuffer {
 
 export function listOfKey(key: ArrayBuffer): ListKey {
   const bytes = new Uint8Array(key);
-  if (bytes[1] !== UUID_HERE) return decoder.decode(bytes);
+  if (bytes[1] !== UUID_MARK) return decoder.decode(bytes);
   return String.fromCharCode(bytes[0] ?? 0) + new UuidTexts(bytes.subarray(2), UUID_BYTES).next();
 }
 
@@ -54,15 +54,15 @@ export function visitorOfKey(key: ArrayBuffer): VisitorId {
   return { kind: list.startsWith(LETTERS.user_id) ? "user_id" : "anonymous_id", value: list.slice(1) };
 }
 
-/** Characters of a row of a timeline: hundreds of entries. */
+/** Maximum characters of a row: hundreds of entries. */
 export const TIMELINE_ROW_CHARACTERS = 2_000;
-/** Characters of the latest entries in a person's own row. */
+/** Maximum characters of the latest entries in the row of `people`. */
 const RECENT_ENTRIES_CHARACTERS = 512;
 
-/** The score of a signal. It outlives the signal. */
+/** The score of a signal, which retention keeps when it drops the signal. */
 export interface Scored {
   signalId: string;
-  /** When the signal was received and when it occurred, in milliseconds since 1970. */
+  /** When the signal was received and occurred, in milliseconds since 1970. */
   atMs: number;
   occurredMs: number;
   /** Ids of the outcomes, see state/rule-outcomes.ts. */
@@ -81,7 +81,6 @@ interface Row {
   entries: string;
 }
 
-/** The score of a line, as the timeline of its person says it. */
 export function scoredBy({ admission, occurred, outcomes }: Facts): Scored | null {
   if (outcomes.length === 0) return null;
   return { signalId: admission.id, atMs: admission.receivedAtMs, occurredMs: occurred.ms, outcomes };
@@ -96,7 +95,7 @@ export function insertEntries(sql: SqlStorage, list: ListKey, entries: readonly 
     const here = rest.filter(({ seq }) => seq < end);
     rest = rest.slice(here.length);
     if (row === undefined) writeRows(sql, list, here);
-    else if (areBehind(row.entries, here)) appendToRow(sql, list, row, here);
+    else if (areLater(row.entries, here)) appendToRow(sql, list, row, here);
     else replaceRow(sql, list, row.first_seq, mergeEntries(readEntries(row.entries), here));
   }
 }
@@ -185,7 +184,7 @@ export function changeEntries(
   return left.size === changes.size ? recent : writeEntries(after);
 }
 
-/** The row that has the entry of a line, or would get it, and where the next row begins. */
+/** The row for the entry of a line, and where the next row begins. */
 function rowFor(sql: SqlStorage, list: ListKey, seq: number): (Row & { next: number | null }) | undefined {
   return sql
     .exec<Row & { next: number | null }>(
@@ -232,7 +231,7 @@ function writeRows(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): v
 
 /** The person's row with these entries added; null: it has no room, and all entries go to `insertEntries`. */
 export function addToRecent(recent: string, entries: readonly Entry[]): string | null {
-  const all = areBehind(recent, entries)
+  const all = areLater(recent, entries)
     ? `${recent},${writeEntries(entries)}`
     : writeEntries(mergeEntries(readEntries(recent), entries));
   return all.length <= RECENT_ENTRIES_CHARACTERS ? all : null;
@@ -247,7 +246,7 @@ export function readEntries(text: string): Entry[] {
 }
 
 /** Whether entries are in ascending order and later than all entries of a text. */
-function areBehind(text: string, entries: readonly Entry[]): boolean {
+function areLater(text: string, entries: readonly Entry[]): boolean {
   let before = text === "" ? Number.POSITIVE_INFINITY : Number.parseInt(text.slice(text.lastIndexOf(",") + 1), 36);
   for (const { seq } of entries) {
     if (seq <= before) return false;
@@ -256,7 +255,7 @@ function areBehind(text: string, entries: readonly Entry[]): boolean {
   return true;
 }
 
-/** Two lists as one, in ascending order. The second list wins. */
+/** In ascending order. The second list wins. */
 export function mergeEntries(before: readonly Entry[], entries: readonly Entry[]): Entry[] {
   const all = new Map([...before, ...entries].map((entry) => [entry.seq, entry] as const));
   return [...all.values()].sort(bySeq);

@@ -26,26 +26,22 @@ import type { StoreState } from "../state/store-state.ts";
 import { findPeople } from "./people-search.ts";
 import { latestScored, toScoringSignals } from "./person-page.ts";
 
-/** The start of a JSON text, and one character more that shows whether it is cut: a value may be as large as a signal. */
+/** The start of a JSON text, which may be as large as a signal. One extra character shows that the text is cut. */
 function startOf(column: string, characters: number, name: string): string {
   return `substr(${column}, 1, ${characters + 1}) AS ${name}`;
 }
 
-const SUMMARY = `id, external_id AS externalId, ${[
-  ["name", "name"],
-  ["plan", "plan"],
-  ["user_count", "userCount"],
-  ["recurring_revenue", "recurringRevenue"],
-  ["trial_status", "trialStatus"],
-]
-  .map(([column = "", name = ""]) => startOf(column, ACCOUNT_LIST_CHARACTERS, name))
-  .join(", ")}, score, people, first_seen AS firstSeenMs, last_seen AS lastSeenMs`;
+const shortened = (column: string, name = column): string => startOf(column, ACCOUNT_LIST_CHARACTERS, name);
+const SUMMARY = `id, external_id AS externalId, ${shortened("name")}, ${shortened("plan")},
+  ${shortened("user_count", "userCount")}, ${shortened("recurring_revenue", "recurringRevenue")},
+  ${shortened("trial_status", "trialStatus")}, score, people, first_seen AS firstSeenMs, last_seen AS lastSeenMs`;
 
 type SummaryRow = AccountSummary & { id: number };
 
+/** With more accounts, the orders by score and by people fall back to the newest first. */
 const ACCOUNTS_SORTED = 10_000;
 
-/** A page of the list of accounts. An invalid cursor is ignored. */
+/** An invalid cursor is ignored. */
 export function findAccounts(sql: SqlStorage, query: AccountsQuery, page: Page): AccountsPage {
   const { rows, sorted, cursorOf } = orderedAccounts(sql, query, page);
   const { items, next } = pageOf(rows, page, cursorOf);
@@ -54,9 +50,9 @@ export function findAccounts(sql: SqlStorage, query: AccountsQuery, page: Page):
 }
 
 interface AccountRows {
-  /** The accounts of the page, and one more if any follows. */
+  /** One more than the page, if more follow. */
   rows: SummaryRow[];
-  /** False: there are too many accounts to sort. */
+  /** False: too many accounts to sort. */
   sorted: boolean;
   cursorOf: (row: SummaryRow) => string;
 }
@@ -75,15 +71,15 @@ function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit 
     return { rows, sorted: true, cursorOf: (row) => `${row.id}.${row.externalId}` };
   }
   const { sort } = query;
-  const behind = id === "" || Number.isNaN(Number(last)) ? null : { id: Number(id), value: Number(last) };
+  const after = id === "" || Number.isNaN(Number(last)) ? null : { id: Number(id), value: Number(last) };
   const isByPeople = sort === "score" || sort === "people";
   if (isByPeople && countAccounts(sql) <= ACCOUNTS_SORTED) {
-    const rows = accountsByPeople(sql, sort, behind, limit);
+    const rows = accountsByPeople(sql, sort, after, limit);
     return { rows, sorted: true, cursorOf: (row) => `${row.id}.${row[sort]}` };
   }
   const [column, field] = sort === "last_seen" ? (["last_seen", "lastSeenMs"] as const) : (["id", "id"] as const);
   const rows = read(sql, `(${column}, id) < (?, ?) ORDER BY ${column} DESC, id DESC LIMIT ?`, [
-    ...(behind === null ? [Number.MAX_SAFE_INTEGER, 0] : [behind.value, behind.id]),
+    ...(after === null ? [Number.MAX_SAFE_INTEGER, 0] : [after.value, after.id]),
     limit + 1,
   ]);
   return { rows, sorted: !isByPeople, cursorOf: (row) => `${row.id}.${row[field]}` };
@@ -97,16 +93,16 @@ function countAccounts(sql: SqlStorage): number {
   return counted.one().n;
 }
 
-/** Sorts in memory: an index would be a written row for each batch of an account. */
+/** Sorts in memory, because an index would add a written row to each batch of an account. */
 function accountsByPeople(
   sql: SqlStorage,
   column: "score" | "people",
-  behind: { id: number; value: number } | null,
+  after: { id: number; value: number } | null,
   limit: number,
 ): SummaryRow[] {
   const all = [...sql.exec(`SELECT id, ${column} FROM accounts`).raw<[id: number, value: number]>()];
   const ids = all
-    .filter(([id, value]) => behind === null || value < behind.value || (value === behind.value && id < behind.id))
+    .filter(([id, value]) => after === null || value < after.value || (value === after.value && id < after.id))
     .sort(([a, valueOfA], [b, valueOfB]) => valueOfB - valueOfA || b - a)
     .slice(0, limit + 1)
     .map(([id]) => id);
@@ -118,7 +114,7 @@ function read(sql: SqlStorage, condition: string, values: SqlStorageValue[]): Su
   return sql.exec(`SELECT ${SUMMARY} FROM accounts WHERE ${condition}`, ...values).toArray() as unknown as SummaryRow[];
 }
 
-/** One account with its people and its changes; null: there is none. */
+/** Null: the account is unknown. */
 export function readAccountPage(state: StoreState, externalId: string, page: Page): AccountPage | null {
   const { sql, signals } = state;
   const [row] = sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId);
@@ -148,7 +144,7 @@ export function readAccountPage(state: StoreState, externalId: string, page: Pag
 const TOP_PEOPLE = 10;
 const RECENT_PEOPLE = 20;
 const LATEST_SCORES = 10;
-/** The newest people of an account that the page sorts by last seen: some 10 ms. */
+/** The newest people of an account, sorted by last seen in about 10 ms. */
 const MEMBERS_READ = 10_000;
 /** The latest signals of each recent person that are read to find scores. */
 const RECENT_SIGNALS = 50;
@@ -167,7 +163,6 @@ function membersOf(state: StoreState, account: string): Pick<AccountPage, "topPe
   return { topPeople: top.items, latestScores: latestFirst.slice(0, LATEST_SCORES) };
 }
 
-/** The people who were last seen, among the newest people of the account. */
 function recentMembers(sql: SqlStorage, account: string): { id: number; email: string; recent: string }[] {
   const newest = sql.exec(
     "SELECT id, last_seen FROM people WHERE account = ? ORDER BY id DESC LIMIT ?",

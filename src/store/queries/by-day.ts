@@ -1,31 +1,29 @@
 /**
- * Lists in the order of a time that changes with nearly every signal. An index on the time would be written each time, so the index is
- * on its day. The rows of a day are read by key, a chunk at a time, and each chunk is sorted by time. So the order is exact for days
- * with one chunk; in any case each row appears once.
+ * Sorts lists by a time that changes with nearly every signal. Each change would write an index on the time, so the index is on the day.
+ * The rows of a day are read by key in chunks, and each chunk is sorted by time. So the order is exact only for days with one chunk, but
+ * each row appears once. Also reads and writes the cursors of these lists.
  */
 
 /** Values to sort by, most significant first. Each has the same type in all rows. */
 export type Values = readonly (string | number)[];
 
 export interface DayList<Row> {
-  /** Rows that are read and sorted at a time. */
   chunk: number;
-  /** `down`: the latest day comes first. */
+  /** `down`: the latest day first. */
   direction: "down" | "up";
   /** The next day in this direction that has rows, `from` included; null: there is none. */
   nextDay(from: number): number | null;
   /** The next `chunk` rows of a day, by key; null: the first rows. */
-  rows(day: number, behind: Values | null): Row[];
+  rows(day: number, after: Values | null): Row[];
   keyOf(row: Row): Values;
   /** The time of a row, and what orders rows of the same time. */
   orderOf(row: Row): Values;
   compare(a: Values, b: Values): number;
 }
 
-/** The place behind a row: the day, the key at the end of the chunk before, and the order of the row. It is also the cursor. */
+/** The place after a row, as stored in cursors. `chunkStart` is the last key of the chunk before. `last` is the order of the row. */
 export type DayPlace = readonly [day: number, chunkStart: Values | null, last: Values];
 
-/** The rows of a list, each with the place behind it. */
 export function* byDay<Row>(list: DayList<Row>, from: DayPlace | null): Generator<{ row: Row; place: DayPlace }> {
   const step = list.direction === "down" ? -1 : 1;
   const [fromDay = step < 0 ? Number.MAX_SAFE_INTEGER : 0, fromChunk = null, fromLast = null] = from ?? [];
@@ -47,7 +45,7 @@ export function* byDay<Row>(list: DayList<Row>, from: DayPlace | null): Generato
 }
 
 /** `nextDay` for a table with an index on its column `last_day`. */
-export function daysOf(
+export function nextDayOf(
   sql: SqlStorage,
   table: "people" | "event_groups",
   direction: "down" | "up",
@@ -67,7 +65,6 @@ export function daysOf(
       .one().day;
 }
 
-/** Compares value by value; numbers and texts from the lowest. */
 export function ascending(a: Values, b: Values): number {
   for (const [index, value] of a.entries()) {
     const compared = b[index] ?? value;
@@ -78,7 +75,7 @@ export function ascending(a: Values, b: Values): number {
 
 type Types = readonly ("number" | "string")[];
 
-/** Checks the place of a cursor. Null: it is invalid, or of another list. */
+/** Null: the place is invalid, or of another list. */
 export function readDayPlace(place: unknown, key: Types, order: Types): DayPlace | null {
   if (!Array.isArray(place) || place.length !== 3) return null;
   const [day, chunkStart, last] = place as unknown[];
@@ -101,7 +98,7 @@ export function writeCursor(place: unknown): string {
   return JSON.stringify(place);
 }
 
-/** The place of a cursor, unchecked. Null: there is no cursor, or it is no JSON. */
+/** Returns an unchecked place. Null: no cursor, or no JSON. */
 export function readCursor(cursor: string | null): unknown {
   if (cursor === null) return null;
   try {

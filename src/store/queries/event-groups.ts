@@ -16,10 +16,10 @@ import type { RuleSuggestions } from "../protocol/store-operations.ts";
 import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/stored-signals.ts";
 import type { GroupName } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { ascending, byDay, daysOf, hasTypes, readCursor, readDayPlace, writeCursor } from "./by-day.ts";
+import { ascending, byDay, nextDayOf, hasTypes, readCursor, readDayPlace, writeCursor } from "./by-day.ts";
 import type { DayPlace, Values } from "./by-day.ts";
 
-/** The latest groups, whose names are suggested. */
+/** The latest groups whose names are suggested. */
 const QUEUE_SUGGEST_GROUPS = 500;
 const RULE_SUGGEST_EVENTS = 100;
 const RULE_SUGGEST_PATHS = 100;
@@ -39,7 +39,7 @@ interface ScannedGroup {
 const SCANNED = "SELECT event, source, count, held, anonymous, last_seen FROM event_groups WHERE last_day = ?";
 const EMPTY_PAGE: QueuePage = { items: [], next: null, complete: true, isCut: false };
 
-/** A page of the signal queue. An invalid cursor finds nothing. */
+/** An invalid cursor finds nothing. */
 export function queuePage(sql: SqlStorage, filter: QueueFilter, { cursor, limit }: Page): QueuePage {
   const { sort = "last_seen" } = filter;
   if (sort === "count" || sort === "name") return sortedPage(sql, filter, sort, { cursor, limit });
@@ -64,14 +64,14 @@ function sortedPage(sql: SqlStorage, filter: QueueFilter, sort: "count" | "name"
   const keyOf = ({ event, source, count }: ScannedGroup): Values =>
     sort === "count" ? [-count, event, source] : [event.toLowerCase(), event, source];
   const place = readCursor(cursor);
-  const behind = hasTypes(place, [sort === "count" ? "number" : "string", "string", "string"]) ? place : null;
-  if (cursor !== null && behind === null) return EMPTY_PAGE;
+  const after = hasTypes(place, [sort === "count" ? "number" : "string", "string", "string"]) ? place : null;
+  if (cursor !== null && after === null) return EMPTY_PAGE;
   const matching: { row: ScannedGroup; key: Values }[] = [];
   let looked = 0;
   for (const { row } of byLastSeen(sql, null, { ...filter, sort: "last_seen" })) {
     if (looked++ === QUEUE_SORTED_GROUPS) break;
     const key = keyOf(row);
-    if (matches(row, filter) && (behind === null || ascending(key, behind) > 0)) matching.push({ row, key });
+    if (matches(row, filter) && (after === null || ascending(key, after) > 0)) matching.push({ row, key });
   }
   const shown = matching.sort((a, b) => ascending(a.key, b.key)).slice(0, limit);
   const last = shown.at(-1);
@@ -89,7 +89,6 @@ function matches(row: ScannedGroup, { search, source, only }: QueueFilter): bool
   return search === undefined || row.event.toLowerCase().includes(search.toLowerCase());
 }
 
-/** Null: there is no such group. */
 export function findGroup(sql: SqlStorage, event: string, source: string): QueueGroup | null {
   const rows = sql.exec(
     `SELECT event, source, count, held, anonymous, first_seen AS firstSeenMs, last_seen AS lastSeenMs, sample_id AS sampleId, days
@@ -110,13 +109,13 @@ function byLastSeen(
   const list = {
     chunk: QUEUE_SCAN_GROUPS,
     direction,
-    nextDay: daysOf(sql, "event_groups", direction, filter),
-    rows: (day: number, behind: Values | null) =>
+    nextDay: nextDayOf(sql, "event_groups", direction, filter),
+    rows: (day: number, after: Values | null) =>
       sql
         .exec<ScannedGroup>(
-          `${SCANNED} ${behind === null ? "" : "AND (event, source) > (?, ?)"} ORDER BY event, source LIMIT ?`,
+          `${SCANNED} ${after === null ? "" : "AND (event, source) > (?, ?)"} ORDER BY event, source LIMIT ?`,
           day,
-          ...(behind ?? []),
+          ...(after ?? []),
           QUEUE_SCAN_GROUPS,
         )
         .toArray(),
@@ -142,7 +141,7 @@ export async function listEventGroups(
   return { items, next };
 }
 
-/** The payloads of the groups' samples; null: there is none, or it cannot be read now. */
+/** Null: the group has no payload, or cold storage does not answer. */
 async function readSamples(
   state: StoreState,
   objects: ColdObjects,
@@ -170,7 +169,6 @@ function readLines(log: Log, objects: ColdObjects, seqs: readonly number[]): Pro
   return readPayloads(log, objects, lines);
 }
 
-/** Event names and sources of the latest groups, each once. */
 export function recentNames(sql: SqlStorage): RecentNames {
   const groups = recentGroups(sql);
   const sorted = (names: string[]): string[] => [...new Set(names)].sort((a, b) => a.localeCompare(b));
@@ -207,7 +205,7 @@ export async function suggestForRule(
   };
 }
 
-/** Without a wildcard also groups that are not recent. */
+/** A pattern without a wildcard also finds groups that are not recent. */
 function groupsOfPattern(sql: SqlStorage, recent: ScannedGroup[], pattern: string): ScannedGroup[] {
   if (pattern === "") return recent;
   if (!pattern.includes("*")) {

@@ -1,6 +1,6 @@
 /**
- * Exports of signals, people and scoring signals as files, a page at a time. The text is made here, where the rows are, so that an export
- * of any length costs the Worker hardly any CPU time.
+ * Exports signals, people and scoring signals as files, a page at a time. The store writes the text, so that a long export costs the
+ * Worker hardly any CPU time.
  */
 import { stringify } from "csv-stringify/sync";
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
@@ -26,18 +26,18 @@ import {
   type PersonSummaryRow,
 } from "./person-page.ts";
 
-/** Maximum characters of a page, and one row more: two pages are in memory at the same time. */
+/** A page may exceed the maximum by one row. It is low because two pages are in memory at the same time. */
 export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
-/** Budget of a page, in signals: some 20 ms, so that the store can answer other calls between two pages. */
-export const EXPORT_PAGE_ROWS = 1_000;
+/** Budget of a page, in signals: about 20 ms, so that the store can answer other calls between two pages. */
+export const EXPORT_PAGE_BUDGET = 1_000;
 /** Costs in written signals: to unpack a segment, to read the ids or the timeline of a person, to skip an entry. */
 const SEGMENT_COST = 50;
 const PERSON_COST = 4;
 const ENTRY_COST = 0.05;
-/** Between two transactions, payloads may have moved to R2 or to another object. */
+/** Payloads may move to R2, or to another R2 object, while others are read. */
 const ATTEMPTS = 3;
 
-/** Columns in their order. `json`: a JSON text, which is taken over unchanged. */
+/** In the order of the file. `json`: a JSON text, which stays as it is. */
 type Columns = Record<string, "value" | "time" | "json">;
 type ExportRow = Record<string, string | number | boolean | null>;
 
@@ -100,7 +100,7 @@ const SCORE_COLUMNS: Columns = {
   lapsed: "value",
 };
 
-/** A page of an export. @throws when payloads in R2 cannot be read: an export never omits data silently. */
+/** @throws when payloads in R2 cannot be read: an export never omits data silently. */
 export async function exportPage(state: StoreState, objects: ColdObjects, range: ExportRange): Promise<ExportPage> {
   const place: unknown = range.cursor === null ? null : JSON.parse(range.cursor);
   switch (range.records) {
@@ -119,7 +119,7 @@ function fillPage(
   { format, cursor }: Pick<ExportRange, "format" | "cursor">,
 ): ExportPage {
   let text = cursor === null && format === "csv" ? toCsv(Object.keys(columns)) : "";
-  let [place, budget]: [unknown, number] = [null, EXPORT_PAGE_ROWS];
+  let [place, budget]: [unknown, number] = [null, EXPORT_PAGE_BUDGET];
   for (const step of steps) {
     if (budget <= 0 || text.length >= EXPORT_PAGE_MAX_CHARACTERS) return { text, next: JSON.stringify(place) };
     for (const row of step.rows) if (row !== null) text += lineOf(row, columns, format);
@@ -204,7 +204,6 @@ function* scoreSteps(state: StoreState, from: ScorePlace | null): Generator<Step
   }
 }
 
-/** The place in one of the three sources, and where each ends. */
 interface SignalPlace {
   in: "dead" | "signals" | "held";
   after: number;
@@ -230,7 +229,7 @@ async function exportSignals(
   throw new Error("payloads in cold storage could not be read");
 }
 
-/** Dead letters come first, then the log, then held signals: a signal that moves meanwhile moves towards the end, or is found there. */
+/** Dead letters come first, then the log, then held signals. So a signal that moves meanwhile is read later. Only a release moves a signal back, see `#rowOfReleased`. */
 class SignalSteps {
   readonly #state: StoreState;
   readonly #cold: Payloads;
@@ -363,7 +362,7 @@ class SignalSteps {
   }
 }
 
-/** Only the payload of a dead letter can be something else. */
+/** Only dead letters have payloads that are not JSON. */
 function isJson(text: string): boolean {
   try {
     JSON.parse(text);

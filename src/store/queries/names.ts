@@ -1,7 +1,4 @@
-/**
- * Names for signals in lists, traces and exports: the person of a signal, else the signal's own ids. A deletion in progress hides as much
- * as a finished deletion.
- */
+/** Emails and facts of signals for lists, traces and exports. A deletion in progress hides as much as a finished deletion. */
 import { afterDeletion, type Facts } from "../log/line.ts";
 import { isOfDeleted } from "../deletion/person-deletions.ts";
 import { Identities, visitorOfPayload } from "../people/identities.ts";
@@ -22,7 +19,7 @@ export class Names {
     this.#isDeleting = jobs.toArray().length > 0;
   }
 
-  /** Reads the people of lines with one statement. */
+  /** Reads the emails of many lines with one statement. */
   load(lines: readonly Facts[]): void {
     const ids = new Set(lines.flatMap(({ person }) => person?.personId ?? []));
     const unknown = [...ids].filter((id) => !this.#emails.has(id));

@@ -33,7 +33,7 @@ import { occasionOf } from "../state/rule-outcomes.ts";
 /** Cost of unpacking a segment, in lines. */
 const SEGMENT_COST = 10;
 const ENTRIES_AT_ONCE = 100;
-/** The live page stops after this number of known signals. Some have the recording millisecond of new signals. */
+/** A known signal may come before a new signal of the same millisecond. So the live page reads on to this number of known signals. */
 const KNOWN_SIGNALS_READ = 100;
 
 type DeadSummary = Pick<
@@ -58,14 +58,13 @@ interface Step {
   order: ReceivedOrder;
 }
 
-/** The return value is undefined, so that the caller recognizes an exhausted source. */
 type Steps = Generator<Step, undefined>;
 
 interface LineFilter extends Omit<FindFilter, "status"> {
   status?: LineStatus | undefined;
 }
 
-/** A page of the signals that match a filter. An invalid cursor finds nothing. */
+/** An invalid cursor finds nothing. */
 export function findSignals(state: StoreState, filter: FindFilter, { cursor, limit }: Page): FoundSignals {
   const places = readPlaces(cursor);
   if (places === null) return { items: [], next: null, complete: true };
@@ -86,7 +85,7 @@ export function findSignals(state: StoreState, filter: FindFilter, { cursor, lim
   return { items: toSummaries(found, names), next: null, complete: true };
 }
 
-/** Null: the cursor is invalid. */
+/** Null: invalid. */
 function readPlaces(cursor: string | null): Places | null {
   if (cursor === null) return [...FIRST];
   const [, signals, held, dead] = /^(\d{1,16})\.(\d{1,16})\.(\d{1,16})$/.exec(cursor) ?? [];
@@ -154,7 +153,7 @@ export function shownStatus(status: LineStatus | SignalStatus): SignalStatus {
   return status;
 }
 
-/** All signals, the latest recorded first. @param filter has a normalised email. */
+/** @param filter with a normalised email. */
 function* newestFirst(state: StoreState, filter: FindFilter, before: Readonly<Places>, names: Names): Generator<Step> {
   const sources: Steps[] = [
     signalSteps(state, filter, before[0], names),
@@ -174,7 +173,7 @@ function* newestFirst(state: StoreState, filter: FindFilter, before: Readonly<Pl
   }
 }
 
-/** Signals of one batch share the recording time, so their received order decides. */
+/** Signals of a batch share the recording time, so their received order decides. */
 function isNewer(a: Step, b: Step): boolean {
   return a.recordedAtMs === b.recordedAtMs ? isLater(a.order, b.order) : a.recordedAtMs > b.recordedAtMs;
 }
@@ -206,13 +205,12 @@ function* lineSteps(source: 0 | 1, log: Log, filter: LineFilter, before: number,
       const isFound = matches(facts, filter) && (email === undefined || names.emailOf(facts) === email);
       yield lineStep(source, seq, facts, isFound, 1);
     }
-    // A step for the segment itself: it costs time even without a line of the filter.
+    // Unpacking the segment costs time, even if no line matches.
     const first = lineStep(source, segment.firstSeq, segment.facts(segment.firstSeq), false, SEGMENT_COST);
     yield { ...first, order: { receivedAtMs: 0, ordinal: 0 } };
   }
 }
 
-/** The lines of a person's timeline. */
 function* personSteps({ sql, signals }: StoreState, filter: LineFilter, email: string, before: number): Steps {
   const [person] = sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people WHERE email = ?", email);
   if (person === undefined) return;

@@ -21,7 +21,16 @@ import type {
 } from "../protocol/people-and-accounts.ts";
 import { areLapsesDue } from "../people/lapse-run.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { ascending, byDay, daysOf, hasTypes, readCursor, readDayPlace, writeCursor, type DayList } from "./by-day.ts";
+import {
+  ascending,
+  byDay,
+  nextDayOf,
+  hasTypes,
+  readCursor,
+  readDayPlace,
+  writeCursor,
+  type DayList,
+} from "./by-day.ts";
 import {
   latestIdentities,
   latestScored,
@@ -31,11 +40,10 @@ import {
   type PersonSummaryRow,
 } from "./person-page.ts";
 
-/** Maximum number of results that a search sorts, in some 10 ms. More results are listed by email. */
+/** Maximum results that a search sorts, in about 10 ms. More results are listed by email. */
 export const PEOPLE_SORTED = 5_000;
-/** Maximum number of people of an account that a list sorts. */
 export const MEMBERS_SORTED = 10_000;
-/** People of one day who are sorted exactly by their last signal: some 5 ms. */
+/** People of one day who are sorted exactly by their last signal: about 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
 /** The latest signals of a person that the operator API reads to find scores. */
 const PERSON_SIGNALS_READ = 1_000;
@@ -47,6 +55,7 @@ const FOUND = `FROM people INDEXED BY people_email
 const NARROWED = `${FOUND} AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6`;
 /** The people of an account, with the same parameters and the account. */
 const OF_ACCOUNT = NARROWED.replace("INDEXED BY people_email", "INDEXED BY people_account");
+/** Marks the cursor of a sorted search. */
 const SORTED = "sorted";
 
 const SORTS = {
@@ -65,7 +74,7 @@ interface Listed {
 
 type ListedPage = Omit<PeoplePage, "items" | "lapsing"> & { items: Listed[] };
 
-/** A page of people. An invalid cursor is ignored. */
+/** An invalid cursor is ignored. */
 export function findPeople(state: StoreState, query: PeopleQuery, page: Page): PeoplePage {
   const { items, ...found } = listPeople(state, query, page);
   const lapsing = areLapsesDue(state.sql, Date.now());
@@ -130,32 +139,31 @@ function isCursorOf(text: string, cursor: string | null): boolean {
   return text === "" ? Number.isSafeInteger(place) : typeof place === "string" || sortedPlace(place) !== null;
 }
 
-/** Walks people in their order and keeps those that match the filter. */
 function walk(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number): ListedPage {
   const { minScore = -Infinity, sinceDay = 0, untilDay = Infinity } = query;
   const items: Listed[] = [];
-  let [looked, behind]: [number, unknown] = [0, null];
+  let [looked, after]: [number, unknown] = [0, null];
   for (const { row, place: next } of inOrder(sql, query, place)) {
     const isInRange = row !== null && row.score >= minScore && row.lastDay >= sinceDay && row.lastDay <= untilDay;
     const fits = isInRange && (query.account === undefined || isMember(row, query.account, query.text));
     const isFull = items.length === limit;
     if ((isFull && fits) || looked++ === PEOPLE_SCAN) {
-      return { items, next: writeCursor(behind), complete: isFull, sorted: true };
+      return { items, next: writeCursor(after), complete: isFull, sorted: true };
     }
-    behind = next;
+    after = next;
     if (fits) items.push({ row, cursor: writeCursor(next) });
   }
   return { items, next: null, complete: true, sorted: true };
 }
 
-/** For an account with too many people to sort: the filters that SQL applies otherwise. */
+/** Filters people in code if the account has too many people for SQL to sort. */
 function isMember(row: PersonSummaryRow, account: string, text = ""): boolean {
   if (row.accountId !== account) return false;
   const named = SEARCHED_TRAITS.some((trait) => folded(row[trait] ?? "").includes(folded(text)));
   return named || row.email.includes(text.toLowerCase());
 }
 
-/** All matches of a search, sorted; null: too many to sort. Later pages allow more, because people may have come meanwhile. */
+/** Null: too many matches to sort. Later pages allow more, because new people may match meanwhile. */
 function searchSorted(
   sql: SqlStorage,
   query: PeopleQuery,
@@ -165,13 +173,13 @@ function searchSorted(
 ): ListedPage | null {
   const from = sortedPlace(place);
   const sortable = query.account === undefined ? PEOPLE_SORTED : MEMBERS_SORTED;
-  const most = from === null ? sortable : 2 * sortable;
+  const max = from === null ? sortable : 2 * sortable;
   const { column, direction } = SORTS[query.sort];
   const condition = query.account === undefined ? conditionOf(query) : `${OF_ACCOUNT} AND account = ?8`;
   const account = query.account === undefined ? [] : [query.account];
-  const matches = sql.exec(`SELECT id ${condition} LIMIT ?7`, "", ...valuesOf(query, text), most + 1, ...account);
+  const matches = sql.exec(`SELECT id ${condition} LIMIT ?7`, "", ...valuesOf(query, text), max + 1, ...account);
   const ids = [...matches.raw<[id: number]>()].flat();
-  if (ids.length > most) return null;
+  if (ids.length > max) return null;
   const values = sql.exec(
     `SELECT id, ${column} FROM people WHERE id IN (SELECT value FROM json_each(?))`,
     JSON.stringify(ids),
@@ -194,13 +202,13 @@ function searchSorted(
 
 type SortedPlace = readonly [id: number, value: number];
 
-/** Null: a cursor of another kind. */
+/** Null: the cursor is of another list. */
 function sortedPlace(place: unknown): SortedPlace | null {
-  const behind = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
-  return hasTypes(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
+  const after = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
+  return hasTypes(after, ["number", "number"]) ? [Number(after[0]), Number(after[1])] : null;
 }
 
-/** The matches of a search by email, which is the order of the index. A page scans PEOPLE_SEARCHED people at most. */
+/** The index has the order of emails. A page scans PEOPLE_SEARCHED people at most. */
 function searchByEmail(
   sql: SqlStorage,
   query: PeopleQuery,
@@ -234,17 +242,17 @@ function conditionOf({ minScore, sinceDay, untilDay }: PeopleFilter): string {
 }
 
 function valuesOf({ minScore, sinceDay, untilDay }: PeopleFilter, text: string): (string | number)[] {
-  const most = Number.MAX_SAFE_INTEGER;
-  return [text.toLowerCase(), folded(text), minScore ?? -most, sinceDay ?? 0, untilDay ?? most];
+  const max = Number.MAX_SAFE_INTEGER;
+  return [text.toLowerCase(), folded(text), minScore ?? -max, sinceDay ?? 0, untilDay ?? max];
 }
 
-/** A person, or null for a row to pass, and the place behind it. */
 interface PersonStep {
+  /** Null: skip this row. */
   row: PersonSummaryRow | null;
   place: unknown;
 }
 
-/** All people in an order. @param place from a cursor; an invalid place is ignored. */
+/** @param place from a cursor; an invalid place is ignored. */
 function inOrder(sql: SqlStorage, query: PeopleQuery, place: unknown): Generator<PersonStep> {
   switch (query.sort) {
     case "newest":
@@ -274,7 +282,7 @@ function* byEmail(sql: SqlStorage, place: unknown): Generator<PersonStep> {
     yield { row, place: row.email };
 }
 
-/** The index on scores has the people above and below zero. Between them come the people without a score, by their number. */
+/** The index on scores has only the people above and below zero. The people with score 0 come between them, by id. */
 function* byScore(
   sql: SqlStorage,
   direction: "down" | "up",
@@ -296,16 +304,16 @@ function* byScore(
     from = null;
   }
 
-  function everybody(behindId = isUp ? 0 : Number.MAX_SAFE_INTEGER): Iterable<PersonSummaryRow> {
-    return sql.exec<PersonSummaryRow>(`${SELECT} id ${beyond} ? ORDER BY id ${order}`, behindId);
+  function everybody(afterId = isUp ? 0 : Number.MAX_SAFE_INTEGER): Iterable<PersonSummaryRow> {
+    return sql.exec<PersonSummaryRow>(`${SELECT} id ${beyond} ? ORDER BY id ${order}`, afterId);
   }
 
-  function* scored(sign: number, behind: typeof from): Generator<PersonSummaryRow> {
+  function* scored(sign: number, after: typeof from): Generator<PersonSummaryRow> {
     // SQLite uses a partial index only for a statement that repeats its condition.
     const half = `${SELECT} score <> 0 AND score ${sign > 0 ? ">" : "<"} 0`;
     const ordered = `ORDER BY score ${order}, id ${order}`;
-    if (behind === null) return yield* sql.exec<PersonSummaryRow>(`${half} ${ordered}`);
-    const { score, id } = behind;
+    if (after === null) return yield* sql.exec<PersonSummaryRow>(`${half} ${ordered}`);
+    const { score, id } = after;
     // Two statements: one statement for both would read everybody with that score.
     yield* sql.exec<PersonSummaryRow>(`${half} AND score = ? AND id ${beyond} ? ORDER BY id ${order}`, score, id);
     yield* sql.exec<PersonSummaryRow>(`${half} AND score ${beyond} ? ${ordered}`, score);
@@ -322,13 +330,13 @@ function* byLastSeen(
   const list: DayList<PersonSummaryRow> = {
     chunk: PEOPLE_DAY_SORTED,
     direction,
-    nextDay: daysOf(sql, "people", direction, filter),
-    rows: (day, behind) =>
+    nextDay: nextDayOf(sql, "people", direction, filter),
+    rows: (day, after) =>
       sql
         .exec<PersonSummaryRow>(
           `${SELECT} last_day = ? AND id < ? ORDER BY id DESC LIMIT ?`,
           day,
-          behind?.[0] ?? Number.MAX_SAFE_INTEGER,
+          after?.[0] ?? Number.MAX_SAFE_INTEGER,
           PEOPLE_DAY_SORTED,
         )
         .toArray(),

@@ -23,9 +23,9 @@ import { shownStatus } from "./newest-signals.ts";
 
 const PERSON_IDENTITIES_SHOWN = 50;
 const SHARED_IDS_SHOWN = 20;
-/** Points of a score curve: one for every few pixels. */
+/** Maximum points of a score curve: one for every few pixels. */
 export const SCORE_CURVE_STEPS = 120;
-/** The latest signals of a score curve: reading them takes some 20 ms. */
+/** The latest signals of a score curve: reading them takes about 20 ms. */
 export const SCORE_CURVE_SIGNALS = 20_000;
 
 /** The field of a line with the name that found its person. */
@@ -33,7 +33,6 @@ const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymo
 
 const ENTRIES_AT_ONCE = 1_000;
 
-/** A person in lists. */
 export type PersonSummaryRow = Omit<PersonSummary, "account" | "nextLapseAtMs"> & {
   id: number;
   lastDay: number;
@@ -72,7 +71,6 @@ export function readPersonPage(
   };
 }
 
-/** The stored signals of a person, the latest recorded first. */
 function listSignals(state: StoreState, person: Row, before: number, limit: number): PageOf<TimelineEntry> {
   const oldest = state.signals.firstSeq;
   const entries = latestEntries(state.sql, personList(person.id), person.recent, { before, limit: limit + 1 });
@@ -84,18 +82,18 @@ function listSignals(state: StoreState, person: Row, before: number, limit: numb
   };
 }
 
-/** The scoring signals of a person, the latest first. A page may be short although more follow. */
+/** A page may be short although more scoring signals follow. */
 function listScores(state: StoreState, person: Row, before: number, limit: number): PageOf<TimelineEntry> {
   const scored: Entry[] = [];
-  let last = 0;
+  let [last, isMore] = [0, false];
   for (const { count, seq, entry } of latestScored(state, person, { before, limit: SCORE_CURVE_SIGNALS })) {
-    if (entry !== null && scored.length === limit)
-      return { items: toTimeline(state, person.id, scored), next: String(last) };
+    const isFull = entry !== null && scored.length === limit;
+    isMore = isFull || count === SCORE_CURVE_SIGNALS;
+    if (isFull) break;
     if (entry !== null) scored.push(entry);
     last = seq;
-    if (count === SCORE_CURVE_SIGNALS) return { items: toTimeline(state, person.id, scored), next: String(last) };
   }
-  return { items: toTimeline(state, person.id, scored), next: null };
+  return { items: toTimeline(state, person.id, scored), next: isMore ? String(last) : null };
 }
 
 function toTimeline(state: StoreState, personId: number, entries: readonly Entry[]): TimelineEntry[] {
@@ -130,7 +128,7 @@ interface ScoredPoints {
   points: number;
 }
 
-/** The curve of a person's score by the times at which the latest recorded signals occurred. */
+/** The curve follows the occurrence times of the latest recorded signals. */
 function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
   const scored: ScoredPoints[] = [];
   const shares = new Map<string, RuleShare>();
@@ -180,7 +178,7 @@ function inSteps(scored: readonly ScoredPoints[]): ScoredPoints[] {
 
 type SharedIdRow = { key: ArrayBuffer; email: string; at: number };
 
-/** The latest ids of a person that have named other people too. */
+/** The latest ids of a person that other people claimed too. */
 function sharedIds(sql: SqlStorage, personId: number): SharedId[] {
   const rows = sql.exec<SharedIdRow>(
     `SELECT theirs.key, people.email, theirs."at" FROM identities AS mine
@@ -198,8 +196,6 @@ function sharedIds(sql: SqlStorage, personId: number): SharedId[] {
   return [...found.values()].sort((a, b) => b.sinceMs - a.sinceMs).slice(0, SHARED_IDS_SHOWN);
 }
 
-// Parts of a person that lists and exports show too
-
 export function toPersonSummary(row: PersonSummaryRow): PersonSummary {
   const { id: _id, lastDay: _day, lapses, next_lapse_at, accountId, accountName, ...summary } = row;
   const left = scoreAt({ score: row.score, lapses, next_lapse_at }, dayOf(Date.now()));
@@ -211,7 +207,7 @@ export function toPersonSummary(row: PersonSummaryRow): PersonSummary {
   };
 }
 
-/** The latest ids of a person, the latest first. Ids whose last person is somebody else are left out. */
+/** The latest first. Leaves out ids that another person claimed later. */
 export function latestIdentities(sql: SqlStorage, personId: number, limit: number): Identity[] {
   const rows = sql.exec<{ key: ArrayBuffer; at: number }>(
     `SELECT key, "at" FROM identities AS mine WHERE person_id = ? AND NOT EXISTS (SELECT 1 FROM identities AS later
@@ -229,7 +225,7 @@ export function isScored(entry: Entry): entry is ScoredEntry {
   return entry.scored !== null;
 }
 
-/** An entry without outcomes that do not count, because the rule scores a person only once. */
+/** Removes outcomes that do not count, because the rule scores a person only once. */
 export function withCountedOutcomes({ once, outcomes }: StoreState, personId: number, entry: Entry): Entry {
   const { seq, scored } = entry;
   if (scored === null) return entry;
@@ -237,7 +233,6 @@ export function withCountedOutcomes({ once, outcomes }: StoreState, personId: nu
   return { seq, scored: counts.length === 0 ? null : { ...scored, outcomes: counts } };
 }
 
-/** The scoring signals of a person's entry, one for each rule. */
 export function toScoringSignals(state: StoreState, personId: number, { scored }: ScoredEntry): ScoringSignal[] {
   const { signalId, atMs, occurredMs: occurredAtMs } = scored;
   return scored.outcomes.map((id) => {

@@ -1,6 +1,6 @@
 /**
  * Applies a mapping rule to stored signals (design §8.5): changes the outcomes of lines, and the scores with them. A rule has one job,
- * the latest. The alarm drives it in steps. Each step is one transaction that also stores the place, so a crash loses nothing.
+ * the latest. The alarm runs it in steps. Each step is one transaction that also stores the position, so a crash loses nothing.
  *
  * A job processes the lines that existed when it was requested. Lines that are recorded or linked later were evaluated by the rules of
  * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
@@ -41,12 +41,12 @@ import { transact, type StoreState } from "../state/store-state.ts";
 import { parsed } from "../../domain/json/json-value.ts";
 import { dayOf } from "../../domain/duration.ts";
 
-/** Event groups that an estimate of a job's work reads. */
+/** Maximum event groups that `estimateSignals` reads. */
 const RULE_ESTIMATE_GROUPS = 10_000;
 
 /**
- * Starts or restarts a job. An outdated request changes nothing. Seals the open lines, so that a job reads sealed segments only. The
- * caller flushes the log.
+ * Starts or restarts a job. A request with older rules changes nothing. Seals the open lines, because a job reads only sealed segments.
+ * The caller flushes the log.
  *
  * @param state without pending changes of event groups, by which the work is estimated.
  */
@@ -72,7 +72,7 @@ export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: num
 }
 
 /**
- * Takes a step of the longest waiting job. A job whose payloads cannot be read waits for a while.
+ * Runs a step of the longest waiting job. A job whose payloads cannot be read waits for COLD_RETRY_MS.
  *
  * @param limit signals to evaluate; a segment is always processed whole. @returns whether a next step can follow at once.
  */
@@ -89,7 +89,7 @@ export async function stepRuleJob(
   return transact(storage, state, () => {
     const nowMs = Date.now();
     // Meanwhile the job may have been restarted.
-    if (JSON.stringify(findRow(state.sql, job.rule_id)) === JSON.stringify(job)) step.take(payloads, nowMs);
+    if (JSON.stringify(findRow(state.sql, job.rule_id)) === JSON.stringify(job)) step.run(payloads, nowMs);
     return dueRuleJob(state.sql, nowMs) !== null;
   });
 }
@@ -99,7 +99,7 @@ type ScorableFacts = Facts & { person: LinePerson };
 interface Candidate {
   seq: number;
   facts: ScorableFacts;
-  /** Whether the rule covers the event of the line. If not, the line scores nothing by the rule. */
+  /** Whether the rule covers the event of the line. */
   isAbout: boolean;
 }
 
@@ -150,15 +150,17 @@ class RuleStep {
     }));
   }
 
-  take(payloads: Payloads, nowMs: number): void {
+  run(payloads: Payloads, nowMs: number): void {
     const job = this.#job;
     const people = new People(this.#state, nowMs);
     job.status = "running";
     job.started_at ??= nowMs;
     const isAtEnd =
-      job.person_id === null ? this.#takeSegments(payloads, people, nowMs) : this.#takeDropped(job.person_id, people);
+      job.person_id === null
+        ? this.#processSegments(payloads, people, nowMs)
+        : this.#processDropped(job.person_id, people);
     const replaced = people.write();
-    // A line that scores in place of a removed line changes nothing in total.
+    // A line that scores instead of a removed line changes nothing in total.
     if (replaced <= job.removed) job.removed -= replaced;
     else job.added += replaced;
     countScores(job, people.news);
@@ -173,7 +175,6 @@ class RuleStep {
     this.#state.signals.flush();
   }
 
-  /** Reads the next segments, at least one if any is left. */
   #readSegments(): void {
     const { prefix, exact } = eventRange(this.#rule?.event ?? "");
     const event = exact ? prefix : null;
@@ -210,15 +211,15 @@ class RuleStep {
     return part;
   }
 
-  /** Returns whether all lines are done. */
-  #takeSegments(payloads: Payloads, people: People, nowMs: number): boolean {
-    const areTaken = this.#segments.every((part) => this.#takeSegment(part, payloads, people, nowMs));
+  /** Returns whether all stored lines are processed. */
+  #processSegments(payloads: Payloads, people: People, nowMs: number): boolean {
+    const areProcessed = this.#segments.every((part) => this.#processSegment(part, payloads, people, nowMs));
     for (const [personId, changes] of this.#changes) this.#rescore(people, personId, changes);
-    return areTaken && this.#areLastSegments;
+    return areProcessed && this.#areLastSegments;
   }
 
-  /** Returns whether the next segment can follow: this segment is unchanged since it was read, and has its payloads. */
-  #takeSegment(
+  /** False: the segment has changed since it was read, or payloads are missing. A later step reads it again. */
+  #processSegment(
     { segment, candidates, scanned }: CandidateSegment,
     payloads: Payloads,
     people: People,
@@ -249,7 +250,7 @@ class RuleStep {
     return true;
   }
 
-  /** Returns the new outcome of a line; undefined: none. @param before the current outcome. */
+  /** Returns the new outcome; undefined: none. @param before the current outcome. */
   #evaluate(facts: ScorableFacts, payload: string | null, before: number | undefined, people: People) {
     if (payload === null || this.#rule === null) return before;
     const [match] = matchesOf(this.#compiled, facts, payload, people);
@@ -260,16 +261,16 @@ class RuleStep {
   }
 
   /**
-   * Whether lines that retention has dropped may have outcomes to remove. A deleted or disabled rule loses them. Any other rule keeps
-   * them, because they cannot be evaluated again.
+   * Whether lines that retention has dropped may have outcomes to remove. Only a deleted or disabled rule loses these outcomes, because
+   * the lines cannot be evaluated again.
    */
   #hasDropped(): boolean {
     const hasDropped = this.#rule === null && Object.keys(this.#state.books.dropped).length > 0;
     return hasDropped && readRuleDays(this.#state, this.#job.rule_id) !== null;
   }
 
-  /** Removes outcomes of dropped lines, which only timelines have: person by person. Returns whether all people are done. */
-  #takeDropped(fromPersonId: number, people: People): boolean {
+  /** Removes outcomes of dropped lines from timelines, person by person. Returns whether all people are processed. */
+  #processDropped(fromPersonId: number, people: People): boolean {
     const { sql } = this.#state;
     const job = this.#job;
     if (!this.#hasDropped()) return true;
@@ -335,7 +336,6 @@ function isCounted({ kind, status }: Facts): boolean {
   return kind === "signal" && (status === "processed" || status === "anonymous");
 }
 
-/** Whether a segment has signals that the rules cover. */
 function hasEventsOf(segment: Segment, rules: CompiledRules): boolean {
   return segment.hasEvent((event) => isAboutEvent(rules, event));
 }
@@ -344,7 +344,7 @@ export function hasRuleJobs(sql: SqlStorage): boolean {
   return nextRuleJobMs(sql) !== null;
 }
 
-/** When the next job is due, in milliseconds since 1970; null: all are done. */
+/** Milliseconds since 1970; null: all jobs are done. */
 export function nextRuleJobMs(sql: SqlStorage): number | null {
   return sql.exec<{ at: number | null }>("SELECT min(due_at) AS at FROM rule_jobs WHERE status <> 'done'").one().at;
 }
@@ -366,7 +366,7 @@ function outcomeVersions(sql: SqlStorage, ruleId: string): ReadonlyMap<number, n
   return new Map(rows.raw<[id: number, version: number]>());
 }
 
-/** Estimates the signals of a rule's events by the counts of the signal queue. */
+/** Estimates the signals of a rule's events from event groups. */
 function estimateSignals(sql: SqlStorage, rule: MappingRule): number {
   const { prefix, exact } = eventRange(rule.event);
   const compiled = compileRules([rule]);
@@ -392,7 +392,7 @@ function countScores(job: RuleJobRow, news: ScoreNews | null): void {
   job.crossings = JSON.stringify(sums);
 }
 
-/** Raises the changes of a job that has ended or is replaced. A newer version of the rule that changes no score is no news. */
+/** Raises the changes of a job that has ended or is replaced. A job that changes no score raises nothing. */
 function raiseRuleApplied(state: StoreState, job: RuleJobRow, nowMs: number): void {
   const { rule_id, added, changed, removed, points } = job;
   const thresholds = JSON.parse(job.crossings) as Crossings[];
@@ -419,7 +419,6 @@ export function appliedVersions(sql: SqlStorage): RuleVersions {
   return { workspace: rules ?? 0, rules: [...rows.raw<[id: string, version: number]>()] };
 }
 
-/** Results of rules, in the order of the ids. */
 export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFacts[] {
   return ruleIds.map((ruleId) => {
     const row = readRuleDays(state, ruleId);
@@ -427,8 +426,7 @@ export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFa
   });
 }
 
-// Tries a mapping rule on stored signals before it is saved (design §8.5): the newest first, a page at a time. Only
-// reads.
+// Tries a mapping rule on stored signals before it is saved (design §8.5): the newest first, a page at a time. Writes nothing.
 
 interface CoveredLine {
   segment: Segment;
@@ -447,7 +445,7 @@ export async function previewPage(
   const { lines, next } = latestLines(state, rule, compiled, range);
   const isTried = ({ facts }: CoveredLine): boolean => canScore(facts) && facts.admission.receivedAtMs >= range.sinceMs;
   const tried = Map.groupBy(lines.filter(isTried), ({ segment }) => segment);
-  const ofSegments = [...tried].map(([segment, some]) => ({ segment, seqs: some.map(({ seq }) => seq) }));
+  const ofSegments = [...tried].map(([segment, triedLines]) => ({ segment, seqs: triedLines.map(({ seq }) => seq) }));
   const payloads = await readPayloads(state.signals, objects, ofSegments);
   const people = new People(state, Date.now());
   const matches: { personId: number; atMs: number }[] = [];
@@ -482,12 +480,12 @@ export async function previewPage(
   return { ...page, ...countMatches(rule, range.today, matches) };
 }
 
-/** Points of a rule that scores once ever lapse with the earliest match. @param today counted in days since 1970. */
+/** @param today counted in days since 1970. */
 function countMatches(rule: MappingRule, today: number, matches: readonly { personId: number; atMs: number }[]) {
   const { frequency = "every_time", pointsLastDays = null } = rule;
-  const occasionsOf = (some: typeof matches): string[] => {
+  const occasionsOf = (counted: typeof matches): string[] => {
     if (frequency === "every_time") return [];
-    const occasions = some.map(({ personId, atMs }) =>
+    const occasions = counted.map(({ personId, atMs }) =>
       frequency === "once_ever" ? `${personId}` : `${personId} ${dayOf(atMs)}`,
     );
     return [...new Set(occasions)];
@@ -513,7 +511,7 @@ function latestLines(
   const lines: CoveredLine[] = [];
   let segments = 0;
   for (const segment of signals.walkBack(beforeSeq, exact ? { event: prefix } : {})) {
-    // A line is recorded after it was received. So a line that was recorded too early ends the preview.
+    // A line is received before it is recorded. So older segments have no line that was received since `sinceMs`.
     if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
     const seqs = !hasEventsOf(segment, compiled) ? [] : exact ? segment.seqsWith("event", prefix) : segment.seqs();
     for (const seq of seqs.toReversed()) {

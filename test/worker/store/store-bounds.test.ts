@@ -4,7 +4,7 @@ import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import { RULE_STEP_SEGMENTS } from "../../../src/limits.ts";
 import { People, writeAndRecount } from "../../../src/store/people/people.ts";
 import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
-import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
+import { Identities, CLAIM_FOLLOWERS_MAX } from "../../../src/store/people/identities.ts";
 import { scoredBy } from "../../../src/store/people/timelines.ts";
 import { heldSignals } from "../../../src/store/resend-jobs.ts";
 import { wantEvents } from "../../../src/store/state/raise-events.ts";
@@ -147,14 +147,14 @@ test("the removal of a once-a-day rule does not search timelines for replacement
 
 test("paired ids in a long chain create no dead letter, and are linked up to a limit", () =>
   inStore((store) => {
-    const length = CLAIM_SPREADS_TO + 9_000;
+    const length = CLAIM_FOLLOWERS_MAX + 9_000;
     store.record(NOW, ...Array.from({ length }, (_, n) => alias(`u-${n}`, `u-${n + 1}`)));
     store.record(NOW + 1, identify({ userId: "u-0" }));
     const identities = new Identities(store.sql);
     const claims = (n: number) => identities.claimsOf({ kind: "user_id", value: `u-${n}` }).length;
     expect([claims(0), claims(1), claims(2)]).toEqual([1, 1, 1]);
     const { count } = store.sql.exec<{ count: number }>("SELECT count(*) AS count FROM identities").one();
-    expect(count).toBe(CLAIM_SPREADS_TO);
+    expect(count).toBe(CLAIM_FOLLOWERS_MAX);
   }));
 
 test("a batch that is rolled back leaves nothing in memory, and can be recorded again", () =>

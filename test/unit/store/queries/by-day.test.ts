@@ -32,9 +32,9 @@ function listOf(all: readonly Row[], towards: Direction): DayList<Row> {
       const days = all.map(({ day }) => day).filter((day) => (towards === "down" ? day <= from : day >= from));
       return days.length === 0 ? null : towards === "down" ? Math.max(...days) : Math.min(...days);
     },
-    rows: (day, behind) =>
+    rows: (day, after) =>
       all
-        .filter((row) => row.day === day && row.id < Number(behind?.[0] ?? Number.MAX_SAFE_INTEGER))
+        .filter((row) => row.day === day && row.id < Number(after?.[0] ?? Number.MAX_SAFE_INTEGER))
         .toSorted((a, b) => b.id - a.id)
         .slice(0, CHUNK),
     keyOf: ({ id }) => [id],

@@ -1,6 +1,7 @@
 /** Design §8.7: people belong to accounts through group and identify calls, and an account has the sum of their scores. */
 import { describe, expect, test } from "vitest";
 import { eventTypes } from "../../../../src/domain/events/workspace-event.ts";
+import { GROUP_ATTRIBUTES_MAX } from "../../../../src/store/accounts/accounts.ts";
 import { findAccounts, readAccountPage } from "../../../../src/store/queries/account-page.ts";
 import { findPeople } from "../../../../src/store/queries/people-search.ts";
 import type { SignalToRecord } from "../../../../src/store/protocol/stored-signals.ts";
@@ -156,6 +157,25 @@ describe("the traits of a group call", () => {
       send(store, "group", { ...group, traits: { plan: "new", note: "x".repeat(2_000) } }, NOW + 5);
       send(store, "group", { ...group, traits: { plan: "old", size: 7 } }, NOW);
       expect(page(store, "acme")).toMatchObject({ values: { plan: "new" }, attributes: { size: 7 } });
+    }),
+  );
+
+  test(
+    "set nothing if the account would have more than GROUP_ATTRIBUTES_MAX values of group calls",
+    inBalance((store) => {
+      let sent = 0;
+      const set = (count: number) => {
+        const traits = Object.fromEntries(Array.from({ length: count }, () => [`t${sent++}`, 1]));
+        send(store, "group", { ...group, traits }, NOW + sent);
+        return Object.keys(page(store, "acme")?.attributes ?? {}).length;
+      };
+      const half = GROUP_ATTRIBUTES_MAX / 2;
+      expect([set(half), set(half - 1), set(2), set(1)]).toEqual([
+        half,
+        2 * half - 1,
+        2 * half - 1,
+        GROUP_ATTRIBUTES_MAX,
+      ]);
     }),
   );
 });

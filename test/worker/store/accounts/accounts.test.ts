@@ -203,57 +203,55 @@ test("an account update repeated with its Idempotency-Key is a duplicate and ove
   expect(account?.history).toHaveLength(2);
 });
 
-describe("an account of many large values", () => {
-  const NAMES = Array.from({ length: 95 }, (_, at) => `a${String(at).padStart(2, "0")}`);
-  const LARGE = "é".repeat(30_000);
-  const newLarge = () =>
-    newWorkspace({
-      key: {
-        ...KEY,
-        payload_template: [
-          ...TEMPLATE.slice(0, 3),
-          ...NAMES.map((name) => ({ target: `attributes.${name}`, path: name, type: "json" })),
-        ],
-      },
-    });
-  const large = (name: string) => ({ company: { id: "large" }, plan: name, [name]: { text: LARGE } });
-
-  test("fails no batch, and takes the refused update when smaller values have made room", async () => {
-    const workspace = await newLarge();
-    const signal = (id: string, payload: unknown, ordinal: number) =>
-      update(workspace, { id, payload, ordinal, at: START + ordinal });
-    const { retryMessages } = await deliver(
-      workspace.id,
-      NAMES.map((name, at) => signal(`sig_${name}`, large(name), at + 1)),
-    );
-    expect(retryMessages).toEqual([]);
-    const before = await workspace.store.totals();
-    expect(before.processed + before.deadLettered).toBe(NAMES.length);
-    const account = await accountOf(workspace, "large");
-
-    // The refused update has left no trace, also when it is redelivered or replayed too early.
-    const last = signal("sig_a94", large("a94"), 95);
-    const replayed = async (): Promise<Delivered> => {
-      const dead = (await deadIn(workspace.id)).find(({ admission }) => admission.id === last.id);
-      return { ...last, resent: { from: "dead", place: dead?.place ?? 0 } };
-    };
-    for (const again of [last, await replayed()]) {
-      await deliver(workspace.id, [again]);
-      expect(await workspace.store.totals()).toEqual(before);
-      expect(await accountOf(workspace, "large")).toEqual(account);
-    }
-
-    await deliver(workspace.id, [signal("sig_small", { company: { id: "large" }, plan: "pro", a00: "x" }, 96)]);
-    expect(await accountOf(workspace, "large")).toMatchObject({ plan: "pro", attributes: { a00: "x" } });
-    await deliver(workspace.id, [last]);
-    expect(await workspace.store.totals()).toMatchObject({ deadLettered: before.deadLettered });
-    await deliver(workspace.id, [await replayed()]);
-    expect(await workspace.store.totals()).toMatchObject({
-      processed: before.processed + 2,
-      deadLettered: before.deadLettered - 1,
-    });
-    expect(await accountOf(workspace, "large")).toMatchObject({ plan: "pro", attributes: { a94: { text: LARGE } } });
+const NAMES = Array.from({ length: 95 }, (_, at) => `a${String(at).padStart(2, "0")}`);
+const LARGE = "é".repeat(30_000);
+const newLarge = () =>
+  newWorkspace({
+    key: {
+      ...KEY,
+      payload_template: [
+        ...TEMPLATE.slice(0, 3),
+        ...NAMES.map((name) => ({ target: `attributes.${name}`, path: name, type: "json" })),
+      ],
+    },
   });
+const largeUpdate = (name: string) => ({ company: { id: "large" }, plan: name, [name]: { text: LARGE } });
+
+test("an account of many large values fails no batch, and takes the refused update when smaller values have made room", async () => {
+  const workspace = await newLarge();
+  const signal = (id: string, payload: unknown, ordinal: number) =>
+    update(workspace, { id, payload, ordinal, at: START + ordinal });
+  const { retryMessages } = await deliver(
+    workspace.id,
+    NAMES.map((name, at) => signal(`sig_${name}`, largeUpdate(name), at + 1)),
+  );
+  expect(retryMessages).toEqual([]);
+  const before = await workspace.store.totals();
+  expect(before.processed + before.deadLettered).toBe(NAMES.length);
+  const account = await accountOf(workspace, "large");
+
+  // The refused update has left no trace, also when it is redelivered or replayed too early.
+  const last = signal("sig_a94", largeUpdate("a94"), 95);
+  const replayed = async (): Promise<Delivered> => {
+    const dead = (await deadIn(workspace.id)).find(({ admission }) => admission.id === last.id);
+    return { ...last, resent: { from: "dead", place: dead?.place ?? 0 } };
+  };
+  for (const again of [last, await replayed()]) {
+    await deliver(workspace.id, [again]);
+    expect(await workspace.store.totals()).toEqual(before);
+    expect(await accountOf(workspace, "large")).toEqual(account);
+  }
+
+  await deliver(workspace.id, [signal("sig_small", { company: { id: "large" }, plan: "pro", a00: "x" }, 96)]);
+  expect(await accountOf(workspace, "large")).toMatchObject({ plan: "pro", attributes: { a00: "x" } });
+  await deliver(workspace.id, [last]);
+  expect(await workspace.store.totals()).toMatchObject({ deadLettered: before.deadLettered });
+  await deliver(workspace.id, [await replayed()]);
+  expect(await workspace.store.totals()).toMatchObject({
+    processed: before.processed + 2,
+    deadLettered: before.deadLettered - 1,
+  });
+  expect(await accountOf(workspace, "large")).toMatchObject({ plan: "pro", attributes: { a94: { text: LARGE } } });
 });
 
 describe("the list of accounts", () => {

@@ -104,7 +104,7 @@ describe("points that last 30 days", () => {
   );
 
   test(
-    "leave lists, pages and the curve at the same moment, before the alarm has visited the person",
+    "are missing from lists, pages and the curve at once, before the alarm has visited the person",
     inBalance((store) => {
       use(store);
       visit(store, { email: ANN }, 2);
@@ -124,7 +124,7 @@ describe("points that last 30 days", () => {
   );
 
   test(
-    "stay lapsed if the clock is set back, and a signal that leaves then takes none of them away",
+    "stay lapsed if the clock is set back, also when a signal is removed then",
     inBalance((store) => {
       use(store);
       identify(store, { anonymousId: "a-1", traits: { email: ANN } });
@@ -148,7 +148,7 @@ describe("a rule that scores once ever", () => {
   }
 
   test(
-    "counts from the next earliest match when the earliest leaves",
+    "counts from the next earliest match when the earliest is removed",
     inBalance(async (store) => {
       use(store, "once_ever");
       identify(store, { anonymousId: "a-1", traits: { email: ANN } });
@@ -166,7 +166,7 @@ describe("a rule that scores once ever", () => {
   );
 
   test(
-    "counts from a match that retention has dropped, also when another signal scores in its place",
+    "counts from a match that retention has dropped, also when another signal scores instead",
     inBalance(
       async (store) => {
         use(store, "once_ever");

@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { DELETION_STEP_LINES } from "../../../../src/store/deletion/person-deletions.ts";
 import { ColdObjects } from "../../../../src/store/log/cold.ts";
-import { LINK_PAGE_SIGNALS, nextLinkJobMs, startLinkJob } from "../../../../src/store/people/linking.ts";
+import { LINK_STEP_SIGNALS, nextLinkJobMs, startLinkJob } from "../../../../src/store/people/linking.ts";
 import { insertEntries, listOfKey, visitorList } from "../../../../src/store/people/timelines.ts";
 import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
@@ -90,7 +90,7 @@ describe("the batch that identifies visitors", () => {
 
   test("leaves signals above its budget to jobs", () =>
     withRules(async (store) => {
-      const many = LINK_PAGE_SIGNALS + 30;
+      const many = LINK_STEP_SIGNALS + 30;
       store.record(NOW, ...Array.from({ length: many }, () => visit("a")), visit("b"));
       for (let n = 0; n < RULE_STEP_SEGMENTS + 5; n++) {
         store.record(NOW, visit("c"));
@@ -106,10 +106,10 @@ describe("the batch that identifies visitors", () => {
 
 test("the next person of a visitor gets no signals that the deletion of the previous person still has to delete", () =>
   withRules(async (store) => {
-    const many = DELETION_STEP_LINES + 2 * LINK_PAGE_SIGNALS;
+    const many = DELETION_STEP_LINES + 2 * LINK_STEP_SIGNALS;
     store.record(NOW, ...Array.from({ length: many }, () => visit("a")));
     store.record(NOW + 1, known("a", "ann@example.com"));
-    expect([store.linkJobs, store.scores]).toEqual([1, { ann: 5 * LINK_PAGE_SIGNALS }]);
+    expect([store.linkJobs, store.scores]).toEqual([1, { ann: 5 * LINK_STEP_SIGNALS }]);
     store.beginDeletion("ann@example.com", NOW + 2);
     store.record(NOW + 3, known("a", "bob@example.com"), visit("a"));
     expect(store.finishDeletions(NOW + 4)).toBeGreaterThan(0);
@@ -119,7 +119,7 @@ test("the next person of a visitor gets no signals that the deletion of the prev
   }));
 
 test.each(["open", "sealed", "cold"])(
-  "gives each owner of an id the %s signals of their time, and the first owner the earlier signals",
+  "gives each person of an id the %s signals of their time, and the first person the earlier signals",
   (where) =>
     withRules(async (store) => {
       const settle = async (): Promise<void> => {
@@ -127,7 +127,7 @@ test.each(["open", "sealed", "cold"])(
         if (where === "cold") await store.workOnCold(NOW + 3 * DAY);
       };
       const at = (ms: number, signal: Sent): Sent => ({ ...signal, receivedAtMs: NOW + ms });
-      // In each turn a line also has a user id without an owner yet, so that it gets another owner in the end.
+      // In each turn a line also has a user id without a person, so that it gets another person in the end.
       store.record(NOW, at(0, visit("x")), at(1, visit("x", { userId: "u-1" })));
       for (const [turn, name] of ["ann", "bob", "ann", "bob"].entries()) {
         await settle();
@@ -138,7 +138,7 @@ test.each(["open", "sealed", "cold"])(
         if (turn !== 1) await store.linkAll();
       }
       await settle();
-      // A late signal belongs to the owner at the time when it was received.
+      // A late signal belongs to the person at the time of its receipt.
       store.record(NOW, at(25, visit("x")), at(5, visit("x")));
       expect(store.scores).toEqual({ ann: 35, bob: 25 });
       store.record(NOW, known("carol", "carol@example.com", { userId: "u-1" }));
@@ -159,9 +159,9 @@ test.each(["open", "sealed", "cold"])(
 test.each([
   ["anonymous id", { anonymousId: "visitor-a" }],
   ["user id", { userId: "u-1" }],
-])("gives both ids of a call to the owner of its %s", (_, owned) =>
+])("gives both ids of a call to the person of its %s", (_, claimed) =>
   withRules((store) => {
-    store.record(NOW, identify("ann@example.com", owned));
+    store.record(NOW, identify("ann@example.com", claimed));
     store.record(NOW, { payload: { type: "identify", messageId: "both", anonymousId: "visitor-a", userId: "u-1" } });
     store.record(NOW, visit("a"), track({ userId: "u-1" }));
     expect(store.scores).toEqual({ ann: 10 });

@@ -71,32 +71,30 @@ function insertMany(sql: SqlStorage, count: number): void {
   );
 }
 
-describe("a search", () => {
-  test("finds any part of an email, name or company, ignoring case and accents, without patterns", async () => {
-    await come([
-      { email: "zoe@one.example", name: "Zoë Müller-Ångström", company: "ACME 100% GmbH" },
-      { email: "bo_b@two.example", name: "Bob", company: "Globex" },
-      { email: "nobody@three.example" },
-      { email: "ЖАННА@four.example".toLowerCase(), name: "Жанна Йоханссон", company: "東京商事" },
-    ]);
-    const searches: [text: string, found: string[]][] = [
-      ["müller", ["zoe@one.example"]],
-      ["MULLER-ang", ["zoe@one.example"]],
-      ["00% g", ["zoe@one.example"]],
-      ["%", ["zoe@one.example"]],
-      ["_", ["bo_b@two.example"]],
-      ["O_B@TWO", ["bo_b@two.example"]],
-      ["LOBEX", ["bo_b@two.example"]],
-      ["ЖАННА ЙО", ["жанна@four.example"]],
-      ["жанна@", ["жанна@four.example"]],
-      ["京商", ["жанна@four.example"]],
-      ["bobglobex", []],
-      ["*", []],
-    ];
-    // oxlint-disable-next-line no-await-in-loop -- one after the other
-    for (const [text, emails] of searches) expect(await found({ sort: "email", text }), text).toEqual(emails);
-    expect(await found({ sort: "email", text: ".example" })).toHaveLength(4);
-  });
+test("a search finds any part of an email, name or company, ignoring case and accents, without patterns", async () => {
+  await come([
+    { email: "zoe@one.example", name: "Zoë Müller-Ångström", company: "ACME 100% GmbH" },
+    { email: "bo_b@two.example", name: "Bob", company: "Globex" },
+    { email: "nobody@three.example" },
+    { email: "ЖАННА@four.example".toLowerCase(), name: "Жанна Йоханссон", company: "東京商事" },
+  ]);
+  const searches: [text: string, found: string[]][] = [
+    ["müller", ["zoe@one.example"]],
+    ["MULLER-ang", ["zoe@one.example"]],
+    ["00% g", ["zoe@one.example"]],
+    ["%", ["zoe@one.example"]],
+    ["_", ["bo_b@two.example"]],
+    ["O_B@TWO", ["bo_b@two.example"]],
+    ["LOBEX", ["bo_b@two.example"]],
+    ["ЖАННА ЙО", ["жанна@four.example"]],
+    ["жанна@", ["жанна@four.example"]],
+    ["京商", ["жанна@four.example"]],
+    ["bobglobex", []],
+    ["*", []],
+  ];
+  // oxlint-disable-next-line no-await-in-loop -- one after the other
+  for (const [text, emails] of searches) expect(await found({ sort: "email", text }), text).toEqual(emails);
+  expect(await found({ sort: "email", text: ".example" })).toHaveLength(4);
 });
 
 describe("search, order, score, days and pages together", () => {

@@ -6,8 +6,8 @@ import { beginDeletion, findDeletion } from "../../../../src/store/deletion/pers
 import { exportPage } from "../../../../src/store/queries/exports.ts";
 import { readPeople } from "../../../../src/store/queries/people-search.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
-import { Identities } from "../../../../src/store/people/identities.ts";
-import type { VisitorId } from "../../../../src/store/people/timelines.ts";
+import { Identities, IDENTITY_MAX_CLAIMS, PAIRS_MAX } from "../../../../src/store/people/identities.ts";
+import { visitorKey, type VisitorId } from "../../../../src/store/people/timelines.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { textOfTables } from "../../../support/everything.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
@@ -21,8 +21,8 @@ const BOB = "bob@example.com";
 const visit = (anonymousId: string): Sent => track({ anonymousId });
 const anonymous = (value: string): VisitorId => ({ kind: "anonymous_id", value });
 
-/** Fills all of a person's places for ids of a kind, except this many. */
-function leave(
+/** Gives a person ids of a kind, up to `places` below PERSON_MAX_IDS. */
+function leaveRoom(
   store: TestStore,
   email: string,
   places: number,
@@ -54,7 +54,6 @@ const countsOf = (store: TestStore, email: string) => {
   return { ids, dropped };
 };
 
-/** The person that an id belongs to now. */
 function holderOf({ sql }: TestStore, id: VisitorId): number | null {
   return new Identities(sql).claimsOf(id).at(-1)?.personId ?? null;
 }
@@ -89,10 +88,10 @@ test("a person keeps the newest ids, and page, API and export show them with the
   }));
 
 describe("a dropped id", () => {
-  test("does not shorten the deletion of the person who had it before", () =>
+  test("is still counted by the deletion of the person who had it before", () =>
     inStore((store) => {
-      leave(store, ANN, 1);
-      leave(store, BOB, 1, { atMs: NOW - 1 });
+      leaveRoom(store, ANN, 1);
+      leaveRoom(store, BOB, 1, { atMs: NOW - 1 });
       store.record(NOW + 1, identify(BOB, { anonymousId: "zz-shared" }));
       store.record(NOW + 2, identify(ANN, { anonymousId: "zz-shared" }));
       beginDeletion(store.state, "del_1", BOB, NOW + 3);
@@ -106,7 +105,7 @@ describe("a dropped id", () => {
   test("loses its pairs, so that the next person does not get the signals of the paired id", () =>
     inStore((store) => {
       store.rulesVersion = 1;
-      leave(store, ANN, 1);
+      leaveRoom(store, ANN, 1);
       store.record(NOW + 1, { payload: { type: "identify", anonymousId: "v-1", userId: "u-1" } });
       expect(store.sql.exec("SELECT * FROM pairs").toArray()).toHaveLength(2);
       store.record(NOW + 2, identify(ANN, { anonymousId: "v-1" }));
@@ -116,9 +115,9 @@ describe("a dropped id", () => {
       expect(store.sql.exec("SELECT * FROM pairs").toArray()).toEqual([]);
     }));
 
-  test("is unknown to a deletion, which finds its signals all the same", () =>
+  test("does not hide its signals from a deletion of the person", () =>
     inStore((store) => {
-      leave(store, ANN, 1);
+      leaveRoom(store, ANN, 1);
       store.record(NOW + 1, identify(ANN, { anonymousId: "zz-old" }));
       const [theirs = ""] = store.record(NOW + 2, visit("zz-old"));
       store.record(NOW + 3, identify(ANN, { anonymousId: "zz-new" }));
@@ -132,11 +131,29 @@ describe("a dropped id", () => {
     }));
 });
 
+test("an id keeps its latest claims and a bounded number of pairs", () =>
+  inStore((store) => {
+    store.rulesVersion = 1;
+    const more = 3;
+    const count = (table: string, id: VisitorId) =>
+      store.sql.exec(`SELECT count(*) AS n FROM ${table} WHERE key = ?`, visitorKey(id)).one()["n"];
+    for (let n = 0; n < IDENTITY_MAX_CLAIMS + more; n++) {
+      store.record(NOW + n, identify(`p${n}@example.com`, { anonymousId: "claimed" }));
+    }
+    expect(count("identities", anonymous("claimed"))).toBe(IDENTITY_MAX_CLAIMS);
+    expect(new Identities(store.sql).claimsOf(anonymous("claimed"))[0]?.receivedAtMs).toBe(NOW + more);
+    for (let n = 0; n < PAIRS_MAX + more; n++) {
+      store.record(NOW + n, { payload: { type: "identify", anonymousId: "paired", userId: `u-${n}` } });
+    }
+    expect(count("pairs", anonymous("paired"))).toBe(PAIRS_MAX);
+    expectStateToAddUp(store.state);
+  }));
+
 describe("dropping ids", () => {
   test("counts each kind separately, so that many anonymous ids drop no user id", () =>
     inStore((store) => {
-      leave(store, ANN, 1);
-      leave(store, ANN, 2, { kind: "user_id" });
+      leaveRoom(store, ANN, 1);
+      leaveRoom(store, ANN, 2, { kind: "user_id" });
       const users = ["u-1", "u-2", "u-3"].map((value) => ({ kind: "user_id", value }) as const);
       store.record(NOW + 1, identify(ANN, { userId: "u-1" }));
       store.record(NOW + 2, ...["a-1", "a-2", "a-3"].map((anonymousId) => identify(ANN, { anonymousId })));
@@ -151,7 +168,7 @@ describe("dropping ids", () => {
   test("skips an id with unlinked signals until they are linked", () =>
     inStore(async (store) => {
       const ids = store.record(NOW, ...[1, 2, 3].map(() => visit("old")));
-      leave(store, ANN, 2);
+      leaveRoom(store, ANN, 2);
       let atMs = NOW;
       const name = (anonymousId: string) => store.record(++atMs, identify(ANN, { anonymousId }));
       // The rules of their evaluation are unknown, so that a job links them.
@@ -168,7 +185,7 @@ describe("dropping ids", () => {
     }));
 });
 
-test("no signal is lost or goes to a person who was not named for it, for any claims of ids", async () => {
+test("each signal belongs to the person who claimed its id, or waits, for any claims of ids", async () => {
   const PEOPLE = [ANN, BOB];
   const IDS = ["v-0", "v-1", "v-2", "v-3"];
   const act = fc.record({ id: fc.constantFrom(...IDS), email: fc.option(fc.constantFrom(...PEOPLE), { freq: 2 }) });
@@ -176,11 +193,11 @@ test("no signal is lost or goes to a person who was not named for it, for any cl
     fc.asyncProperty(fc.array(act, { minLength: 8, maxLength: 30 }), (acts) =>
       inStore((store) => {
         store.rulesVersion = 1;
-        for (const email of PEOPLE) leave(store, email, 2);
+        for (const email of PEOPLE) leaveRoom(store, email, 2);
         const numbers = PEOPLE.map((email) => personOf(store, email)?.id ?? 0);
         const held = new Map<string, { person: number; since: number }>();
         const waiting = new Map<string, string[]>();
-        const owners = new Map<string, number>();
+        const people = new Map<string, number>();
         for (const [n, { id, email }] of acts.entries()) {
           const person = email === null ? null : (numbers[PEOPLE.indexOf(email)] ?? 0);
           const signal = email === null ? visit(id) : identify(email, { anonymousId: id });
@@ -188,11 +205,11 @@ test("no signal is lost or goes to a person who was not named for it, for any cl
           if (person === null) {
             const holder = held.get(id);
             if (holder === undefined) waiting.set(id, [...(waiting.get(id) ?? []), signalId]);
-            else owners.set(signalId, holder.person);
+            else people.set(signalId, holder.person);
             continue;
           }
-          owners.set(signalId, person);
-          for (const earlier of waiting.get(id) ?? []) owners.set(earlier, person);
+          people.set(signalId, person);
+          for (const earlier of waiting.get(id) ?? []) people.set(earlier, person);
           waiting.delete(id);
           if (held.get(id)?.person !== person) held.set(id, { person, since: n });
           for (const [heldId, { person: holder, since }] of held) {
@@ -207,7 +224,7 @@ test("no signal is lost or goes to a person who was not named for it, for any cl
           }
         }
         for (const email of PEOPLE) expect(countsOf(store, email).ids).toBeLessThanOrEqual(PERSON_MAX_IDS);
-        for (const [signalId, person] of owners) expect(linePersonOf(store, signalId)).toBe(person);
+        for (const [signalId, person] of people) expect(linePersonOf(store, signalId)).toBe(person);
         for (const signalId of [...waiting.values()].flat()) {
           expect(store.state.signals.find(signalId)?.facts.status).toBe("anonymous");
         }

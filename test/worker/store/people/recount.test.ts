@@ -186,7 +186,7 @@ describe("the replacement of a match", () => {
     expect(store.scores).toEqual({ ann: 0, bob: 0 });
   }
 
-  test("is found behind many signals, in bounded steps of the alarm, also after an eviction", async () => {
+  test("is found after many signals, in bounded steps of the alarm, also after an eviction", async () => {
     const workspaceId = await inStore(async (store) => {
       await loseFirst(store);
       store.restart();
@@ -197,7 +197,7 @@ describe("the replacement of a match", () => {
     expect(await columnAfterEviction(workspaceId, "score")).toEqual([5, 0]);
   });
 
-  test("is no signal that retention has dropped", () =>
+  test("is never a signal that retention has dropped", () =>
     inStore(async (store) => {
       store.rulesVersion = 1;
       store.frequency = "once_ever";

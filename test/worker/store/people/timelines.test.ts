@@ -4,6 +4,7 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
+import { readPersonPage, SCORE_CURVE_SIGNALS } from "../../../../src/store/queries/person-page.ts";
 import {
   addToRecent,
   readEntries,
@@ -18,6 +19,7 @@ import {
   keyOf,
   personList,
 } from "../../../../src/store/people/timelines.ts";
+import { inStore } from "../../../support/store.ts";
 
 const seq = fc.integer({ min: 1, max: 2_000 });
 const scored: fc.Arbitrary<Scored | null> = fc.option(
@@ -122,3 +124,25 @@ test("a list of lines equals a plain map after inserting, appending, changing an
     );
   });
 });
+
+test("a page of scores ends when it is full, or after SCORE_CURVE_SIGNALS signals, and the next page continues", () =>
+  inStore((store) => {
+    const email = "ann@example.com";
+    store.record(Date.now(), { payload: { event: "Other", email } });
+    store.sql.exec(
+      "INSERT INTO rule_outcomes (id, rule_id, rule_version, scoring_signal, points) VALUES (99, 'r', 1, 's', 3)",
+    );
+    const scoredAt = (at: number): Entry => ({
+      seq: at,
+      scored: { signalId: `sig_${at}`, atMs: 1, occurredMs: 1, outcomes: [99] },
+    });
+    const unscored = Array.from({ length: SCORE_CURVE_SIGNALS }, (_, n): Entry => ({ seq: 11 + n, scored: null }));
+    insertEntries(store.sql, personList(1), [{ seq: 8, scored: null }, scoredAt(9), scoredAt(10), ...unscored]);
+    const scoresBefore = (cursor: string | null) => {
+      const page = readPersonPage(store.state, email, "scores", { cursor, limit: 1 })?.timeline;
+      return [page?.items.flatMap(({ scores }) => scores.map(({ signalId }) => signalId)), page?.next];
+    };
+    expect(scoresBefore(null)).toEqual([[], "11"]);
+    expect(scoresBefore("11")).toEqual([["sig_10"], "10"]);
+    expect(scoresBefore("10")).toEqual([["sig_9"], null]);
+  }));

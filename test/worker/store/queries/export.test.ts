@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
+import { EXPORT_PAGE_BUDGET, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
 import type { ExportPage, ExportRange } from "../../../../src/store/protocol/store-operations.ts";
 import { keyOf, personList } from "../../../../src/store/people/timelines.ts";
 import { exportFile } from "../../../../src/workspace/export-file.ts";
@@ -83,7 +83,7 @@ async function exportedWhile(happens: () => Promise<unknown>): Promise<string[]>
 }
 
 describe("an export of signals", () => {
-  test.each([0, 1, EXPORT_PAGE_ROWS, 3 * EXPORT_PAGE_ROWS])(
+  test.each([0, 1, EXPORT_PAGE_BUDGET, 3 * EXPORT_PAGE_BUDGET])(
     "contains each of %i signals once, in order of arrival",
     async (count) => {
       if (count > 0) await send(count);
@@ -167,11 +167,11 @@ describe("an export of signals", () => {
   });
 
   test("leaves out signals that are recorded after it has begun", async () => {
-    await send(EXPORT_PAGE_ROWS + 1);
+    await send(EXPORT_PAGE_BUDGET + 1);
     const { body } = await start((_, read) => read());
     await deliver(workspace.id, [{ id: "sig_late", payload: { event: "E" } }]);
     const text = await new Response(body).text();
-    expect(text.split("\n")).toHaveLength(EXPORT_PAGE_ROWS + 2);
+    expect(text.split("\n")).toHaveLength(EXPORT_PAGE_BUDGET + 2);
     expect(text).not.toContain("sig_late");
   });
 
@@ -207,7 +207,7 @@ describe("an export of signals", () => {
   });
 
   test("ends with an error if the store stops answering", async () => {
-    await send(EXPORT_PAGE_ROWS + 1);
+    await send(EXPORT_PAGE_BUDGET + 1);
     const { body } = await start(({ cursor }, read) =>
       cursor === null ? read() : Promise.reject(new Error("store is gone")),
     );
@@ -238,11 +238,11 @@ describe("signals that change state during an export", () => {
   const accepted = (count: number) => Array.from({ length: count }, (_, index) => `sig_${index}`);
 
   test("appear once if held signals are released while the log or the held signals are exported", async () => {
-    const count = EXPORT_PAGE_ROWS + 10;
+    const count = EXPORT_PAGE_BUDGET + 10;
     await deliver(workspace.id, held(count));
     await release([1]);
-    await send(EXPORT_PAGE_ROWS);
-    const expected = [...accepted(EXPORT_PAGE_ROWS), ...held(count).map(({ id }) => id)].toSorted();
+    await send(EXPORT_PAGE_BUDGET);
+    const expected = [...accepted(EXPORT_PAGE_BUDGET), ...held(count).map(({ id }) => id)].toSorted();
     let next = 2;
     // Each page follows a release, of a signal before and of a signal after its turn.
     const ids = await exportedWhile(() => release([next, count - next++]));
@@ -255,7 +255,7 @@ describe("signals that change state during an export", () => {
       { id: "sig_d1", ordinal: 8_001, payload: "{" },
       { id: "sig_d2", ordinal: 8_002, payload: "{" },
     ]);
-    await send(EXPORT_PAGE_ROWS);
+    await send(EXPORT_PAGE_BUDGET);
     let isFirst = true;
     const ids = await exportedWhile(async () => {
       if (!isFirst) return;
@@ -266,105 +266,101 @@ describe("signals that change state during an export", () => {
         { id: "sig_d1", ordinal: 8_001, ...again },
         { id: "sig_d2", ordinal: 8_002, ...again, resent: { from: "dead", place: 2 }, verdict: "held" },
       ]);
-      expect(await workspace.books()).toMatchObject({ dead_lettered: 1, held: 3, processed: EXPORT_PAGE_ROWS + 1 });
+      expect(await workspace.books()).toMatchObject({ dead_lettered: 1, held: 3, processed: EXPORT_PAGE_BUDGET + 1 });
     });
     expect(ids.toSorted()).toEqual(
-      [...accepted(EXPORT_PAGE_ROWS), "sig_d1", "sig_d2", "sig_h1", "sig_h2", "sig_h3"].toSorted(),
+      [...accepted(EXPORT_PAGE_BUDGET), "sig_d1", "sig_d2", "sig_h1", "sig_h2", "sig_h3"].toSorted(),
     );
   });
 });
 
-describe("exported people", () => {
-  test("have all their ids, each with its current owner", async () => {
-    const identify = (id: string, email: string, anonymousId: string, n: number) => ({
-      id,
-      ordinal: n,
-      at: AT + n,
-      payload: { type: "identify", messageId: id, anonymousId, traits: { email } },
-    });
-    await deliver(workspace.id, [
-      identify("sig_a", "ann@example.com", "shared", 1),
-      identify("sig_b", "bob@example.com", "shared", 2),
-      identify("sig_c", "cy@example.com", "own", 3),
-    ]);
-    const count = 2 * PERSON_MAX_IDS;
-    const long = '"ä,'.repeat(20);
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-      sql.exec(
-        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-         INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST(
-           iif(i % 2, 'a', 'u') || format('%04d', i) || ?2 AS BLOB), 1, 1, 1 FROM n`,
-        count,
-        long,
-      );
-    });
-    const [ann, bob, cy] = await lines("people");
-    const ids = (column: string) => (ann?.[column] as string[]) ?? [];
-    expect([ids("user_ids").length, ids("anonymous_ids").length]).toEqual([PERSON_MAX_IDS, PERSON_MAX_IDS]);
-    expect(new Set([...ids("user_ids"), ...ids("anonymous_ids")]).size).toBe(count);
-    expect(ids("user_ids")[0]).toBe(`5000${long}`);
-    expect([bob, cy]).toMatchObject([
-      { email: "bob@example.com", user_ids: [], anonymous_ids: ["shared"] },
-      { email: "cy@example.com", anonymous_ids: ["own"] },
-    ]);
+test("exported people have all their ids, each id with its current person", async () => {
+  const identify = (id: string, email: string, anonymousId: string, n: number) => ({
+    id,
+    ordinal: n,
+    at: AT + n,
+    payload: { type: "identify", messageId: id, anonymousId, traits: { email } },
   });
+  await deliver(workspace.id, [
+    identify("sig_a", "ann@example.com", "shared", 1),
+    identify("sig_b", "bob@example.com", "shared", 2),
+    identify("sig_c", "cy@example.com", "own", 3),
+  ]);
+  const count = 2 * PERSON_MAX_IDS;
+  const long = '"ä,'.repeat(20);
+  await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    sql.exec(
+      `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+       INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST(
+         iif(i % 2, 'a', 'u') || format('%04d', i) || ?2 AS BLOB), 1, 1, 1 FROM n`,
+      count,
+      long,
+    );
+  });
+  const [ann, bob, cy] = await lines("people");
+  const ids = (column: string) => (ann?.[column] as string[]) ?? [];
+  expect([ids("user_ids").length, ids("anonymous_ids").length]).toEqual([PERSON_MAX_IDS, PERSON_MAX_IDS]);
+  expect(new Set([...ids("user_ids"), ...ids("anonymous_ids")]).size).toBe(count);
+  expect(ids("user_ids")[0]).toBe(`5000${long}`);
+  expect([bob, cy]).toMatchObject([
+    { email: "bob@example.com", user_ids: [], anonymous_ids: ["shared"] },
+    { email: "cy@example.com", anonymous_ids: ["own"] },
+  ]);
 });
 
-describe("exported scoring signals", () => {
-  test("appear once each, however many a person has, also of dropped signals", async () => {
-    const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 2 };
-    await workspace.operator("POST", "/rules", rule);
-    const of = (n: number) => ({
-      event: n % 10 === 0 ? "other" : "E",
-      email: `p${n % 7 === 0 ? 2 : 1}@example.com`,
-      properties: { n },
-    });
-    const count = 2_500;
-    for (let from = 0; from < count; from += 500) {
-      // oxlint-disable-next-line no-await-in-loop -- as they come
-      await deliver(
-        workspace.id,
-        Array.from({ length: 500 }, (_, n) => ({
-          id: `sig_${from + n}`,
-          ordinal: from + n + 1,
-          payload: of(from + n),
-          at: AT,
-        })),
-      );
-    }
-    await readStore(workspace.id, ({ signals }) => {
-      for (const segment of signals.walk(0)) if (segment.row !== null) signals.drop(segment);
-    });
-    await evictDurableObject(workspace.store);
-    const scored = Array.from({ length: count }, (_, n) => n).filter((n) => n % 10 !== 0);
-    const expected = [1, 2].flatMap((person) =>
-      scored
-        .filter((n) => of(n).email === `p${person}@example.com`)
-        .map((n) => [`p${person}@example.com`, `sig_${n}`, 2]),
-    );
-    const people = new Map<unknown, number>();
-    const exported = (await lines("scoring-signals")).map((line) => {
-      people.set(line["email"], people.size);
-      return [line["email"], line["signal_id"], line["points"]];
-    });
-    const inOrder = expected.toSorted(([a], [b]) => (people.get(a) ?? 0) - (people.get(b) ?? 0));
-    expect(exported).toEqual(inOrder);
-    // Many people without a score make empty pages.
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-      sql.exec("UPDATE people SET id = 3000 WHERE id = 1");
-      sql.exec("UPDATE timelines SET list = ? WHERE list = ?", keyOf(personList(3_000)), keyOf(personList(1)));
-      sql.exec(
-        `WITH RECURSIVE n (i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 2999)
-         INSERT INTO people (id, email, first_seen, last_seen, last_day) SELECT i, 'n' || i, 1, 1, 0 FROM n`,
-      );
-    });
-    await readStore(workspace.id, (state) => {
-      state.books.nextPersonId = 3_001;
-      state.signals.flush();
-    });
-    await evictDurableObject(workspace.store);
-    expect((await lines("scoring-signals")).length).toBe(exported.length);
+test("exported scoring signals appear once each, however many a person has, also of dropped signals", async () => {
+  const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 2 };
+  await workspace.operator("POST", "/rules", rule);
+  const of = (n: number) => ({
+    event: n % 10 === 0 ? "other" : "E",
+    email: `p${n % 7 === 0 ? 2 : 1}@example.com`,
+    properties: { n },
   });
+  const count = 2_500;
+  for (let from = 0; from < count; from += 500) {
+    // oxlint-disable-next-line no-await-in-loop -- as they come
+    await deliver(
+      workspace.id,
+      Array.from({ length: 500 }, (_, n) => ({
+        id: `sig_${from + n}`,
+        ordinal: from + n + 1,
+        payload: of(from + n),
+        at: AT,
+      })),
+    );
+  }
+  await readStore(workspace.id, ({ signals }) => {
+    for (const segment of signals.walk(0)) if (segment.row !== null) signals.drop(segment);
+  });
+  await evictDurableObject(workspace.store);
+  const scored = Array.from({ length: count }, (_, n) => n).filter((n) => n % 10 !== 0);
+  const expected = [1, 2].flatMap((person) =>
+    scored
+      .filter((n) => of(n).email === `p${person}@example.com`)
+      .map((n) => [`p${person}@example.com`, `sig_${n}`, 2]),
+  );
+  const people = new Map<unknown, number>();
+  const exported = (await lines("scoring-signals")).map((line) => {
+    people.set(line["email"], people.size);
+    return [line["email"], line["signal_id"], line["points"]];
+  });
+  const inOrder = expected.toSorted(([a], [b]) => (people.get(a) ?? 0) - (people.get(b) ?? 0));
+  expect(exported).toEqual(inOrder);
+  // Many people without a score make empty pages.
+  await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    sql.exec("UPDATE people SET id = 3000 WHERE id = 1");
+    sql.exec("UPDATE timelines SET list = ? WHERE list = ?", keyOf(personList(3_000)), keyOf(personList(1)));
+    sql.exec(
+      `WITH RECURSIVE n (i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 2999)
+       INSERT INTO people (id, email, first_seen, last_seen, last_day) SELECT i, 'n' || i, 1, 1, 0 FROM n`,
+    );
+  });
+  await readStore(workspace.id, (state) => {
+    state.books.nextPersonId = 3_001;
+    state.signals.flush();
+  });
+  await evictDurableObject(workspace.store);
+  expect((await lines("scoring-signals")).length).toBe(exported.length);
 });
 
 describe("an export as CSV", () => {

@@ -241,65 +241,60 @@ describe("a trace", () => {
   });
 });
 
-describe("held signals", () => {
-  test("are listed by ordinal, one period at a time, regardless of the order of recording", async () => {
-    const count = 1_200;
-    const numbers = Array.from({ length: count }, (_, n) => n + 1);
-    const [ordinals = []] = fc.sample(fc.shuffledSubarray(numbers, { minLength: count }), { numRuns: 1, seed: 7 });
-    // A batch records its signals in received order.
-    const places: number[] = [];
-    for (let from = 0; from < count; from += 300) {
-      const batch = ordinals.slice(from, from + 300);
-      places.push(...batch.toSorted((a, b) => a - b));
-      const periodEnd = (n: number) => NOW + (n % 3 === 0 ? 2 : 1) * DAY;
-      await deliver(
-        workspace.id,
-        batch.map((n) => signal({ id: `sig_h${n}`, ordinal: n, verdict: "held", periodEnd: periodEnd(n) })),
-      );
+test("held signals are listed by ordinal, one period at a time, regardless of the order of recording", async () => {
+  const count = 1_200;
+  const numbers = Array.from({ length: count }, (_, n) => n + 1);
+  const [ordinals = []] = fc.sample(fc.shuffledSubarray(numbers, { minLength: count }), { numRuns: 1, seed: 7 });
+  // A batch records its signals in received order.
+  const places: number[] = [];
+  for (let from = 0; from < count; from += 300) {
+    const batch = ordinals.slice(from, from + 300);
+    places.push(...batch.toSorted((a, b) => a - b));
+    const periodEnd = (n: number) => NOW + (n % 3 === 0 ? 2 : 1) * DAY;
+    await deliver(
+      workspace.id,
+      batch.map((n) => signal({ id: `sig_h${n}`, ordinal: n, verdict: "held", periodEnd: periodEnd(n) })),
+    );
+  }
+  const found: number[] = [];
+  for (let [cursor, isMore] = [0, true]; isMore;) {
+    const page = await heldIn(workspace.id, NOW + DAY, cursor, 100);
+    for (const { admission, from, place } of page) {
+      const { ordinal: number } = admission;
+      expect([admission.id, from, place]).toEqual([`sig_h${number}`, "held", places.indexOf(number) + 1]);
     }
-    const found: number[] = [];
-    for (let [cursor, isMore] = [0, true]; isMore;) {
-      const page = await heldIn(workspace.id, NOW + DAY, cursor, 100);
-      for (const { admission, from, place } of page) {
-        const { ordinal: number } = admission;
-        expect([admission.id, from, place]).toEqual([`sig_h${number}`, "held", places.indexOf(number) + 1]);
-      }
-      found.push(...page.map(({ admission }) => admission.ordinal));
-      isMore = page.length > 0;
-      cursor = found.at(-1) ?? 0;
-    }
-    expect(found).toEqual(numbers.filter((n) => n % 3 !== 0));
-  });
+    found.push(...page.map(({ admission }) => admission.ordinal));
+    isMore = page.length > 0;
+    cursor = found.at(-1) ?? 0;
+  }
+  expect(found).toEqual(numbers.filter((n) => n % 3 !== 0));
 });
 
-describe("event groups", () => {
-  test("appear once each if a day has more groups than are sorted at a time", async () => {
-    await deliver(workspace.id, [signal({ event: "today" })]);
-    const count = QUEUE_SCAN_GROUPS + 300;
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-      sql.exec(
-        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-         INSERT INTO event_groups (event, source, count, held, anonymous, first_seen, last_seen, last_day, sample_id,
-           sample_ordinal, sample_seq)
-         SELECT 'event ' || (i % 700), 's' || i, 1 + i % 5, 0, 0, 1, ?2 + i % 97, 1, 'sig_x', 1, 999 FROM n`,
-        count,
-        DAY,
-      );
-    });
-    const expected = ["web", ...Array.from({ length: count }, (_, n) => `s${n + 1}`)].toSorted();
-    for (const read of [
-      async (cursor: string | null) =>
-        workspace.store.queuePage({}, { cursor, limit: 190 }).then(({ groups }) => groups),
-      async (cursor: string | null) => signalStore(env, workspace.id).events({ cursor, limit: 190 }),
-    ]) {
-      // oxlint-disable-next-line no-await-in-loop -- one after the other
-      const sources = (await allItems<{ source: string }>(read)).map(({ source }) => source);
-      expect(sources[0]).toBe("web");
-      expect(sources.toSorted()).toEqual(expected);
-    }
-    expect(await signalStore(env, workspace.id).events({ cursor: "[1,2,3]", limit: 5 })).toEqual({
-      items: [],
-      next: null,
-    });
+test("event groups appear once each if a day has more groups than are sorted at a time", async () => {
+  await deliver(workspace.id, [signal({ event: "today" })]);
+  const count = QUEUE_SCAN_GROUPS + 300;
+  await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    sql.exec(
+      `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+       INSERT INTO event_groups (event, source, count, held, anonymous, first_seen, last_seen, last_day, sample_id,
+         sample_ordinal, sample_seq)
+       SELECT 'event ' || (i % 700), 's' || i, 1 + i % 5, 0, 0, 1, ?2 + i % 97, 1, 'sig_x', 1, 999 FROM n`,
+      count,
+      DAY,
+    );
+  });
+  const expected = ["web", ...Array.from({ length: count }, (_, n) => `s${n + 1}`)].toSorted();
+  for (const read of [
+    async (cursor: string | null) => workspace.store.queuePage({}, { cursor, limit: 190 }).then(({ groups }) => groups),
+    async (cursor: string | null) => signalStore(env, workspace.id).events({ cursor, limit: 190 }),
+  ]) {
+    // oxlint-disable-next-line no-await-in-loop -- one after the other
+    const sources = (await allItems<{ source: string }>(read)).map(({ source }) => source);
+    expect(sources[0]).toBe("web");
+    expect(sources.toSorted()).toEqual(expected);
+  }
+  expect(await signalStore(env, workspace.id).events({ cursor: "[1,2,3]", limit: 5 })).toEqual({
+    items: [],
+    next: null,
   });
 });

@@ -287,7 +287,7 @@ describe("a rule applied to the past", () => {
   });
 
   test(
-    "lets only its current version score in place of a signal that leaves, until it is applied",
+    "replaces a removed match only by matches of its current version, until it is applied",
     withWorld(async (world) => {
       world.change({ frequency: "once_ever" });
       world.record({ anonymousId: "a-1", traits: { email: ANN } }, null);

@@ -1,4 +1,4 @@
-/** Design §8.5: rules that score one person each time, once a UTC day of receipt, or once ever. */
+/** Design §8.5: rules that score a person each time, once a UTC day, or once ever. */
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
@@ -46,25 +46,22 @@ async function scoreOf(email: string): Promise<number | undefined> {
   return (await store().people({ email }, { cursor: null, limit: 1 })).items[0]?.score;
 }
 
-describe("a rule that scores a person", () => {
+describe("a rule that scores", () => {
   test.each([
     ["every_time", 30],
     ["once_per_day", 15],
     ["once_ever", 5],
-  ])(
-    "%s: of six signals over three UTC days of receipt, to the millisecond, it makes %i points",
-    async (frequency, score) => {
-      await newRule(frequency);
-      const times = [0, 1, DAY - 1, DAY, 2 * DAY - 1, 2 * DAY];
-      await send(...times.slice(0, 4).map((ms) => visit(MIDNIGHT + ms)));
-      for (const ms of times.slice(4)) await send(visit(MIDNIGHT + ms));
-      await send(visit(MIDNIGHT, { email: "other@example.com" }));
-      expect(await scoreOf(JANE)).toBe(score);
-      expect(await scoreOf("other@example.com")).toBe(5);
-    },
-  );
+  ])("%s gets %i points from six signals at the limits of three UTC days", async (frequency, score) => {
+    await newRule(frequency);
+    const times = [0, 1, DAY - 1, DAY, 2 * DAY - 1, 2 * DAY];
+    await send(...times.slice(0, 4).map((ms) => visit(MIDNIGHT + ms)));
+    for (const ms of times.slice(4)) await send(visit(MIDNIGHT + ms));
+    await send(visit(MIDNIGHT, { email: "other@example.com" }));
+    expect(await scoreOf(JANE)).toBe(score);
+    expect(await scoreOf("other@example.com")).toBe(5);
+  });
 
-  test("shows on the trace of other signals which signal has scored instead", async () => {
+  test("once shows on the traces of other signals which signal has scored", async () => {
     const ruleId = await newRule("once_per_day");
     await newRule("once_ever", { points: 100 });
     const [first, second, third] = [visit(MIDNIGHT), visit(MIDNIGHT + 1), visit(MIDNIGHT + DAY)];
@@ -72,29 +69,11 @@ describe("a rule that scores a person", () => {
     type Trace = { points: number; rules_matched: { points: number; scored: boolean; scored_by: string | null }[] };
     const trace = async ({ id }: { id: string }) => {
       const { points, rules_matched: matched } = await workspace.operator<Trace>("GET", `/signals/${id}`);
-      return [points, matched.map((match) => [match.points, match.scored, match.scored_by])];
+      return [points, ...matched.map((match) => `${match.points} ${match.scored} ${match.scored_by}`)];
     };
-    expect(await trace(first)).toEqual([
-      105,
-      [
-        [5, true, null],
-        [100, true, null],
-      ],
-    ]);
-    expect(await trace(second)).toEqual([
-      0,
-      [
-        [5, false, first.id],
-        [100, false, first.id],
-      ],
-    ]);
-    expect(await trace(third)).toEqual([
-      5,
-      [
-        [5, true, null],
-        [100, false, first.id],
-      ],
-    ]);
+    expect(await trace(first)).toEqual([105, "5 true null", "100 true null"]);
+    expect(await trace(second)).toEqual([0, `5 false ${first.id}`, `100 false ${first.id}`]);
+    expect(await trace(third)).toEqual([5, "5 true null", `100 false ${first.id}`]);
 
     const { scoring_signals: listed } = (
       await workspace.operator<{ items: { scoring_signals: { signal_id: string; points: number }[] }[] }>(
@@ -132,7 +111,7 @@ describe("a rule that scores a person", () => {
     expect(facts).toMatchObject([{ days: `${MIDNIGHT / DAY + 1},1,1` }]);
   });
 
-  test("scores held signals only after their release, and replays only once", async () => {
+  test("once ignores held signals until their release, and repeated releases", async () => {
     await newRule("once_ever");
     const end = Date.now() + DAY;
     const held: Delivered = { ...visit(MIDNIGHT), verdict: "held", periodEnd: end };
@@ -146,13 +125,11 @@ describe("a rule that scores a person", () => {
   });
 });
 
-describe("linked signals", () => {
-  test("count once together with earlier signals, in either order", async () => {
-    await newRule("once_per_day");
-    const anonymous = [visit(MIDNIGHT, { anonymousId: "a-1" }), visit(MIDNIGHT + DAY, { anonymousId: "a-1" })];
-    await send(...anonymous, visit(MIDNIGHT + 1));
-    await send(identify(MIDNIGHT + 2 * DAY, { anonymousId: "a-1" }, JANE));
-    await ringUntilQuiet(workspace.id);
-    expect(await scoreOf(JANE)).toBe(10);
-  });
+test("linked signals count once together with earlier signals, in either order", async () => {
+  await newRule("once_per_day");
+  const anonymous = [visit(MIDNIGHT, { anonymousId: "a-1" }), visit(MIDNIGHT + DAY, { anonymousId: "a-1" })];
+  await send(...anonymous, visit(MIDNIGHT + 1));
+  await send(identify(MIDNIGHT + 2 * DAY, { anonymousId: "a-1" }, JANE));
+  await ringUntilQuiet(workspace.id);
+  expect(await scoreOf(JANE)).toBe(10);
 });

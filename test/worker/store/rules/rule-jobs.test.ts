@@ -263,7 +263,7 @@ describe("a rule's job", () => {
   );
 
   test(
-    "takes signals of 64 KB in steps that fit into memory",
+    "processes signals of 64 KB in steps that fit into memory",
     withBench(async (bench) => {
       bench.record(forms(RULE_STEP_SEGMENTS + 10, { text: "x".repeat(60_000) }));
       bench.apply();
@@ -276,7 +276,7 @@ describe("a rule's job", () => {
 
 describe("the removal of a rule's scores", () => {
   test(
-    "keeps what the rule has scored since it was enabled again, also by a late request",
+    "keeps the scores since the rule was enabled again, also if it is requested late",
     withBench(async (bench) => {
       bench.record(forms(2), [RULE]);
       bench.store.seal();
@@ -311,7 +311,7 @@ describe("the removal of a rule's scores", () => {
   );
 
   test(
-    "includes dropped signals, in steps that may crash, while an edited rule keeps their scores",
+    "includes dropped signals, in steps that may crash; an edited rule keeps their scores",
     withBench(async (bench) => {
       for (let segment = 0; segment < 20; segment++) {
         const scored = { who: `p${segment}` };
