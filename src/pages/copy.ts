@@ -50,15 +50,15 @@ export const MATCH_LABEL = {
   any: "any condition",
 } as const satisfies Record<RuleContent["match"], string>;
 
-/** Of a mapping rule (design §8.5): in its form, and in a sentence. */
+/** Of a mapping rule (design §8.5): in its form, and within a sentence. */
 export const FREQUENCY_LABEL = {
-  every_time: { option: "each time", said: "each time" },
-  once_per_day: { option: "once a day (UTC)", said: "at most once a day (UTC)" },
-  once_ever: { option: "once ever", said: "at most once" },
-} as const satisfies Record<RuleFrequency, { option: string; said: string }>;
+  every_time: { option: "each time", phrase: "each time" },
+  once_per_day: { option: "once a day (UTC)", phrase: "at most once a day (UTC)" },
+  once_ever: { option: "once ever", phrase: "at most once" },
+} as const satisfies Record<RuleFrequency, { option: string; phrase: string }>;
 
 /** Such as `for 90 days`. */
-export function countText(lastDays: number | null): string {
+export function pointsDurationText(lastDays: number | null): string {
   return lastDays === null ? "always" : `for ${lastDays} days`;
 }
 
@@ -99,6 +99,7 @@ export const STATUS_COPY = {
   rejected: { label: "Rejected", tone: "bad", meaning: "The call was refused. Nothing of it was kept." },
 } as const satisfies Record<TraceStatus | "rejected", { label: string; tone: Tone; meaning: string }>;
 
+/** @param any label of the option "". */
 export function optionsOf<Key extends string>(
   any: string,
   of: Record<Key, { label: string }>,

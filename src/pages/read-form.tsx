@@ -18,7 +18,7 @@ import {
 } from "../limits.ts";
 import { sentence } from "./kit/format.ts";
 import { messagePage } from "./page.tsx";
-import { pages, type Ctx } from "./pages-env.ts";
+import { pages, type Answer, type Ctx } from "./pages-env.ts";
 
 interface FormLimits {
   /** After decompression. */
@@ -153,7 +153,7 @@ function unreadable(detail: string): FormRefusal {
   return { status: 400, title: "This form cannot be read", detail };
 }
 
-export function formRefusedPage(c: Ctx, { status, title, detail }: FormRefusal): Response | Promise<Response> {
+export function formRefusedPage(c: Ctx, { status, title, detail }: FormRefusal): Answer {
   if (status === 503) c.header("retry-after", String(RETRY_MIN_SECONDS));
   const text = `${detail} Nothing was saved. Go back to correct the form: your input is still there.`;
   return messagePage(c, { title, status, text });

@@ -275,7 +275,7 @@ function lapseOf(trace: SignalTrace, match: MatchedRule): string {
 
 function howOften(base: string, { scored, scoredBy, frequency }: MatchedRule): Child {
   if (frequency === undefined) return "";
-  if (scored) return `, ${FREQUENCY_LABEL[frequency].said}`;
+  if (scored) return `, ${FREQUENCY_LABEL[frequency].phrase}`;
   if (scoredBy === null) return `, ${ALREADY_SCORED[frequency]}`;
   return (
     <>
