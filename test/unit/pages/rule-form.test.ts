@@ -27,15 +27,6 @@ import { RuleEditor } from "../../../src/pages/rules/editor.tsx";
 import { newRule } from "../../../src/workspace/rule-schema.ts";
 import { readHtml, unchangedFields } from "../../support/html.ts";
 
-const FORM: RuleForm = {
-  ...BLANK_FORM,
-  name: "Asked for a demo",
-  event: "Filled Out *",
-  conditions: [],
-  scoringSignal: "demo",
-  points: "20",
-};
-
 const RULE: RuleContent = {
   name: "Asked for a demo",
   event: "Filled Out *",
@@ -47,6 +38,8 @@ const RULE: RuleContent = {
   pointsLastDays: null,
   enabled: true,
 };
+
+const FORM = formOfRule(RULE);
 
 function conditionFrom(operator: string, value: string): MappingCondition | undefined {
   const made = parseRule({ ...FORM, conditions: [{ path: "properties.x", operator, value }] });
@@ -97,12 +90,15 @@ describe("the typed value of a condition", () => {
       const condition = OPERATORS_WITHOUT_VALUE.includes(operator)
         ? { path: "properties.x", operator }
         : { path: "properties.x", operator, value };
-      const named = { name: "n", event: "e", match: "any" as const, scoringSignal: "s", points: -3 };
-      const rule = { ...named, frequency: "once_per_day" as const, pointsLastDays: 180 as const, enabled: false };
-      expect(parseRule(formOfRule({ ...rule, conditions: [condition] }))).toEqual({
-        ok: true,
-        value: { ...rule, conditions: [condition] },
-      });
+      const other = {
+        match: "any",
+        points: -3,
+        frequency: "once_per_day",
+        pointsLastDays: 180,
+        enabled: false,
+      } as const;
+      const rule: RuleContent = { ...RULE, ...other, conditions: [condition] };
+      expect(parseRule(formOfRule(rule))).toEqual({ ok: true, value: rule });
     }
   });
 });
@@ -224,17 +220,10 @@ describe("a form that is saved unchanged", () => {
     return withoutBlankRows(readRuleForm(data));
   }
 
-  const BEGINS_WITH_LINE_END = {
-    name: "n",
-    event: "e",
-    match: "all",
+  const BEGINS_WITH_LINE_END: RuleContent = {
+    ...RULE,
     conditions: [{ path: "properties.x", operator: "in", value: ["\r", false] }],
-    points: 0,
-    frequency: "every_time",
-    pointsLastDays: null,
-    enabled: false,
-    scoringSignal: "s",
-  } as const satisfies RuleContent;
+  };
 
   test("leaves every rule as it is", async () => {
     await fc.assert(

@@ -36,13 +36,13 @@ describe("a form of a member", () => {
     ["fields", URLENCODED, "a&".repeat(PAGE_FORM_MAX_FIELDS + 1), `${PAGE_FORM_MAX_FIELDS} fields`],
     ["parts", MULTIPART, parts(PAGE_FORM_MAX_FIELDS + 1), `${PAGE_FORM_MAX_FIELDS} fields`],
     [
-      "fields behind the label of a boundary",
+      "fields with a boundary in the content type",
       { "content-type": `${URLENCODED["content-type"]}; boundary=y` },
       "a&".repeat(PAGE_FORM_MAX_FIELDS + 1),
       `${PAGE_FORM_MAX_FIELDS} fields`,
     ],
     [
-      "parts behind another boundary",
+      "parts with a second boundary in the content type",
       { "content-type": "multipart/form-data; x-boundary=y; boundary=x" },
       parts(PAGE_FORM_MAX_FIELDS + 1),
       `${PAGE_FORM_MAX_FIELDS} fields`,

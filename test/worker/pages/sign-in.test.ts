@@ -306,7 +306,7 @@ describe("local sign-in", () => {
   });
 
   test.each(["https://evil.example/", "//evil.example", "/\\evil.example", "/operator/plans"])(
-    "leads to no other place: %s",
+    "does not redirect to %s",
     async (to) => {
       expect((await signInAt("http://localhost", { email: team.owner.email, to })).location).toBe("/w/");
       const { body } = await visitAs("local", `http://localhost/sign-in?to=${encodeURIComponent(to)}`);
@@ -338,10 +338,13 @@ test("the cookie is for this host alone, and over HTTPS it needs the prefix that
 
 // Against a provider: test/sign-in/oidc.test.ts.
 describe("OpenID Connect", () => {
-  test.each(["", "not an address", "http://issuer.example"])("asks nothing of the issuer %j", async (OIDC_ISSUER) => {
-    const answer = await visitWith({ SIGN_IN: "oidc", OIDC_ISSUER }, `${HERE}/sign-in/oidc`);
-    expect([answer.status, answer.headers.getSetCookie()]).toEqual([503, []]);
-  });
+  test.each(["", "not an address", "http://issuer.example"])(
+    "answers 503 for the invalid issuer %j",
+    async (OIDC_ISSUER) => {
+      const answer = await visitWith({ SIGN_IN: "oidc", OIDC_ISSUER }, `${HERE}/sign-in/oidc`);
+      expect([answer.status, answer.headers.getSetCookie()]).toEqual([503, []]);
+    },
+  );
 
   test.each(["access", "local", ""])("with SIGN_IN %j does not exist", async (on) => {
     for (const path of ["/sign-in/oidc", "/sign-in/oidc/callback?code=x&state=y"])
