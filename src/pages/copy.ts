@@ -1,6 +1,8 @@
 /** Texts that several pages share. The compiler checks them against the unions that they describe. */
 import type { Role } from "../domain/keys/role.ts";
 import type { UnauthorizedCause } from "../domain/keys/refusal.ts";
+import { eachVerdict, VERDICT_DISPLAY, verdictWords, type VerdictCounts } from "../domain/quota/quota.ts";
+import { counted } from "../domain/text.ts";
 import type { EndpointType, TraceStatus } from "../domain/signal/signal.ts";
 import type { RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { MappingOperator } from "../domain/rules/mapping-condition.ts";
@@ -106,6 +108,14 @@ export function optionsOf<Key extends string>(
 ): Record<Key | "", string> {
   const labels = Object.entries<{ label: string }>(of).map(([key, { label }]) => [key, label]);
   return Object.fromEntries([["", any], ...labels]) as Record<Key | "", string>;
+}
+
+export const VERDICT_LABELS = eachVerdict((verdict) => VERDICT_DISPLAY[verdict].label);
+
+/** The counts in a sentence: `1,200 signals accepted, 3 held and 1 refused`. */
+export function verdictSentence(counts: VerdictCounts): string {
+  const words = verdictWords(counts).with(0, `${counted(counts.accepted, "signal")} accepted`);
+  return `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
 export const EXPORT_LABEL = {
