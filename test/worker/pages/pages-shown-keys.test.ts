@@ -79,6 +79,13 @@ describe("a live key sent as name, company, email, id or property", () => {
     }
   });
 
+  test("is masked in the preview of a rule, which a script requests", async () => {
+    const rule = { event: "Signed Up", match: "all" };
+    const { text } = await members.owner.post(`${members.home}/rules/preview`, rule);
+    expect(text).toContain(masked(key));
+    expect(text).not.toContain(key.slice(3, 20));
+  });
+
   test("is no name of a person, and is masked in their ids", async () => {
     const { items } = await members.workspace.operator<{ items: Record<string, unknown>[] }>("GET", "/people");
     expect(items.map(({ email }) => email).toSorted()).toEqual(["ann@example.com", "bob@example.com"]);
