@@ -147,6 +147,8 @@ describe("§3.1: creating a key", () => {
     const rotate = `${keysPath}/${id}/rotate?overlap=none`;
     expect(again?.page.targets).toContain(rotate);
     expect((await members.owner.read(rotate)).field("overlap").value).toBe("none");
+    // A form without a valid token is a new form each time.
+    for (let n = 0; n < 2; n++) expect((await post({ form_token: "" })).status).toBe(200);
     // In another workspace the token is unknown, so that it reveals nothing.
     const otherTeam = await newMembers({ key: null });
     expect((await otherTeam.owner.post(`${keysPathOf(otherTeam)}/new`, form)).status).toBe(200);

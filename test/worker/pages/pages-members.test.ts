@@ -51,6 +51,7 @@ describe("adding a member", () => {
       expect(text).toContain(part);
     expect(await roles()).toEqual({ ...START, new: "admin" });
     expect(await audited()).toEqual([{ action: "member.added", actor: email("admin"), target: email("new") }]);
+    expect((await team.member.read(`${path}?added=${email("new")}`)).all("#invitation-text")).toHaveLength(0);
     // Shown only for addresses of members, because a link could name any address.
     expect((await team.admin.read(`${path}?added=boss%40example.com`)).all("#invitation-text")).toHaveLength(0);
   });

@@ -17,7 +17,7 @@ import { pageRoutes } from "../../../src/pages/page-routes.tsx";
 import { newId } from "../../../src/platform/ids.ts";
 import { Answer, Browser, type Members, newMembers, OFFICE } from "../../support/members.ts";
 import { recordD1 } from "../../support/statements.ts";
-import { call } from "../../support/workspace.ts";
+import { call, masked } from "../../support/workspace.ts";
 
 const HERE = "https://signals.example";
 const FORM = { "content-type": "application/x-www-form-urlencoded", ...OFFICE };
@@ -315,12 +315,15 @@ describe("local sign-in", () => {
   );
 });
 
-test("without a valid session, no answer contains a key from the address", async () => {
-  const address = `http://localhost${team.home}/people/sk_${"aB3".repeat(13)}x`;
-  for (const init of [{}, { method: "POST", headers: { origin: "http://localhost" }, body: "note=typed" }]) {
-    const { headers, body } = await visitAs("local", address, init);
+test("without a valid session, no answer contains a key from the address or the form", async () => {
+  const key = `sk_${"aB3".repeat(13)}x`;
+  const at = (path: string, body?: string) =>
+    visitAs("local", `http://localhost${team.home}/people/${path}`, {
+      ...(body !== undefined && { method: "POST", body, headers: { ...FORM, origin: "http://localhost" } }),
+    });
+  for (const { headers, body } of [await at(key), await at(key, "note=typed")])
     expect(`${[...headers].join()} ${body}`).not.toContain("sk_");
-  }
+  expect((await at("x", `note=${key}`)).page.field("note").value).toBe(masked(key));
 });
 
 test("the cookie is for this host alone, and over HTTPS it needs the prefix that says so", async () => {
