@@ -42,7 +42,7 @@ export const accountPages = pages
         list={list}
         found={accounts}
         empty={<NoAccounts base={base} mayCreate={mayManage(c)} />}
-        noMatches={<NoMatches what="accounts" list={list} text="External ids are case-sensitive." />}
+        noMatches={<NoMatches noun="accounts" list={list} text="External ids are case-sensitive." />}
       >
         <AccountsTable base={base} accounts={accounts.items} />
       </ListPanel>,
@@ -52,7 +52,7 @@ export const accountPages = pages
     const base = workspacePath(c);
     const externalId = (c.req.query("external_id") ?? "").slice(0, IDENTITY_MAX_LENGTH);
     const list = new ListAddress(`${base}/accounts/one`, c.req.query());
-    list.use("External id", "", { external_id: externalId });
+    list.addFilter("External id", "", { external_id: externalId });
     const account = await storeOf(c).accountPage(externalId, list.slice(PAGE_ROWS));
     if (account === null) return notFoundPage(c, "account");
     const keyIds = Object.values(account.origins).flatMap(({ keyId }) => keyId ?? []);

@@ -18,7 +18,7 @@ import { presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
 import type { Overlap } from "../workspace/manage-keys.ts";
 import {
-  countText,
+  pointsDurationText,
   ENDPOINT_LABEL,
   EXPORT_LABEL,
   FORMAT_LABEL,
@@ -29,7 +29,7 @@ import {
 } from "./copy.ts";
 import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./keys/key-parts.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
-import { Filters, ListAddress, ListPanel, scanOn } from "./kit/list.tsx";
+import { Filters, ListAddress, ListPanel, scanUntilMatch } from "./kit/list.tsx";
 import { Clamped, Empty, Table, Time } from "./kit/parts.tsx";
 import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
@@ -102,7 +102,7 @@ export const activityPages = pages.createApp().get("/", async (c) => {
     ...list.times("Days", "From"),
     forManagers,
   };
-  const entries = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
+  const entries = await scanUntilMatch(list.slice(PAGE_ROWS), async (slice) => {
     const found = await listAudit(db, id, filter, slice);
     return { ...found, complete: found.items.length > 0 || found.next === null };
   });
@@ -114,12 +114,12 @@ export const activityPages = pages.createApp().get("/", async (c) => {
   return page(
     c,
     { section: "activity", title: "Activity", intro: `Changes in this workspace.${hidden}` },
-    <Filters list={list} known={{ actor: actors.slice(0, ACTORS_OFFERED) }} />,
+    <Filters list={list} suggestions={{ actor: actors.slice(0, ACTORS_OFFERED) }} />,
     <ListPanel
       list={list}
       found={entries}
-      what="entries"
-      read={counted(entries.scans * AUDIT_WINDOW_ENTRIES, "entry", "entries")}
+      noun="entries"
+      searched={counted(entries.scans * AUDIT_WINDOW_ENTRIES, "entry", "entries")}
       empty={<Empty title="No activity yet" />}
     >
       <Table
@@ -253,7 +253,7 @@ function labelsOf(texts: Record<string, { label: string }>): Record<string, stri
 
 function valueText(field: string, value: unknown, names: Names): string {
   if (field === "silent_after_days") return typeof value === "number" ? `after ${counted(value, "day")}` : "off";
-  if (field === "pointsLastDays" && (value === null || typeof value === "number")) return countText(value);
+  if (field === "pointsLastDays" && (value === null || typeof value === "number")) return pointsDurationText(value);
   if (value === null || value === undefined) return field === "expires_at" ? "never" : "none";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") {

@@ -1,6 +1,8 @@
 /** Texts that several pages share. The compiler checks them against the unions that they describe. */
 import type { Role } from "../domain/keys/role.ts";
 import type { UnauthorizedCause } from "../domain/keys/refusal.ts";
+import { eachVerdict, VERDICT_DISPLAY, verdictWords, type VerdictCounts } from "../domain/quota/quota.ts";
+import { counted } from "../domain/text.ts";
 import type { EndpointType, TraceStatus } from "../domain/signal/signal.ts";
 import type { RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { MappingOperator } from "../domain/rules/mapping-condition.ts";
@@ -50,15 +52,15 @@ export const MATCH_LABEL = {
   any: "any condition",
 } as const satisfies Record<RuleContent["match"], string>;
 
-/** Of a mapping rule (design §8.5): in its form, and in a sentence. */
+/** Of a mapping rule (design §8.5): in its form, and within a sentence. */
 export const FREQUENCY_LABEL = {
-  every_time: { option: "each time", said: "each time" },
-  once_per_day: { option: "once a day (UTC)", said: "at most once a day (UTC)" },
-  once_ever: { option: "once ever", said: "at most once" },
-} as const satisfies Record<RuleFrequency, { option: string; said: string }>;
+  every_time: { option: "each time", phrase: "each time" },
+  once_per_day: { option: "once a day (UTC)", phrase: "at most once a day (UTC)" },
+  once_ever: { option: "once ever", phrase: "at most once" },
+} as const satisfies Record<RuleFrequency, { option: string; phrase: string }>;
 
 /** Such as `for 90 days`. */
-export function countText(lastDays: number | null): string {
+export function pointsDurationText(lastDays: number | null): string {
   return lastDays === null ? "always" : `for ${lastDays} days`;
 }
 
@@ -99,12 +101,21 @@ export const STATUS_COPY = {
   rejected: { label: "Rejected", tone: "bad", meaning: "The call was refused. Nothing of it was kept." },
 } as const satisfies Record<TraceStatus | "rejected", { label: string; tone: Tone; meaning: string }>;
 
+/** @param any label of the option "". */
 export function optionsOf<Key extends string>(
   any: string,
   of: Record<Key, { label: string }>,
 ): Record<Key | "", string> {
   const labels = Object.entries<{ label: string }>(of).map(([key, { label }]) => [key, label]);
   return Object.fromEntries([["", any], ...labels]) as Record<Key | "", string>;
+}
+
+export const VERDICT_LABELS = eachVerdict((verdict) => VERDICT_DISPLAY[verdict].label);
+
+/** The counts in a sentence: `1,200 signals accepted, 3 held and 1 refused`. */
+export function verdictSentence(counts: VerdictCounts): string {
+  const words = verdictWords(counts).with(0, `${counted(counts.accepted, "signal")} accepted`);
+  return `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
 export const EXPORT_LABEL = {

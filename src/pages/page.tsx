@@ -8,10 +8,8 @@ import { DONE, type Done } from "./copy.ts";
 import { FormErrors, LinkButton } from "./kit/forms.tsx";
 import { PlainPage, SECTIONS, sectionPath, WorkspacePage, type Section } from "./kit/layout.tsx";
 import { Notice } from "./kit/parts.tsx";
-import { workspacePath, type Ctx } from "./pages-env.ts";
+import { workspacePath, type Answer, type Ctx } from "./pages-env.ts";
 import { usageBar } from "./usage-notices.tsx";
-
-type Answer = Response | Promise<Response>;
 
 interface PageOptions {
   /** Null: none. */
@@ -44,15 +42,15 @@ export async function page(c: Ctx, options: PageOptions, ...content: Child[]): P
   const { errorTitle, errorStatus = 422 } = options;
   const errors = (options.errors ?? []).filter((error) => error !== undefined);
   const { status = errors.length === 0 ? 200 : errorStatus } = options;
-  const form = c.req.query("done");
+  const message = c.req.query("done");
   const isBelow = section !== null && options.crumbs !== undefined;
   const path = isBelow ? [[SECTIONS[section].text, sectionPath(c, section)] as const, ...crumbs] : [];
   const document = (
     <WorkspacePage c={c} title={title} section={section} search={search}>
       {section !== "usage" && section !== "overview" && (await usageBar(c, section))}
-      {form !== undefined && Object.hasOwn(DONE, form) && (
+      {message !== undefined && Object.hasOwn(DONE, message) && (
         <Notice tone="good">
-          {options.doneText ?? DONE[form as Done]}
+          {options.doneText ?? DONE[message as Done]}
           {options.next}
         </Notice>
       )}

@@ -34,6 +34,8 @@ export interface PagesEnv {
 
 export type Ctx = Context<PagesEnv>;
 
+export type Answer = Response | Promise<Response>;
+
 export const pages = createFactory<PagesEnv>();
 
 export function byMember(c: Ctx): Change {

@@ -18,14 +18,14 @@ import {
 } from "../limits.ts";
 import { sentence } from "./kit/format.ts";
 import { messagePage } from "./page.tsx";
-import { pages, type Ctx } from "./pages-env.ts";
+import { pages, type Answer, type Ctx } from "./pages-env.ts";
 
 interface FormLimits {
   /** After decompression. */
   bytes: number;
   fields: number;
-  /** Of all names and values together, files included, in UTF-16 units. */
-  characters: number;
+  /** Of all names and values together, files included, in UTF-16 units. Default: as many as bytes. */
+  characters?: number;
 }
 
 const PAGE_FORM: FormLimits = {
@@ -37,14 +37,9 @@ const PAGE_FORM: FormLimits = {
 export const RULES_FILE_FORM: FormLimits = {
   bytes: RULES_FILE_MAX_BYTES,
   fields: PAGE_FORM_MAX_FIELDS,
-  characters: RULES_FILE_MAX_BYTES,
 };
 
-const STRANGER_FORM: FormLimits = {
-  bytes: STRANGER_FORM_MAX_BYTES,
-  fields: STRANGER_FORM_MAX_FIELDS,
-  characters: STRANGER_FORM_MAX_BYTES,
-};
+const STRANGER_FORM: FormLimits = { bytes: STRANGER_FORM_MAX_BYTES, fields: STRANGER_FORM_MAX_FIELDS };
 
 export interface FormRefusal {
   status: 400 | 413 | 503;
@@ -66,8 +61,8 @@ export function readForm(limits = PAGE_FORM) {
 }
 
 /**
- * Reads the form of a request without a session, with smaller limits. All such requests have one share of the room for large
- * bodies together: a stranger may have many networks.
+ * Reads the form of a request without a session, with smaller limits. All these requests share one part of the room for large
+ * bodies, because one stranger may use many networks.
  */
 export function readStrangersForm(c: Ctx): Promise<Result<FormData, FormRefusal>> {
   return formOf(c, STRANGER_FORM, "strangers");
@@ -84,7 +79,8 @@ async function formOf(c: Ctx, limits: FormLimits, holder: string): Promise<Resul
     const form = await new Response(body.bytes, { headers: { "content-type": type } }).formData();
     // The parser may find another boundary than the count above, so the fields are counted again.
     if (Array.from(form.keys()).length > limits.fields) return tooManyFields;
-    return charactersOf(form) > limits.characters ? refuse(tooLarge(`${limits.characters} characters`)) : ok(form);
+    const { characters = limits.bytes } = limits;
+    return charactersOf(form) > characters ? refuse(tooLarge(`${characters} characters`)) : ok(form);
   } catch {
     return refuse(unreadable("What was sent is labelled as a form and is not one."));
   } finally {
@@ -153,7 +149,7 @@ function unreadable(detail: string): FormRefusal {
   return { status: 400, title: "This form cannot be read", detail };
 }
 
-export function formRefusedPage(c: Ctx, { status, title, detail }: FormRefusal): Response | Promise<Response> {
+export function formRefusedPage(c: Ctx, { status, title, detail }: FormRefusal): Answer {
   if (status === 503) c.header("retry-after", String(RETRY_MIN_SECONDS));
   const text = `${detail} Nothing was saved. Go back to correct the form: your input is still there.`;
   return messagePage(c, { title, status, text });

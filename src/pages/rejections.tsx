@@ -24,7 +24,7 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   const list = new ListAddress(`${base}/rejections`, c.req.query());
   const code = list.choice("code", "Reason", CODES);
   const keyId = c.req.query("key") ?? "";
-  if (keyId !== "") list.use("API key", keyText(names.get(keyId), keyId), { key: keyId });
+  if (keyId !== "") list.addFilter("API key", keyText(names.get(keyId), keyId), { key: keyId });
   const keys = keyIds.map((id) => [id, keyText(names.get(id), id)] as const);
   list.addSelect("key", "API key", [["", "Any"], ...keys], keyId);
   const { sinceMs, untilMs } = list.times("Refused");
@@ -40,7 +40,7 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
     c,
     { section: "rejections", title: "Rejections", intro: introOf(kept) },
     kept.length > 0 && <Filters list={list} />,
-    kept.length > 0 && shown.length === 0 && <NoMatches what="refused calls" list={list} />,
+    kept.length > 0 && shown.length === 0 && <NoMatches noun="refused calls" list={list} />,
     shown.length > 0 && (
       <>
         <Reasons base={base} names={names} list={list} groups={groupRejections(shown)} />

@@ -48,7 +48,7 @@ export const tokenPages = pages
     const result = await createToken(contextOf(c), checked.value, typed.formToken);
     if (result.ok) return createdPage(c, result.value);
     const { refusal } = result;
-    if (refusal.reason === "made_before") return madeBeforePage(c, refusal.token);
+    if (refusal.reason === "made_before") return tokenAlreadyCreatedPage(c, refusal.token);
     if (refusal.reason === "not_manager") return managersOnlyPage(c, ...FOR_MANAGERS);
     return formPage(c, typed, { form: LIMIT_COPY[refusal.reason] });
   })
@@ -328,7 +328,7 @@ function curlLine(address: string, body: string | undefined, token: string): str
   return lines.join(" \\\n  ");
 }
 
-function madeBeforePage(c: Ctx, token: ApiToken) {
+function tokenAlreadyCreatedPage(c: Ctx, token: ApiToken) {
   return alreadyCreatedPage(c, {
     section: "tokens",
     noun: "token",

@@ -153,6 +153,11 @@ export class Part {
     return only(this.fields(name), `field ${name}`);
   }
 
+  /** The value of the selected radio button with this name. */
+  chosen(name: string): string | undefined {
+    return this.fields(name).find(({ isChecked }) => isChecked)?.value;
+  }
+
   /** The field that the label refers to or encloses. */
   labelled(label: Name): Part {
     const found = only(named(this.all("label"), label), `label ${String(label)}`);

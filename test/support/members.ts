@@ -98,6 +98,11 @@ export class Answer {
     return readHtml(this.body);
   }
 
+  /** The value that the page's button `Copy` for this id copies. */
+  copied(id: string): string {
+    return this.page.only(`[id="${id}"]`).verbatim;
+  }
+
   /** The visible text. */
   get text(): string {
     return this.page.text;

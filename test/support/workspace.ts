@@ -63,6 +63,9 @@ export async function problemOf(response: Response): Promise<Problem> {
 }
 
 /** A well formed key that no workspace has. */
+/** A key or a token as pages and the operator API show it. */
+export const masked = (key: string) => `${key.slice(0, 8)}…${key.slice(-4)}`;
+
 export const unknownKey = () => composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 
 export async function gzip(text: string): Promise<Uint8Array<ArrayBuffer>> {

@@ -1,7 +1,7 @@
 /** Checks a deployment before it is made: wrangler.toml, the account, and the service's hosts. Changes nothing. */
 import { parseArgs, stripVTControlCharacters } from "node:util";
 import { unstable_readConfig, type Unstable_Config } from "wrangler";
-import { FIT_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
+import { DEPLOYABLE_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
 import { jurisdictionProblem } from "../../domain/jurisdiction.ts";
 import { queueKind, QUEUE_WORDS, type QueueKind } from "../../queue/queue-names.ts";
 
@@ -211,9 +211,9 @@ function* checkDatabases(config: DeployConfig): Iterable<Problem> {
 function* checkSignIn(config: DeployConfig): Iterable<Problem> {
   const signIn = textOf(config, "SIGN_IN");
   const settings = signInSettings(signIn);
-  const fit = `SIGN_IN = ${FIT_SIGN_INS.map((name) => JSON.stringify(name)).join(" or ")}`;
+  const fit = `SIGN_IN = ${DEPLOYABLE_SIGN_INS.map((name) => JSON.stringify(name)).join(" or ")}`;
   if (settings === null) yield [`SIGN_IN is ${JSON.stringify(signIn)}.`, fit];
-  else if (settings.unfit !== null) yield [`SIGN_IN is ${signIn}, which ${settings.unfit}.`, fit];
+  else if (settings.notDeployable !== null) yield [`SIGN_IN is ${signIn}, which ${settings.notDeployable}.`, fit];
   for (const { variable, from } of settings?.needs ?? []) {
     if (textOf(config, variable) === "")
       yield [

@@ -35,7 +35,7 @@ import { counterOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
 export const connectPages = pages.createApp().get("/", async (c) => {
   const chosen = canManage(c.get("role")) ? await chosenKey(c) : null;
   if (chosen instanceof Response) return chosen;
-  const { status = USUAL_EVENT.status, program = USUAL_EVENT.program } = c.req.query();
+  const { status = EXAMPLE_EVENT.status, program = EXAMPLE_EVENT.program } = c.req.query();
   const list = new ListAddress(sectionPath(c, "connect"), c.req.query());
   const asked = list.option<Sender>("sender", SENDERS, "segment");
   const [home, { origin }] = [workspacePath(c), new URL(c.req.url)];
@@ -44,7 +44,7 @@ export const connectPages = pages.createApp().get("/", async (c) => {
   const senders: readonly Sender[] =
     chosen === null ? [...SIGNAL_SENDERS, "accounts"] : isAccounts ? [] : SIGNAL_SENDERS;
   const query: Record<string, string> = chosen === null ? {} : { key: chosen.apiKey.id };
-  const setUp = setUpOf(origin, chosen?.apiKey);
+  const setup = setupOf(origin, chosen?.apiKey);
   const tabs = senders.map((name) => ({
     href: withQuery(list.path, { ...query, sender: name }),
     text: SENDERS[name],
@@ -78,9 +78,9 @@ export const connectPages = pages.createApp().get("/", async (c) => {
           )}
           .
         </p>
-        <SenderSteps sender={sender} setUp={setUp} composer={{ status, program, query: { ...query, sender } }} />
+        <SenderSteps sender={sender} setup={setup} eventParts={{ status, program, query: { ...query, sender } }} />
       </Panel>
-      {chosen !== null && <TestCall home={home} setUp={setUp} />}
+      {chosen !== null && <TestCall home={home} setup={setup} />}
     </div>,
   );
 });
@@ -116,7 +116,7 @@ async function chosenKey(c: Ctx): Promise<ChosenKey | Response> {
   return { apiKey, keys, calls: await counterOf(c).keyCalls(apiKey.id) };
 }
 
-function setUpOf(origin: string, apiKey: ApiKey | undefined): SetUp {
+function setupOf(origin: string, apiKey: ApiKey | undefined): Setup {
   const { endpointType = "signal_staging", payloadTemplate = null, hasSecret } = apiKey ?? {};
   const secret = hasSecret === undefined ? undefined : hasSecret ? SECRET_PLACEHOLDER : null;
   return { origin, key: KEY_PLACEHOLDER, endpointType, payloadTemplate, secret };
@@ -204,23 +204,23 @@ type Sender = keyof typeof SENDERS;
 
 export const SIGNAL_SENDERS = ["segment", "rudderstack", "marketo", "hubspot", "code"] as const satisfies Sender[];
 
-interface SetUp extends WebhookKey {
+interface Setup extends WebhookKey {
   origin: string;
   /** The shared secret or its placeholder; null: the key has none; undefined: unknown, because no key is chosen. */
   secret: string | null | undefined;
 }
 
 /** Both parts of the event in the marketing template (spec §2.2). */
-interface Composer {
+interface EventParts {
   status: string;
   program: string;
   /** Parameters that the form for both keeps. Undefined: no form. */
   query?: Record<string, string>;
 }
 
-const USUAL_EVENT: Composer = { status: "Registered", program: "Spring Webinar" };
+const EXAMPLE_EVENT: EventParts = { status: "Registered", program: "Spring Webinar" };
 
-type Part = string | CopyPart | { settings: Record<string, string> } | Composer;
+type Part = string | CopyPart | { settings: Record<string, string> } | EventParts;
 
 interface CopyPart {
   copy: string;
@@ -232,8 +232,8 @@ type Step = readonly [title: string, ...parts: Part[]];
 
 interface Props {
   sender: Sender;
-  setUp: SetUp;
-  composer?: Composer;
+  setup: Setup;
+  eventParts?: EventParts;
 }
 
 export function SenderSteps(props: Props) {
@@ -270,7 +270,7 @@ function StepPart({ part, id }: { part: Part; id: string }) {
   return <Facts of={Object.entries(part.settings)} />;
 }
 
-function EventForm({ status, program, query = {} }: Composer) {
+function EventForm({ status, program, query = {} }: EventParts) {
   return (
     <form method="get" class="stack tight">
       <HiddenFields fields={query} />
@@ -285,13 +285,13 @@ function EventForm({ status, program, query = {} }: Composer) {
   );
 }
 
-function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
-  const { origin, key, secret } = setUp;
+function stepsOf({ sender, setup, eventParts = EXAMPLE_EVENT }: Props): Step[] {
+  const { origin, key, secret } = setup;
   const signals = `${origin}/api/signal-staging/webhook`;
   const url = { copy: `${signals}/${key}`, label: "webhook URL" };
   const header = headerOf(secret);
   const post = { settings: { Method: "POST", "Content-Type": "application/json", Header: header } };
-  const event = composedEvent(composer.status, composer.program);
+  const event = composedEvent(eventParts.status, eventParts.program);
   switch (sender) {
     case "segment":
     case "rudderstack":
@@ -324,7 +324,7 @@ function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
         ],
         [
           "Paste the payload template",
-          ...(composer.query === undefined ? [] : [composer]),
+          ...(eventParts.query === undefined ? [] : [eventParts]),
           { copy: marketingTemplate(event), label: "payload template" },
           "Keep the tokens as they are, spaces included. The platform adds the quotes.",
         ],
@@ -341,7 +341,7 @@ function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
         ["Turn the workflow on", "Other CRM suites work the same way."],
       ];
     case "code": {
-      const webhooks = webhooksOf(origin, { ...setUp, endpointType: "signal_staging" });
+      const webhooks = webhooksOf(origin, { ...setup, endpointType: "signal_staging" });
       return [
         [
           "Post to one of these URLs",
@@ -355,7 +355,7 @@ function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
       ];
     }
     case "accounts": {
-      const [webhook] = webhooksOf(origin, { ...setUp, endpointType: "product_org" });
+      const [webhook] = webhooksOf(origin, { ...setup, endpointType: "product_org" });
       return [
         ["Post to the URL of the key", urlOf(webhook), post],
         [
@@ -369,7 +369,7 @@ function stepsOf({ sender, setUp, composer = USUAL_EVENT }: Props): Step[] {
   }
 }
 
-function headerOf(secret: SetUp["secret"]): string {
+function headerOf(secret: Setup["secret"]): string {
   if (secret === null) return "None: the key has no secret";
   return secret === undefined
     ? `X-Api-Secret: ${SECRET_PLACEHOLDER}, if the key has a secret`
@@ -380,12 +380,12 @@ function urlOf({ id, label, url }: Webhook): Part {
   return { copy: url, label: `URL: ${label}`, id: `url-${id}` };
 }
 
-function curlOf(webhook: Webhook, secret: SetUp["secret"]): Part {
+function curlOf(webhook: Webhook, secret: Setup["secret"]): Part {
   const { id, label } = webhook;
   return { copy: curlLine(webhook, secret ?? null), label: `curl command: ${label}`, id: `curl-${id}`, folded: "curl" };
 }
 
-function codeOf(webhook: Webhook, secret: SetUp["secret"]): Part[] {
+function codeOf(webhook: Webhook, secret: Setup["secret"]): Part[] {
   return [
     { copy: fetchCall(webhook, secret ?? null), label: "JavaScript code", folded: "JavaScript" },
     { copy: pythonCall(webhook, secret ?? null), label: "Python code", folded: "Python" },
@@ -398,10 +398,10 @@ function codeOf(webhook: Webhook, secret: SetUp["secret"]): Part[] {
  *
  * @param props.home the workspace's path, `/w/{slug}`.
  */
-export function TestCall({ home, setUp }: { home: string; setUp: SetUp }) {
-  const [webhook] = webhooksOf(setUp.origin, setUp);
-  const { key, secret } = setUp;
-  const noun = setUp.endpointType === "signal_staging" ? "signal" : "update";
+export function TestCall({ home, setup }: { home: string; setup: Setup }) {
+  const [webhook] = webhooksOf(setup.origin, setup);
+  const { key, secret } = setup;
+  const noun = setup.endpointType === "signal_staging" ? "signal" : "update";
   return (
     <div class="needs-script" id="test-call">
       <Panel title={`Send a test ${noun}`}>

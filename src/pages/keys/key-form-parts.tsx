@@ -1,4 +1,4 @@
-/** What the forms of a new key, a rotated key and a new token share: the idempotency token, the lifetime, the list of errors. */
+/** Shared by the forms of keys and API tokens: idempotency token, lifetime, list of errors. */
 import { DAY_MS } from "../../domain/duration.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { SelectField, TextField } from "../kit/forms.tsx";

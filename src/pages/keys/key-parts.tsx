@@ -57,7 +57,7 @@ export async function readKeyFilter(c: Ctx, list: ListAddress, any = "Any"): Pro
   // The newest keys whose name contains the text, and the chosen key.
   const offered = new Map([...[...found].slice(0, KEYS_OFFERED), ...(isKept ? names : [])]);
   const hasMore = found.size > KEYS_OFFERED;
-  if (id !== "") list.use("API key", keyText(offered.get(id), id), { key: id, key_name: text });
+  if (id !== "") list.addFilter("API key", keyText(offered.get(id), id), { key: id, key_name: text });
   else if (text !== "" && found.size === 0) list.errors.push(`No API key has “${text}” in its name.`);
   else if (text !== "") {
     const count = `${hasMore ? "More than " : ""}${grouped(offered.size)}`;

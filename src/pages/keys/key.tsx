@@ -31,7 +31,7 @@ import {
   type TypedLifetime,
 } from "./key-form-parts.tsx";
 import { Expiration, isActive, KeyMenu, KeyStatus, LastUsed, LocalTime } from "./key-parts.tsx";
-import { createdPage, madeBeforePage } from "./new-key.tsx";
+import { createdPage, keyAlreadyCreatedPage } from "./new-key.tsx";
 
 type Settings = Record<"name" | "silent_after_days", string>;
 
@@ -43,7 +43,7 @@ const requireKey = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-export const oneKeyPages = pages
+export const keyDetailPages = pages
   .createApp()
   .get("/:key_id", requireKey, (c) => {
     const key = c.get("apiKey");
@@ -88,7 +88,7 @@ export const oneKeyPages = pages
     const old = (await findKey(c.get("db"), c.get("workspace").id, key.id)) ?? key;
     if (rotated.ok) return createdPage(c, rotated.value, old);
     const { refusal } = rotated;
-    if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
+    if (refusal.reason === "made_before") return keyAlreadyCreatedPage(c, refusal.key);
     if (refusal.reason === "not_found") return notFoundPage(c, "key");
     return rotatePage(c, old, typed, refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] });
   });
@@ -106,7 +106,7 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
     rotatedWith(c.get("db"), id, [apiKey]),
   ]);
   const [home, path] = [workspacePath(c), sectionPath(c, "keys")];
-  const works = isActive(apiKey);
+  const isUsable = isActive(apiKey);
   const { name, endpointType, hasSecret, createdAt, createdBy, payloadTemplate } = apiKey;
   const successor = successors.get(apiKey.id);
   const predecessor = predecessors.get(apiKey.successorOf ?? "");
@@ -123,7 +123,7 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
       title: name,
       crumbs: [],
       intro: <code>{apiKey.maskedKey}</code>,
-      actions: works && actions,
+      actions: isUsable && actions,
       errors: errorList(errors),
     },
     <div class="columns main-first">
@@ -151,7 +151,7 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
       <Panel title="Settings">
         <Form action={`${path}/${apiKey.id}`} submit="Save" look="">
           <TextField name="name" label="Name" value={typed.name} error={errors.name} required />
-          {works && (
+          {isUsable && (
             <TextField
               name="silent_after_days"
               label="Inactivity alert: days without a call"
@@ -167,8 +167,8 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
           )}
         </Form>
       </Panel>
-      {works && (
-        <TestCall home={home} setUp={{ ...apiKey, origin: new URL(c.req.url).origin, key: KEY_PLACEHOLDER, secret }} />
+      {isUsable && (
+        <TestCall home={home} setup={{ ...apiKey, origin: new URL(c.req.url).origin, key: KEY_PLACEHOLDER, secret }} />
       )}
     </div>,
   );

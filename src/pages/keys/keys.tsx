@@ -11,7 +11,7 @@ import { done, notFoundPage, page } from "../page.tsx";
 import { contextOf, counterOf, pages } from "../pages-env.ts";
 import { managersOnly } from "../session/sign-in.tsx";
 import { Expiration, isActive, KeyMenu, KeyStatus, KeyTitle, LastUsed, LocalTime } from "./key-parts.tsx";
-import { oneKeyPages } from "./key.tsx";
+import { keyDetailPages } from "./key.tsx";
 import { newKeyPages } from "./new-key.tsx";
 
 const SHOWN = { all: "All", active: "Active" } as const;
@@ -66,7 +66,7 @@ export const keyPages = pages
     return key === null ? notFoundPage(c, "key") : done(c, "settings/api-keys", "key_deactivated");
   })
   .route("/", newKeyPages)
-  .route("/", oneKeyPages);
+  .route("/", keyDetailPages);
 
 interface Props {
   path: string;
@@ -120,15 +120,15 @@ function KeyTable(props: Props) {
 
 function RotationNote({ apiKey, lastUsed, successors, predecessors }: Props & { apiKey: ApiKey }) {
   const [successor, predecessor] = [successors.get(apiKey.id), predecessors.get(apiKey.successorOf ?? "")];
-  const works = isActive(apiKey);
+  const isUsable = isActive(apiKey);
   const usedMs = lastUsed[apiKey.id] ?? 0;
-  const isStillUsed = successor !== undefined && works && usedMs > Date.parse(successor.createdAt);
-  const isUnused = predecessor !== undefined && works && usedMs === 0 && isActive(predecessor);
+  const isStillUsed = successor !== undefined && isUsable && usedMs > Date.parse(successor.createdAt);
+  const isUnused = predecessor !== undefined && isUsable && usedMs === 0 && isActive(predecessor);
   return (
     <>
       {successor !== undefined && (
         <small class={isStillUsed ? "warn toned" : undefined}>
-          {` Replaced by ${successor.maskedKey}${isStillUsed ? ", still in use" : works ? ", not used since" : ""}`}
+          {` Replaced by ${successor.maskedKey}${isStillUsed ? ", still in use" : isUsable ? ", not used since" : ""}`}
         </small>
       )}
       {predecessor !== undefined && (

@@ -70,12 +70,12 @@ export const newKeyPages = pages
     const form = c.get("form");
     const typed = readKeyForm(form);
     const edit = form.get("do");
-    if (typeof edit === "string") return formPage(c, edited(typed, edit));
+    if (typeof edit === "string") return formPage(c, applyEdit(typed, edit));
     const checked = checkKeyForm(typed);
     if (!checked.ok) return formPage(c, typed, checked.refusal);
     const result = await createKey(contextOf(c), checked.value, typed.formToken);
     if (result.ok) return createdPage(c, result.value, null);
-    if (result.refusal.reason === "made_before") return madeBeforePage(c, result.refusal.key);
+    if (result.refusal.reason === "made_before") return keyAlreadyCreatedPage(c, result.refusal.key);
     return formPage(c, typed, { form: LIMIT_COPY[result.refusal.reason] });
   })
   .post("/new/preview", readForm(), (c) => fragment(c, <MappedRecord typed={readKeyForm(c.get("form"))} />));
@@ -110,7 +110,7 @@ function readKeyForm(form: FormData): TypedKey {
 }
 
 /** The form after a button of the template editor: `add`, `remove.2`, `fill` or `preview`. */
-function edited(typed: TypedKey, edit: string): TypedKey {
+function applyEdit(typed: TypedKey, edit: string): TypedKey {
   const [action, at] = edit.split(".");
   const product: TypedKey = { ...typed, endpointType: "product_org" };
   if (action === "add") return { ...product, rows: [...typed.rows, emptyRow()] };
@@ -176,7 +176,7 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
       data-preview="#mapped"
       data-preview-url={`${path}/new/preview`}
       novalidate
-      hasButtons
+      hasInnerButtons
     >
       <Panel>
         <div class="form">
@@ -294,15 +294,15 @@ function MappedRecord({ typed }: { typed: TypedKey }) {
 
 function mapSample({ rows, sample }: TypedKey) {
   const payload = readSample(sample);
-  if (!payload.ok) return <Misfit tone="bad" title="The sample cannot be read" details={[payload.refusal]} />;
+  if (!payload.ok) return <SampleProblem tone="bad" title="The sample cannot be read" details={[payload.refusal]} />;
   const template = checkRows(rows);
   if (!template.ok) {
-    return <Misfit tone="warn" title="The template is not complete" details={errorList(template.refusal)} />;
+    return <SampleProblem tone="warn" title="The template is not complete" details={errorList(template.refusal)} />;
   }
   const mapped = mapAccount(compileTemplate(template.value), payload.value);
   if (!mapped.ok) {
     const title = "A call with this payload would be rejected with 422";
-    return <Misfit tone="bad" title={title} details={mapped.refusal.map(detailForSender)} />;
+    return <SampleProblem tone="bad" title={title} details={mapped.refusal.map(detailForSender)} />;
   }
   const { externalId, fields, attributes } = mapped.value;
   const account = { external_id: externalId, ...fields, attributes };
@@ -314,7 +314,7 @@ function mapSample({ rows, sample }: TypedKey) {
   );
 }
 
-function Misfit({ tone, title, details }: { tone: "warn" | "bad"; title: string; details: readonly string[] }) {
+function SampleProblem({ tone, title, details }: { tone: "warn" | "bad"; title: string; details: readonly string[] }) {
   return (
     <Notice tone={tone} title={title}>
       <ul>
@@ -329,7 +329,7 @@ function Misfit({ tone, title, details }: { tone: "warn" | "bad"; title: string;
 /** Answers the post itself, because a redirect would have to store the key. @param replaced the rotated key. */
 export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, replaced: ApiKey | null) {
   const { id, name, endpointType, payloadTemplate } = record;
-  const setUp = { origin: new URL(c.req.url).origin, key, secret, endpointType, payloadTemplate };
+  const setup = { origin: new URL(c.req.url).origin, key, secret, endpointType, payloadTemplate };
   const home = workspacePath(c);
   const actions = [
     <LinkButton href={sectionPath(c, "keys")} text="View all keys" />,
@@ -350,7 +350,7 @@ export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, 
       title={`Copy the ${secret === null ? "key" : "key and the secret"} now`}
       text={`This page shows ${secret === null ? "it" : "them"} once, and only a hash is stored. A lost key has to be rotated.`}
     />,
-    replaced !== null && <Replaced apiKey={replaced} />,
+    replaced !== null && <ReplacedKeyNotice apiKey={replaced} />,
     <Panel>
       <h2>API key</h2>
       <CopyText id="new-key" label="API key" text={key} />
@@ -367,22 +367,22 @@ export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, 
     <div class="columns main-first">
       <Panel title="Connect a sender">
         {endpointType === "product_org" ? (
-          <SenderSteps sender="accounts" setUp={setUp} />
+          <SenderSteps sender="accounts" setup={setup} />
         ) : (
           SIGNAL_SENDERS.map((sender) => (
             <details open={sender === "code"}>
               <summary>{SENDERS[sender]}</summary>
-              <SenderSteps sender={sender} setUp={setUp} />
+              <SenderSteps sender={sender} setup={setup} />
             </details>
           ))
         )}
       </Panel>
-      <TestCall home={home} setUp={setUp} />
+      <TestCall home={home} setup={setup} />
     </div>,
   );
 }
 
-function Replaced({ apiKey }: { apiKey: ApiKey }) {
+function ReplacedKeyNotice({ apiKey }: { apiKey: ApiKey }) {
   const works = apiKey.endsAt !== null && isActive(apiKey) && (
     <>
       The old key works until <LocalTime iso={apiKey.endsAt} />. The list shows which of the two is in use.
@@ -392,7 +392,7 @@ function Replaced({ apiKey }: { apiKey: ApiKey }) {
   return <Notice title={`Replaces ${apiKey.maskedKey}`} text={text} />;
 }
 
-export function madeBeforePage(c: Ctx, apiKey: ApiKey) {
+export function keyAlreadyCreatedPage(c: Ctx, apiKey: ApiKey) {
   const path = sectionPath(c, "keys");
   return alreadyCreatedPage(c, {
     section: "keys",

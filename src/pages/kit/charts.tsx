@@ -7,15 +7,8 @@ import { scaleLinear, scaleUtc, type ScaleLinear, type ScaleTime } from "d3-scal
 import { area, line } from "d3-shape";
 import type { Child } from "hono/jsx";
 import { DAY_MS } from "../../domain/duration.ts";
-import {
-  eachVerdict,
-  VERDICT_DISPLAY,
-  VERDICTS,
-  verdictWords,
-  type Verdict,
-  type VerdictCounts,
-} from "../../domain/quota/quota.ts";
-import { compact, counted, day, timeOfDay } from "./format.ts";
+import { VERDICT_DISPLAY, VERDICTS, verdictWords, type Verdict, type VerdictCounts } from "../../domain/quota/quota.ts";
+import { compact, day, timeOfDay } from "./format.ts";
 
 /** Widths in units of the view box: about the pixels that a chart has. */
 const WIDTHS = { small: 340, medium: 620, large: 1_080 } as const;
@@ -138,14 +131,6 @@ interface DayBarsProps extends ChartProps {
   days: readonly DayBar[];
   /** A verdict without a name is not in the legend. */
   legend: Partial<Record<Verdict, string>>;
-}
-
-export const VERDICT_LABELS = eachVerdict((verdict) => VERDICT_DISPLAY[verdict].label);
-
-/** The counts in a sentence: `1,200 signals accepted, 3 held and 1 refused`. */
-export function verdictSentence(counts: VerdictCounts): string {
-  const words = verdictWords(counts).with(0, `${counted(counts.accepted, "signal")} accepted`);
-  return `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
 export function DayBars({ days, legend, ...chart }: DayBarsProps) {

@@ -11,12 +11,9 @@ interface Labelled {
   error?: string | undefined;
 }
 
-type Input = Omit<JSX.IntrinsicElements["input"], "name" | "id">;
+type InputAttributes = Omit<JSX.IntrinsicElements["input"], "name" | "id">;
 
-/**
- * Attributes that tie hint and error to a control. With an error it asks for the focus: a browser gives it to the first
- * control that does, so to the first wrong field of a form.
- */
+/** A browser focuses the first control with `autofocus`, so the first field with an error. */
 function descriptionAttributes({ name, hint, error }: Labelled) {
   const ids = [hint === undefined ? [] : `${name}-hint`, error === undefined ? [] : `${name}-error`].flat();
   return {
@@ -45,10 +42,17 @@ function FieldFrame({ field, children }: { field: Labelled; children: Child }) {
   );
 }
 
-/** For a text that is not made of words, such as a path. */
+/** For text without words, such as a path: browsers must not correct it. */
 const CODE = { class: "mono", autocapitalize: "off", spellcheck: false } as const;
 
-export function TextField({ name, label, hint, error, code = false, ...input }: Labelled & Input & { code?: boolean }) {
+export function TextField({
+  name,
+  label,
+  hint,
+  error,
+  code = false,
+  ...input
+}: Labelled & InputAttributes & { code?: boolean }) {
   const field = { name, label, hint, error };
   return (
     <FieldFrame field={field}>
@@ -69,17 +73,17 @@ interface NameFieldProps {
   name: string;
   label: string;
   value: string;
-  known: readonly string[];
+  suggestions: readonly string[];
 }
 
-/** A field for a name: known ones are offered, and others can be typed. */
-export function NameField({ known, ...field }: NameFieldProps) {
-  if (known.length === 0) return <TextField {...field} />;
+/** A text field with suggestions; other texts can be typed too. */
+export function NameField({ suggestions, ...field }: NameFieldProps) {
+  if (suggestions.length === 0) return <TextField {...field} />;
   const id = `known-${field.name}`;
   return (
     <>
       <TextField {...field} list={id} />
-      <DataList id={id} values={known} />
+      <DataList id={id} values={suggestions} />
     </>
   );
 }
@@ -94,10 +98,10 @@ export function DataList({ id, values }: { id: string; values: readonly string[]
   );
 }
 
-type Area = Omit<JSX.IntrinsicElements["textarea"], "name" | "id"> & { value: string };
+type TextAreaAttributes = Omit<JSX.IntrinsicElements["textarea"], "name" | "id"> & { value: string };
 
 /** For text that is not made of words. */
-export function TextArea({ name, label, hint, error, value, ...area }: Labelled & Area) {
+export function TextArea({ name, label, hint, error, value, ...area }: Labelled & TextAreaAttributes) {
   const field = { name, label, hint, error };
   return (
     <FieldFrame field={field}>
@@ -202,18 +206,20 @@ interface FormProps extends FormAttributes {
   look?: string;
   cancel?: string;
   hidden?: Record<string, string>;
-  hasButtons?: boolean;
+  /** The fields contain buttons that do not submit the form as a whole. */
+  hasInnerButtons?: boolean;
+  /** Shown beside the submit button. */
   beside?: Child;
   children: Child;
 }
 
 /** A form that is sent once, with the button that sends it. */
 export function Form({ action, submit, look = "primary", cancel, hidden = {}, children, ...props }: FormProps) {
-  const { hasButtons = false, beside, ...attributes } = props;
+  const { hasInnerButtons = false, beside, ...attributes } = props;
   return (
     <form method="post" action={action} class="form" data-once {...attributes}>
-      {hasButtons && (
-        // The Enter key presses the first button of a form: this one.
+      {hasInnerButtons && (
+        // The Enter key presses the first button of a form.
         <button class="visually-hidden" tabindex={-1} aria-hidden="true">
           {submit}
         </button>
@@ -276,7 +282,7 @@ export function LinkButton({ href, text, look = "" }: { href: string; text: stri
   );
 }
 
-interface Question {
+interface ConfirmProps {
   label: Child;
   /** Also for screen readers, such as `Delete rule "Demo"?`. */
   title: string;
@@ -300,7 +306,7 @@ export function Confirm({
   look = "button",
   fields = {},
   children,
-}: PropsWithChildren<Question>) {
+}: PropsWithChildren<ConfirmProps>) {
   return (
     <details class="confirm">
       <summary class={look} aria-label={title}>

@@ -64,13 +64,13 @@ export function sectionPath(c: Ctx, section: Section): string {
   return `${workspacePath(c)}/${SECTIONS[section].path}`;
 }
 
-interface Document {
+interface DocumentProps {
   c: Ctx;
   title: string;
   children: Child;
 }
 
-export function PlainPage({ c, title, children }: Document) {
+export function PlainPage({ c, title, children }: DocumentProps) {
   return (
     <Html c={c} title={title}>
       <main class="alone" id="main">
@@ -80,12 +80,12 @@ export function PlainPage({ c, title, children }: Document) {
   );
 }
 
-interface WorkspaceDocument extends Document {
+interface WorkspacePageProps extends DocumentProps {
   section: Section | null;
   search: string;
 }
 
-export function WorkspacePage({ c, title, section, search, children }: WorkspaceDocument) {
+export function WorkspacePage({ c, title, section, search, children }: WorkspacePageProps) {
   const [{ name }, { email }] = [c.get("workspace"), c.get("user")];
   return (
     <Html c={c} title={`${title} · ${name}`}>
@@ -189,8 +189,8 @@ function Icon({ name }: { name: keyof typeof ICONS }) {
   );
 }
 
-function Html({ c, title, children }: Document) {
-  // The content security policy names it.
+function Html({ c, title, children }: DocumentProps) {
+  // The content security policy allows only this style sheet and script.
   const nonce = c.get("secureHeadersNonce") ?? "";
   return (
     <html lang="en">

@@ -29,7 +29,8 @@ interface DayRange {
   untilDay: number | undefined;
 }
 
-const OPTIONS_NAMED = 8;
+/** Options that the error about an unknown option names. */
+const OPTIONS_IN_ERROR = 8;
 
 type Query = Record<string, string>;
 
@@ -42,10 +43,8 @@ const SCANS_MAX = 10;
 
 export type Scanned<Slice> = Slice & { scans: number };
 
-/**
- * Searches on until a slice has a match, so that a match far back is found at once. `scans` is the number of searches.
- */
-export async function scanOn<Slice extends ScannedSlice<unknown>>(
+/** Reads slices until one has a match, at most SCANS_MAX. `scans` is the number of slices read. */
+export async function scanUntilMatch<Slice extends ScannedSlice<unknown>>(
   slice: Page,
   read: (slice: Page) => Promise<Slice>,
 ): Promise<Scanned<Slice>> {
@@ -57,8 +56,8 @@ export async function scanOn<Slice extends ScannedSlice<unknown>>(
   return { ...found, scans };
 }
 
-/** @param known names that the field offers. */
-type FilterField = (known: readonly string[]) => Child;
+/** @param suggestions names that the field offers. */
+type FilterField = (suggestions: readonly string[]) => Child;
 
 export class ListAddress {
   readonly path: string;
@@ -69,19 +68,19 @@ export class ListAddress {
   search: { name: string; label: string } | null = null;
   /** The parameters that have an effect, with the cursor. */
   readonly query: Query = {};
-  readonly #asked: Query;
+  readonly #requested: Query;
 
-  constructor(path: string, asked: Query) {
+  constructor(path: string, requested: Query) {
     this.path = path;
-    this.#asked = asked;
-    for (const name of ["cursor", "back"]) this.#keep(name, asked[name] ?? "");
+    this.#requested = requested;
+    for (const name of ["cursor", "back"]) this.#keep(name, requested[name] ?? "");
   }
 
   slice(limit: number): Page {
     return { cursor: this.query["cursor"] ?? null, limit };
   }
 
-  /** @param label of the chip. @param fieldLabel such as `Search event or signal id`. */
+  /** The search field, above the filters. @param label of the chip. @param fieldLabel such as `Search event or signal id`. */
   searchText(name: string, label: string, fieldLabel: string): string | undefined {
     this.search = { name, label: fieldLabel };
     return this.#text(name, label);
@@ -102,32 +101,32 @@ export class ListAddress {
     return value as Exclude<Key, "">;
   }
 
-  sort<Key extends string>(options: Record<Key, string>, usual: NoInfer<Key>): Key {
-    const value = this.option("sort", options, usual);
+  sort<Key extends string>(options: Record<Key, string>, fallback: NoInfer<Key>): Key {
+    const value = this.option("sort", options, fallback);
     this.addSelect("sort", "Sort by", Object.entries(options), value);
     return value;
   }
 
   /** For tabs: without a field and a chip. */
-  option<Key extends string>(name: string, options: Record<Key, string>, usual: NoInfer<Key>): Key {
-    const value = this.#asked[name] ?? "";
-    if (value === "" || value === usual) return usual;
+  option<Key extends string>(name: string, options: Record<Key, string>, fallback: NoInfer<Key>): Key {
+    const value = this.#requested[name] ?? "";
+    if (value === "" || value === fallback) return fallback;
     if (!Object.hasOwn(options, value)) {
       const names = Object.values<string>(options);
-      const some = names.length > OPTIONS_NAMED ? [...names.slice(0, OPTIONS_NAMED), "…"] : names;
+      const some = names.length > OPTIONS_IN_ERROR ? [...names.slice(0, OPTIONS_IN_ERROR), "…"] : names;
       this.errors.push(`“${value.slice(0, 40)}” is not one of: ${some.join(", ")}`);
-      return usual;
+      return fallback;
     }
     this.#keep(name, value);
     return value as Key;
   }
 
   wholeNumber(name: string, label: string): number | undefined {
-    const text = (this.#asked[name] ?? "").trim();
+    const text = (this.#requested[name] ?? "").trim();
     const isNumber = /^-?\d{1,9}$/.test(text);
     const value = isNumber ? Number(text) : undefined;
     this.fields.set(name, () => <TextField name={name} label={label} value={value ?? ""} inputmode="numeric" />);
-    if (isNumber) this.use(label, text, { [name]: text });
+    if (isNumber) this.addFilter(label, text, { [name]: text });
     else if (text !== "") this.errors.push(`${label}: enter a whole number.`);
     return value;
   }
@@ -151,12 +150,12 @@ export class ListAddress {
     this.fields.set("from", () => <TextField name="from" label={fieldLabel} type="date" value={fromText} />);
     this.fields.set("to", () => <TextField name="to" label="To (UTC)" type="date" value={toText} />);
     const texts = [first === null ? [] : `from ${fromText}`, last === null ? [] : `until ${toText}`].flat();
-    this.use(label, texts.length === 0 ? "" : `${texts.join(" ")} (UTC)`, { from: fromText, to: toText });
+    this.addFilter(label, texts.length === 0 ? "" : `${texts.join(" ")} (UTC)`, { from: fromText, to: toText });
     return { sinceMs: first?.ms, untilMs: last === null ? undefined : last.ms + DAY_MS };
   }
 
-  /** Records a filter that the page, not this class, has read. Without a value it has no chip. */
-  use(label: string, value: string, parameters: Query): void {
+  /** For a filter that the page reads itself. With an empty value it gets no chip. */
+  addFilter(label: string, value: string, parameters: Query): void {
     for (const [name, text] of Object.entries(parameters)) this.#keep(name, text);
     if (value !== "") this.active.push({ label, value, names: Object.keys(parameters) });
   }
@@ -166,7 +165,9 @@ export class ListAddress {
   }
 
   addText(name: string, label: string, value: string): void {
-    this.fields.set(name, (known) => <NameField name={name} label={label} value={value} known={known} />);
+    this.fields.set(name, (suggestions) => (
+      <NameField name={name} label={label} value={value} suggestions={suggestions} />
+    ));
   }
 
   get isFiltered(): boolean {
@@ -175,19 +176,19 @@ export class ListAddress {
 
   /** Null: no day, or no valid one. */
   #day(name: "from" | "to"): { text: string; ms: number } | null {
-    const text = this.#asked[name] ?? "";
+    const text = this.#requested[name] ?? "";
     if (text === "") return null;
     const ms = /^\d{4}-\d{2}-\d{2}$/.test(text) ? Date.parse(`${text}T00:00:00.000Z`) : Number.NaN;
-    // JavaScript makes a day of March of the 31st of February.
+    // Date.parse makes a day of March from the 31st of February.
     if (!Number.isNaN(ms) && ms >= 0 && new Date(ms).toISOString().slice(0, 10) === text) return { text, ms };
     this.errors.push(`“${text.slice(0, 40)}” is not a day. Enter it as 2026-11-21.`);
     return null;
   }
 
-  /** Whole characters, since halves of them cannot be compared. */
+  /** Without halves of surrogate pairs, which SQLite cannot compare. */
   #text(name: string, label: string): string | undefined {
-    const value = (this.#asked[name] ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
-    this.use(label, value, { [name]: value });
+    const value = (this.#requested[name] ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
+    this.addFilter(label, value, { [name]: value });
     return value || undefined;
   }
 
@@ -199,9 +200,15 @@ export class ListAddress {
 /**
  * A search field, a button that opens the other fields, and a chip for each filter in use.
  *
- * @param props.known names that the field of a filter offers, by the filter.
+ * @param props.suggestions names that the field of a filter offers, by the filter.
  */
-export function Filters({ list, known = {} }: { list: ListAddress; known?: Record<string, readonly string[]> }) {
+export function Filters({
+  list,
+  suggestions = {},
+}: {
+  list: ListAddress;
+  suggestions?: Record<string, readonly string[]>;
+}) {
   const { path, query, active, errors, search, fields } = list;
   return (
     <div class="stack tight">
@@ -219,7 +226,7 @@ export function Filters({ list, known = {} }: { list: ListAddress; known?: Recor
         <details class="menu-of">
           <summary>Filter</summary>
           <div>
-            {[...fields].map(([name, field]) => field(known[name] ?? []))}
+            {[...fields].map(([name, field]) => field(suggestions[name] ?? []))}
             <button class="primary">Apply</button>
           </div>
         </details>
@@ -257,10 +264,10 @@ function addressWithout({ path, query }: ListAddress, names: readonly string[]):
   );
 }
 
-/** @param props.what such as `people`. */
-export function NoMatches({ what, list, text }: { what: string; list: ListAddress; text?: string }) {
+/** @param props.noun such as `people`. */
+export function NoMatches({ noun, list, text }: { noun: string; list: ListAddress; text?: string }) {
   return (
-    <Empty title={`No ${what} match these filters`} text={text}>
+    <Empty title={`No ${noun} match these filters`} text={text}>
       <LinkButton href={list.path} text="Clear filters" />
     </Empty>
   );
@@ -278,16 +285,16 @@ interface ListPanelProps {
   actions?: Child;
   id?: string;
   /** Such as `people`. */
-  what?: string;
+  noun?: string;
   /** Such as `2,000 signals`. */
-  read?: string;
+  searched?: string;
   head?: Child;
   end?: Child;
   empty?: Child;
   noMatches?: Child;
 }
 
-export function ListPanel({ list, found, what = "rows", read = "", ...props }: PropsWithChildren<ListPanelProps>) {
+export function ListPanel({ list, found, noun = "rows", searched = "", ...props }: PropsWithChildren<ListPanelProps>) {
   const { head, end, empty, noMatches, children, ...panel } = props;
   const { items, next, complete = true } = found;
   const isEmpty = items.length === 0;
@@ -295,9 +302,9 @@ export function ListPanel({ list, found, what = "rows", read = "", ...props }: P
     <Panel {...panel} list>
       {head}
       {!isEmpty && children}
-      {isEmpty && complete && (list.isFiltered ? noMatches || <NoMatches what={what} list={list} /> : empty)}
-      {isEmpty && !complete && <Empty title={`No matches in ${read}`} />}
-      {!isEmpty && !complete && <p class="quiet small">Searched {read}.</p>}
+      {isEmpty && complete && (list.isFiltered ? noMatches || <NoMatches noun={noun} list={list} /> : empty)}
+      {isEmpty && !complete && <Empty title={`No matches in ${searched}`} />}
+      {!isEmpty && !complete && <p class="quiet small">Searched {searched}.</p>}
       {end}
       <Pager list={list} next={next} complete={complete} />
     </Panel>

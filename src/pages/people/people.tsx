@@ -7,7 +7,7 @@ import { exportFile } from "../../workspace/export-file.ts";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { counted, withQuery } from "../kit/format.ts";
-import { Filters, LapsingNote, ListAddress, ListPanel, scanOn } from "../kit/list.tsx";
+import { Filters, LapsingNote, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
 import { Count, Empty, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
@@ -40,7 +40,7 @@ export const peoplePages = pages
       account: list.text("account", "Account", "External id of the account"),
       ...list.days("Last seen"),
     };
-    const people = await scanOn(list.slice(PAGE_ROWS), (slice) => storeOf(c).findPeople(query, slice));
+    const people = await scanUntilMatch(list.slice(PAGE_ROWS), (slice) => storeOf(c).findPeople(query, slice));
     const isEmpty = people.items.length === 0;
     const email = query.text?.toLowerCase() ?? "";
     const wasDeleted = isEmpty && email.includes("@") && (await storeOf(c).deletion(email)) !== null;
@@ -60,9 +60,9 @@ export const peoplePages = pages
       <ListPanel
         list={list}
         found={people}
-        read={counted(people.scans * scanned, "person", "people")}
+        searched={counted(people.scans * scanned, "person", "people")}
         empty={<NobodyYet base={base} />}
-        what="people"
+        noun="people"
         noMatches={
           wasDeleted && (
             <Empty title="This person was deleted">

@@ -8,7 +8,7 @@ import { POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../../domain/rules/mapping-r
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
-import { countText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
+import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { counted, grouped, signed } from "../kit/format.ts";
 import { Check, DataList, Form, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
 import { type Ctx, formText, storeOf } from "../pages-env.ts";
@@ -17,7 +17,7 @@ import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "
 import {
   changeRows,
   readRuleForm,
-  draftOf,
+  ruleForPreview,
   lastDaysInput,
   previewDays,
   withoutBlankRows,
@@ -33,7 +33,7 @@ export interface EditorState {
   /** The rule that the form was filled from: the edited or the duplicated rule. Unchanged fields keep its values. */
   source: StoredRule | null;
   errors?: FieldErrors;
-  preview?: Previewed;
+  preview?: PreviewResult;
   /** The pressed button: `save`, `preview`, `add`, or such as `remove-2`. Undefined: the page was opened. */
   button?: string;
 }
@@ -46,7 +46,12 @@ export async function readEditor(c: Ctx, typingSignals?: number): Promise<Editor
   const form = button === "save" || button === "preview" ? withoutBlankRows(typed) : changeRows(typed, button);
   const sourceId = formText(data, "source");
   const source = RULE_ID.test(sourceId) ? await findRule(c.get("db"), c.get("workspace").id, sourceId) : null;
-  return { button, form, source, preview: button === "preview" ? await tryOut(c, form, source, typingSignals) : null };
+  return {
+    button,
+    form,
+    source,
+    preview: button === "preview" ? await previewForm(c, form, source, typingSignals) : null,
+  };
 }
 
 export function suggestionsFor(c: Ctx, form: RuleForm): Promise<RuleSuggestions> {
@@ -92,7 +97,7 @@ export function RuleEditor(props: EditorProps) {
         action={action}
         submit={submit}
         hidden={hidden}
-        hasButtons
+        hasInnerButtons
         beside={previewing}
         class="stack"
         id="rule"
@@ -166,7 +171,7 @@ function Fields(props: FieldsProps) {
           hint="Points lapse after this many days, counted from the UTC day on which the signal occurred."
           error={errors["points_last_days"]}
           value={form.pointsLastDays}
-          options={[null, ...POINTS_LAST_DAYS].map((days) => [lastDaysInput(days), countText(days)] as const)}
+          options={[null, ...POINTS_LAST_DAYS].map((days) => [lastDaysInput(days), pointsDurationText(days)] as const)}
         />
       </Panel>
     </>
@@ -268,7 +273,7 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
 /** Signals that a preview while typing reads: a quarter of a second. The Preview button reads all. */
 export const TYPING_SIGNALS = 3_000;
 
-type Previewed = Found | "incomplete" | null;
+type PreviewResult = Found | "incomplete" | null;
 
 interface Found {
   days: number;
@@ -277,8 +282,13 @@ interface Found {
   similar: string[];
 }
 
-async function tryOut(c: Ctx, form: RuleForm, source: StoredRule | null, maxSignals?: number): Promise<Previewed> {
-  const draft = draftOf(form, source);
+async function previewForm(
+  c: Ctx,
+  form: RuleForm,
+  source: StoredRule | null,
+  maxSignals?: number,
+): Promise<PreviewResult> {
+  const draft = ruleForPreview(form, source);
   if (!draft.ok) return "incomplete";
   const days = previewDays(form);
   const found = await previewRule(c.env, c.get("workspace").id, draft.value, days, maxSignals);
@@ -292,7 +302,7 @@ async function eventsLike(c: Ctx, event: string): Promise<string[]> {
 
 interface PreviewProps {
   base: string;
-  preview: Previewed;
+  preview: PreviewResult;
   paths: readonly string[];
 }
 

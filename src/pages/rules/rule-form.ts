@@ -67,7 +67,7 @@ function entryText(entry: File | string | null | undefined): string {
   return typeof entry === "string" ? entry.replaceAll("\r\n", "\n") : "";
 }
 
-export function formOf(rule: RuleContent | ProposedRule): RuleForm {
+export function formOfRule(rule: RuleContent | ProposedRule): RuleForm {
   const { pointsLastDays = null }: Partial<RuleContent> = rule;
   return {
     ...BLANK_FORM,
@@ -83,9 +83,9 @@ export function lastDaysInput(days: RuleContent["pointsLastDays"]): string {
 }
 
 /** The form for a duplicate. It starts disabled: two equal rules score each signal twice. */
-export function copyOf(rule: RuleContent): RuleForm {
+export function duplicateForm(rule: RuleContent): RuleForm {
   const name = Array.from(`Copy of ${rule.name}`).slice(0, NAME_MAX_CODE_POINTS).join("");
-  return { ...formOf(rule), name, enabled: false };
+  return { ...formOfRule(rule), name, enabled: false };
 }
 
 /** `add` adds a condition, `remove-2` removes the third one. */
@@ -108,7 +108,7 @@ export function withoutBlankRows(form: RuleForm): RuleForm {
  * @param source the rule that the form was filled from. An unchanged field keeps the rule's value: the form cannot express
  * the text "5", a line break in an event's name, or a space at the end of a list's value.
  */
-export function ruleTyped(form: RuleForm, source: RuleContent | null = null): Result<RuleContent, FieldErrors> {
+export function parseRule(form: RuleForm, source: RuleContent | null = null): Result<RuleContent, FieldErrors> {
   const points = /^\s*[+-]?\d+\s*$/.test(form.points) ? Number(form.points) : form.points;
   const textOf = (field: "name" | "event" | "scoringSignal"): string =>
     source !== null && form[field] === postedInput(source[field]) ? source[field] : form[field];
@@ -132,9 +132,10 @@ export function ruleTyped(form: RuleForm, source: RuleContent | null = null): Re
   return refuse(errors);
 }
 
-export function draftOf(form: RuleForm, source: RuleContent | null = null): Result<RuleContent, FieldErrors> {
+/** For the preview, which needs neither a name nor points. */
+export function ruleForPreview(form: RuleForm, source: RuleContent | null = null): Result<RuleContent, FieldErrors> {
   const points = form.points.trim() === "" ? "0" : form.points;
-  return ruleTyped({ ...form, name: "preview", scoringSignal: "preview", points }, source);
+  return parseRule({ ...form, name: "preview", scoringSignal: "preview", points }, source);
 }
 
 export function previewDays({ days }: RuleForm): number {

@@ -2,7 +2,7 @@
 import type { Child } from "hono/jsx";
 import type { MappingCondition } from "../../domain/rules/mapping-condition.ts";
 import { RULE_FIELDS, ruleDifferences, type RuleContent } from "../../domain/rules/rule-content.ts";
-import { countText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
+import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { grouped, signed } from "../kit/format.ts";
 import { Badge, Facts } from "../kit/parts.tsx";
 
@@ -42,7 +42,7 @@ function FieldText({ field, rule, maxValues }: FieldProps): Child {
     case "frequency":
       return FREQUENCY_LABEL[rule.frequency].option;
     case "pointsLastDays":
-      return countText(rule.pointsLastDays);
+      return pointsDurationText(rule.pointsLastDays);
     case "enabled":
       return rule.enabled ? "yes" : "no";
     case "conditions":

@@ -36,28 +36,28 @@ import {
   TYPING_SIGNALS,
   type EditorState,
 } from "./editor.tsx";
-import { BLANK_FORM, copyOf, formOf, postedVersion, ruleTyped } from "./rule-form.ts";
+import { BLANK_FORM, duplicateForm, formOfRule, postedVersion, parseRule } from "./rule-form.ts";
 import { EnabledBadge, RuleDifferences, RuleSummary } from "./rule-text.tsx";
 
-export const oneRulePages = pages
+export const ruleDetailPages = pages
   .createApp()
   .get("/new", managersOnly("New mapping rule", "create mapping rules", "rules"), async (c) => {
     const copied = c.req.query("copy");
     if (copied !== undefined) {
       const source = await findRule(c.get("db"), c.get("workspace").id, copied);
-      return source === null ? notFoundPage(c, "rule") : newRulePage(c, { form: copyOf(source), source });
+      return source === null ? notFoundPage(c, "rule") : newRulePage(c, { form: duplicateForm(source), source });
     }
     const from = (c.req.queries("from") ?? []).slice(0, GROUP_SAMPLES);
     const proposed = await proposeFrom(c.env, c.get("workspace").id, from);
     if (proposed === null) return newRulePage(c, { form: BLANK_FORM, source: null });
-    return newRulePage(c, { form: formOf(proposed), source: null }, { from });
+    return newRulePage(c, { form: formOfRule(proposed), source: null }, { from });
   })
   .post("/", requireManager, readForm(), async (c) => {
     const editor = await readEditor(c);
     const typedId = formText(c.get("form"), "id");
     const id = RULE_ID.test(typedId) ? typedId : newId("rule");
     if (editor.button !== "save") return newRulePage(c, editor, { id });
-    const rule = ruleTyped(editor.form, editor.source);
+    const rule = parseRule(editor.form, editor.source);
     if (!rule.ok) return newRulePage(c, { ...editor, errors: rule.refusal }, { id, status: 422 });
     const created = await createRule(contextOf(c), rule.value, id);
     if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
@@ -70,14 +70,14 @@ export const oneRulePages = pages
   })
   .get("/:rule_id", async (c) => {
     const rule = await ruleOfPath(c);
-    return rule === null ? deletedPage(c) : rulePage(c, rule, { form: formOf(rule), source: rule });
+    return rule === null ? deletedPage(c) : rulePage(c, rule, { form: formOfRule(rule), source: rule });
   })
   .post("/:rule_id", requireManager, readForm(), async (c) => {
     const [rule, editor] = [await ruleOfPath(c), await readEditor(c)];
     if (rule === null) return notFoundPage(c, "rule");
     const version = postedVersion(c.get("form")) ?? rule.version;
     if (editor.button !== "save") return rulePage(c, rule, editor, { version });
-    const change = ruleTyped(editor.form, editor.source);
+    const change = parseRule(editor.form, editor.source);
     if (!change.ok) return rulePage(c, rule, { ...editor, errors: change.refusal }, { version, status: 422 });
     const updated = await updateRule(contextOf(c), rule.id, change.value, { version });
     if (updated.ok) return done(c, `rules/${rule.id}`, "rule_saved");
@@ -174,7 +174,7 @@ async function rulePage(
   shown: { version?: number; isOutdated?: boolean; status?: 200 | 409 | 422 } = {},
 ): Promise<Response> {
   const { version = rule.version, isOutdated = false, status = 200 } = shown;
-  const [base, manager, { done: form, restored = "" }] = [workspacePath(c), mayManage(c), c.req.query()];
+  const [base, isManager, { done: message, restored = "" }] = [workspacePath(c), mayManage(c), c.req.query()];
   const path = `${base}/rules/${rule.id}`;
   const [facts] = await storeOf(c).ruleFacts([rule.id]);
   return page(
@@ -190,10 +190,10 @@ async function rulePage(
           {authorName(rule.updatedBy)}
         </>
       ),
-      actions: manager && <Actions base={`${base}/rules`} rule={rule} />,
+      actions: isManager && <Actions base={`${base}/rules`} rule={rule} />,
       status,
       doneText: /^\d{1,10}$/.test(restored) ? `Restored version ${restored} as version ${rule.version}.` : undefined,
-      next: form !== undefined && manager && (await applyOffer(c, path, rule, facts)),
+      next: message !== undefined && isManager && (await applyOffer(c, path, rule, facts)),
     },
     isOutdated && (
       <Notice
@@ -205,7 +205,7 @@ async function rulePage(
       </Notice>
     ),
     <Results facts={facts} version={rule.version} />,
-    manager ? (
+    isManager ? (
       <RuleEditor
         {...editor}
         base={base}

@@ -3,7 +3,7 @@ import { listRules, type StoredRule } from "../../control/stored-rules.ts";
 import { dayOf } from "../../domain/duration.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { RuleFacts } from "../../store/protocol/store-operations.ts";
-import { countText, FREQUENCY_LABEL } from "../copy.ts";
+import { pointsDurationText, FREQUENCY_LABEL } from "../copy.ts";
 import { LinkButton, Menu, PostButton } from "../kit/forms.tsx";
 import { counted, signed } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
@@ -12,7 +12,7 @@ import { mayManage, page } from "../page.tsx";
 import { pages, storeOf, workspacePath } from "../pages-env.ts";
 import { ruleFilePages } from "./import.tsx";
 import { EnabledBadge } from "./rule-text.tsx";
-import { isInProgress, oneRulePages, scoredSince } from "./rule.tsx";
+import { isInProgress, ruleDetailPages, scoredSince } from "./rule.tsx";
 
 export const rulePages = pages
   .createApp()
@@ -54,7 +54,7 @@ export const rulePages = pages
     );
   })
   .route("/", ruleFilePages)
-  .route("/", oneRulePages);
+  .route("/", ruleDetailPages);
 
 type Row = StoredRule & { facts: RuleFacts | undefined };
 
@@ -88,7 +88,7 @@ function columns(): Column<Row>[] {
       cell: ({ points, pointsLastDays }) => (
         <>
           {signed(points)}
-          {pointsLastDays !== null && <small>{countText(pointsLastDays)}</small>}
+          {pointsLastDays !== null && <small>{pointsDurationText(pointsLastDays)}</small>}
         </>
       ),
     },

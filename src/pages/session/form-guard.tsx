@@ -7,15 +7,15 @@ import { hasReachedDailyChanges } from "../../control/audit.ts";
 import { clientNetwork, isWithin } from "../../http/auth-failures.ts";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
 import { messagePage } from "../page.tsx";
-import { byMember, type Ctx, pages } from "../pages-env.ts";
+import { type Answer, byMember, type Ctx, pages } from "../pages-env.ts";
 import { readStrangersForm } from "../read-form.tsx";
 
 const METHODS = ["GET", "HEAD", "POST"];
-/** `Sec-Fetch-Site` of a request from a page of another origin. A typed address or a bookmark has `none`. */
-const FROM_ANOTHER = /^(cross|same)-site$/;
+/** `Sec-Fetch-Site` of a request from a page of another origin. */
+const FROM_ANOTHER_ORIGIN = /^(cross|same)-site$/;
 const FORM = /^(application\/x-www-form-urlencoded|multipart\/form-data)\s*(;|$)/i;
 
-const foreignForm = csrf();
+const checkOrigin = csrf();
 
 /**
  * Refuses a form that another site sends in a member's name. hono's csrf() checks only the content types that a foreign form
@@ -24,29 +24,29 @@ const foreignForm = csrf();
 export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
   const { method } = c.req;
   if (!METHODS.includes(method)) {
-    return c.text("The pages are read and sent forms.", 405, { allow: METHODS.join(", ") });
+    return c.text("The pages accept GET, HEAD and POST only.", 405, { allow: METHODS.join(", ") });
   }
   if (method === "POST") {
     const type = c.req.header("content-type");
-    if (type !== undefined && !FORM.test(type)) return c.text("The pages take forms only.", 415);
-    return foreignForm(c, next);
+    if (type !== undefined && !FORM.test(type)) return c.text("The pages accept forms only.", 415);
+    return checkOrigin(c, next);
   }
   // An export leaves an entry in the audit log in the name of the member.
   const isExport = c.req.path.endsWith("/export");
-  if (isExport && FROM_ANOTHER.test(c.req.header("sec-fetch-site") ?? "")) return c.text("Forbidden", 403);
+  if (isExport && FROM_ANOTHER_ORIGIN.test(c.req.header("sec-fetch-site") ?? "")) return c.text("Forbidden", 403);
   await next();
 });
 
-/** Limits attempts to sign in, by network. Local sign-in goes without: there is nothing to guess. */
+/** Limits attempts to sign in, by network. Local sign-in has no limit: there is nothing to guess. */
 export const limitAttempts = pages.createMiddleware(async (c, next) => {
   if (!(await isWithin(c.env.SIGN_IN_ATTEMPTS, clientNetwork(c)))) return problemPage(c, "too_many");
   await next();
 });
 
 /**
- * Limits forms and exports, because each leaves an entry in the audit log that all workspaces share. Counts by person, who may
- * have many sessions, by the minute and by the day. A preview changes nothing and is sent while somebody types: previews have
- * a limit by the minute of their own. Use it after requireMember.
+ * Limits forms and exports of a person by minute and by day, because each adds an entry to the audit log, which all workspaces
+ * share. Previews, which are sent while somebody types and change nothing, have their own limit by minute. Use it after
+ * requireMember.
  */
 export const limitForms = pages.createMiddleware(async (c, next) => {
   const { method, path } = c.req;
@@ -125,7 +125,7 @@ const PROBLEMS = {
 
 export type SignInProblem = Exclude<keyof typeof PROBLEMS, "forms_minute" | "forms_day">;
 
-export function problemPage(c: Ctx, problem: keyof typeof PROBLEMS): Response | Promise<Response> {
+export function problemPage(c: Ctx, problem: keyof typeof PROBLEMS): Answer {
   const { retryAfterSeconds, ...message }: Problem = PROBLEMS[problem];
   const isForm = problem.startsWith("forms_");
   c.get("logFields")["code"] = isForm ? "forms_limited" : problem;

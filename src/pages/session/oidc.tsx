@@ -14,7 +14,15 @@ import { errorText, logEvent } from "../../platform/log.ts";
 import { messagePage } from "../page.tsx";
 import { pages, type Ctx } from "../pages-env.ts";
 import { limitAttempts, problemPage, type SignInProblem } from "./form-guard.tsx";
-import { dropToken, giveToken, newToken, type SignInDriver, startSession, tokenHash, withSessions } from "./session.ts";
+import {
+  deleteTokenCookie,
+  setTokenCookie,
+  newToken,
+  type SignInDriver,
+  startSession,
+  tokenHash,
+  withSessions,
+} from "./session.ts";
 import { safeTarget } from "../safe-target.ts";
 
 export const oidcDriver: SignInDriver = {
@@ -34,12 +42,12 @@ export const oidcDriver: SignInDriver = {
       if (begun === null) return problemPage(c, "provider_failed");
       const token = newToken();
       await storeAttempt(controlDatabase(c.env.DB), token.hash, begun.attempt, Date.now());
-      giveToken(c, "sign-in", token.value, SIGN_IN_ATTEMPT_MS);
+      setTokenCookie(c, "sign-in", token.value, SIGN_IN_ATTEMPT_MS);
       return c.redirect(begun.url, 303);
     })
     .get("/callback", async (c) => {
       const hash = tokenHash(c, "sign-in");
-      dropToken(c, "sign-in");
+      deleteTokenCookie(c, "sign-in");
       const attempt = hash === null ? null : await takeAttempt(controlDatabase(c.env.DB), hash, Date.now());
       if (attempt === null) return problemPage(c, "attempt_unknown");
       const email = await finishSignIn(c.env, callbackUrl(c), new URL(c.req.url), attempt).catch(providerFault(c));
@@ -50,12 +58,12 @@ export const oidcDriver: SignInDriver = {
     }),
 };
 
-/** The address that the provider leads back to. It compares the addresses of the beginning and the end of a sign-in. */
+/** The redirect URI. The provider compares it at both steps of a sign-in. */
 function callbackUrl(c: Ctx): string {
   return new URL("/sign-in/oidc/callback", c.req.url).href;
 }
 
-/** Logs that the provider failed. The library's messages contain no token and no email. */
+/** The library's messages contain no token and no email, so they may be logged. */
 function providerFault(c: Ctx) {
   return (error: unknown): null => {
     logEvent("sign_in_failed", { request_id: c.get("requestId"), error: errorText(error) });
@@ -136,11 +144,11 @@ async function finishSignIn(
   if (claims === undefined) throw new Error("the provider sent no ID token");
   const { userinfo_endpoint: endpoint } = server;
   const inToken: EmailClaims = { email: claims["email"], verified: claims["email_verified"] };
-  if (endpoint === undefined || isVouched(inToken)) return vouchedEmail([inToken]);
+  if (endpoint === undefined || isVerified(inToken)) return verifiedEmail([inToken]);
   // Providers may keep the email out of the token, or whether it is verified (OpenID Connect Core 5.4).
   const asked = await oauth.userInfoRequest(server, client, tokens.access_token, options);
   const userInfo = await oauth.processUserInfoResponse(server, client, claims.sub, asked);
-  return vouchedEmail([inToken, { email: userInfo.email, verified: userInfo.email_verified }]);
+  return verifiedEmail([inToken, { email: userInfo.email, verified: userInfo.email_verified }]);
 }
 
 interface EmailClaims {
@@ -150,31 +158,31 @@ interface EmailClaims {
 }
 
 /**
- * The email that an answer says is verified, else the first one that is named: the claim `email_verified` is optional, and a
- * company's own provider often leaves it out, having made the addresses. Anything else than a yes is a no, which counts
- * against its own email, and against every email that no answer says is verified.
+ * The first email that is verified, else the first email. The claim `email_verified` is optional: a company's own provider,
+ * which has assigned the addresses, often leaves it out. But if it is present and not true, it refuses the email of the same
+ * answer. If no email is verified, it refuses the email of the other answer too.
  */
-function vouchedEmail(answers: readonly EmailClaims[]): Result<string, SignInProblem> {
+function verifiedEmail(answers: readonly EmailClaims[]): Result<string, SignInProblem> {
   const named = answers.filter(({ email }) => email !== undefined);
-  const chosen = named.find(isVouched) ?? named[0];
+  const chosen = named.find(isVerified) ?? named[0];
   if (chosen === undefined) return refuse("email_missing");
   const email = memberEmail(chosen.email);
   if (email === undefined) return refuse("email_unusable");
-  const against = answers.some(
+  const isRefused = answers.some(
     (answer) =>
       answer.verified !== undefined &&
-      !isYes(answer.verified) &&
-      (!isVouched(chosen) || answer.email === undefined || memberEmail(answer.email) === email),
+      !isTrue(answer.verified) &&
+      (!isVerified(chosen) || answer.email === undefined || memberEmail(answer.email) === email),
   );
-  return against ? refuse("email_unverified") : ok(email);
+  return isRefused ? refuse("email_unverified") : ok(email);
 }
 
-function isVouched({ email, verified }: EmailClaims): boolean {
-  return email !== undefined && isYes(verified);
+function isVerified({ email, verified }: EmailClaims): boolean {
+  return email !== undefined && isTrue(verified);
 }
 
 /** Some providers send it as text. */
-function isYes(verified: unknown): boolean {
+function isTrue(verified: unknown): boolean {
   return verified === true || verified === "true";
 }
 

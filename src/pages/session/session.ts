@@ -7,14 +7,13 @@ import { closeSession, openSession, type SignInProof } from "../../control/sessi
 import { isLoopback } from "../../http/loopback.ts";
 import { SESSION_MS } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
-import type { Ctx, PagesEnv } from "../pages-env.ts";
+import type { Answer, Ctx, PagesEnv } from "../pages-env.ts";
 import { sessionEndedPage } from "./form-guard.tsx";
 import type { SignInName } from "./sign-in-settings.ts";
 import { safeTarget } from "../safe-target.ts";
 
-type Answer = Response | Promise<Response>;
-
 export interface SignInDriver {
+  /** Null: the request has no proof of a sign-in. */
   proofOf(c: Ctx): Promise<SignInProof | null>;
   /** The page `/sign-in`. @param to path of the page to open after sign-in. */
   signInPage(c: Ctx, to: string): Answer;
@@ -31,7 +30,6 @@ export function withSessions(name: SignInName): Pick<SignInDriver, "proofOf" | "
       const hash = tokenHash(c, "session");
       return hash === null ? null : { tokenHash: hash, driver: name };
     },
-    // A page leads to sign-in and back. A form can be sent again from the page that answers it.
     notSignedIn: (c) => {
       const { pathname, search } = new URL(c.req.url);
       const asked = safeTarget(pathname + search);
@@ -49,15 +47,15 @@ export async function startSession(c: Ctx, email: string, driver: SignInName): P
   if (before !== null) await closeSession(db, before);
   const token = newToken();
   const opened = await openSession(db, { tokenHash: token.hash, email, driver }, Date.now());
-  if (opened) giveToken(c, "session", token.value, SESSION_MS);
-  else dropToken(c, "session");
+  if (opened) setTokenCookie(c, "session", token.value, SESSION_MS);
+  else deleteTokenCookie(c, "session");
   return opened;
 }
 
 export async function endSession(c: Ctx): Promise<void> {
   const hash = tokenHash(c, "session");
   if (hash !== null) await closeSession(controlDatabase(c.env.DB), hash);
-  dropToken(c, "session");
+  deleteTokenCookie(c, "session");
 }
 
 /** The two cookies of sign-in: a random token each. The database stores only its SHA-256. */
@@ -66,7 +64,7 @@ type TokenCookie = "session" | "sign-in";
 const TOKEN_BYTES = 32;
 
 export function tokenHash(c: Ctx, cookie: TokenCookie): string | null {
-  const token = getCookie(c, nameOf(c, cookie));
+  const token = getCookie(c, cookieName(c, cookie));
   return token === undefined || token === "" ? null : hashed(token);
 }
 
@@ -76,21 +74,21 @@ export function newToken(): { value: string; hash: string } {
   return { value, hash: hashed(value) };
 }
 
-export function giveToken(c: Ctx, cookie: TokenCookie, value: string, lifetimeMs: number): void {
-  setCookie(c, nameOf(c, cookie), value, { ...attributes(c), maxAge: lifetimeMs / 1_000 });
+export function setTokenCookie(c: Ctx, cookie: TokenCookie, value: string, lifetimeMs: number): void {
+  setCookie(c, cookieName(c, cookie), value, { ...cookieAttributes(c), maxAge: lifetimeMs / 1_000 });
 }
 
-export function dropToken(c: Ctx, cookie: TokenCookie): void {
-  deleteCookie(c, nameOf(c, cookie), attributes(c));
+export function deleteTokenCookie(c: Ctx, cookie: TokenCookie): void {
+  deleteCookie(c, cookieName(c, cookie), cookieAttributes(c));
 }
 
 /** SameSite is Lax: links from elsewhere and the provider's answer bring the cookie along; a foreign site's form does not. */
-function attributes(c: Ctx): CookieOptions {
+function cookieAttributes(c: Ctx): CookieOptions {
   return { path: "/", httpOnly: true, sameSite: "Lax", secure: !isPlainLoopback(c) };
 }
 
 /** `__Host-` makes the browser refuse the cookie without HTTPS and from other hosts of the domain. */
-function nameOf(c: Ctx, cookie: TokenCookie): string {
+function cookieName(c: Ctx, cookie: TokenCookie): string {
   return isPlainLoopback(c) ? cookie : `__Host-${cookie}`;
 }
 

@@ -5,7 +5,7 @@
 
 interface SignInSettings {
   /** Why a deployment must not use this way to sign in; null: it may. */
-  unfit: string | null;
+  notDeployable: string | null;
   /** Whether Cloudflare Access has to answer first on the paths of the pages. */
   behindAccess: boolean;
   /** Variables that must not be empty; `from` says where the value comes from, where the name does not. */
@@ -14,7 +14,7 @@ interface SignInSettings {
 
 const SIGN_IN_SETTINGS = {
   access: {
-    unfit: null,
+    notDeployable: null,
     behindAccess: true,
     needs: [
       {
@@ -23,15 +23,19 @@ const SIGN_IN_SETTINGS = {
       },
     ],
   },
-  oidc: { unfit: null, behindAccess: false, needs: [{ variable: "OIDC_ISSUER" }, { variable: "OIDC_CLIENT_ID" }] },
-  local: { unfit: "asks nobody for a proof", behindAccess: false, needs: [] },
+  oidc: {
+    notDeployable: null,
+    behindAccess: false,
+    needs: [{ variable: "OIDC_ISSUER" }, { variable: "OIDC_CLIENT_ID" }],
+  },
+  local: { notDeployable: "lets anybody sign in without a proof", behindAccess: false, needs: [] },
 } as const satisfies Record<string, SignInSettings>;
 
 export type SignInName = keyof typeof SIGN_IN_SETTINGS;
 
 /** The ways that may be deployed. */
-export const FIT_SIGN_INS = Object.entries(SIGN_IN_SETTINGS).flatMap(([name, { unfit }]) =>
-  unfit === null ? name : [],
+export const DEPLOYABLE_SIGN_INS = Object.entries(SIGN_IN_SETTINGS).flatMap(([name, { notDeployable }]) =>
+  notDeployable === null ? name : [],
 );
 
 /** Null: SIGN_IN names no way to sign in. */

@@ -1,6 +1,6 @@
 /**
- * Sign-in (design §10): the drivers, the middleware that reads the person and the role anew for each page request, so that a
- * changed role takes effect at once, and the pages of sign-in and of the choice of a workspace.
+ * Sign-in (design §10): drivers, middleware, and the pages of sign-in and of the choice of a workspace. The middleware reads
+ * the role from D1 for each request, so a changed role takes effect at once.
  */
 import { controlDatabase } from "../../control/database.ts";
 import { findSignedIn, listEmails } from "../../control/sessions.ts";
@@ -14,7 +14,7 @@ import { ROLE_LABEL } from "../copy.ts";
 import { HiddenFields, TextField } from "../kit/forms.tsx";
 import type { Section } from "../kit/layout.tsx";
 import { managersOnlyPage, messagePage, notFoundPage, plainPage } from "../page.tsx";
-import { type Ctx, formText, pages } from "../pages-env.ts";
+import { type Answer, type Ctx, formText, pages } from "../pages-env.ts";
 import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
 import { FIRST_PAGE, safeTarget } from "../safe-target.ts";
 import { limitAttempts, problemPage } from "./form-guard.tsx";
@@ -55,7 +55,7 @@ async function accessEmail(c: Ctx): Promise<string | null> {
 }
 
 /** Access is configured and missing: a fault of the deployment, so the text addresses the deployer. */
-function accessMissingPage(c: Ctx): Response | Promise<Response> {
+function accessMissingPage(c: Ctx): Answer {
   const text = (
     <>
       This request did not come through the Cloudflare Access application whose audience is <code>ACCESS_AUD</code>.
@@ -75,7 +75,7 @@ const localDriver: SignInDriver = {
   ...withSessions("local"),
   signInPage: async (c, to) => {
     // Other clients must type an email.
-    const members = isBrowserHere(c) ? await listEmails(controlDatabase(c.env.DB), LOCAL_MEMBERS_SHOWN) : null;
+    const members = isLocalBrowser(c) ? await listEmails(controlDatabase(c.env.DB), LOCAL_MEMBERS_SHOWN) : null;
     return plainPage(
       c,
       { title: "Sign in" },
@@ -113,7 +113,7 @@ const localDriver: SignInDriver = {
  * Whether a browser on this machine asks. A browser sends this header over plain HTTP to loopback only, and no script can set
  * it. Behind the development proxy a header sets address and Host, so nothing else proves it.
  */
-function isBrowserHere(c: Ctx): boolean {
+function isLocalBrowser(c: Ctx): boolean {
   return c.req.header("sec-fetch-site") !== undefined;
 }
 
@@ -154,21 +154,21 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   if (mayBeInvented && lookupWaitMs(clientNetwork(c), Date.now()) > 0) return problemPage(c, "too_many");
   const db = controlDatabase(c.env.DB);
   const slug = c.req.param("slug") ?? null;
-  const visitor = await findSignedIn(db, proof, slug, Date.now());
-  if (visitor === null) {
+  const signedIn = await findSignedIn(db, proof, slug, Date.now());
+  if (signedIn === null) {
     if (session === null) return askToSignIn(c, driver);
     knownSessions.delete(session);
     return unknownSession(c, driver);
   }
   if (session !== null) knownSessions.set(session, true);
   c.set("db", db);
-  c.set("user", { email: visitor.email });
-  c.set("workspaces", visitor.workspaces);
-  if (visitor.here !== null) {
-    requireJurisdiction(configuredJurisdiction(c.env), visitor.here.workspace.jurisdiction);
-    c.set("workspace", visitor.here.workspace);
-    c.set("role", visitor.here.role);
-    c.get("logFields")["workspace"] = visitor.here.workspace.id;
+  c.set("user", { email: signedIn.email });
+  c.set("workspaces", signedIn.workspaces);
+  if (signedIn.here !== null) {
+    requireJurisdiction(configuredJurisdiction(c.env), signedIn.here.workspace.jurisdiction);
+    c.set("workspace", signedIn.here.workspace);
+    c.set("role", signedIn.here.role);
+    c.get("logFields")["workspace"] = signedIn.here.workspace.id;
   }
   await next();
 });
@@ -197,7 +197,7 @@ async function unknownSession(c: Ctx, driver: SignInDriver): Promise<Response> {
 }
 
 /** Scripts get a 401, which they can act on; a browser is led on by the driver. */
-function askToSignIn(c: Ctx, driver: SignInDriver): Response | Promise<Response> {
+function askToSignIn(c: Ctx, driver: SignInDriver): Answer {
   const mode = c.req.header("sec-fetch-mode") ?? "navigate";
   if (mode !== "navigate") return c.text("Not signed in", 401);
   return driver.notSignedIn(c);

@@ -6,7 +6,7 @@ import type { QueueGroup, QueueSort, SignalTrace, StoreTotals } from "../../stor
 import { LinkButton } from "../kit/forms.tsx";
 import { Sparkline, TimeChart } from "../kit/charts.tsx";
 import { counted, withQuery } from "../kit/format.ts";
-import { Filters, ListAddress, ListPanel, scanOn } from "../kit/list.tsx";
+import { Filters, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
 import { Count, Empty, Json, Notice, Panel, Stat, Stats, StatusBadge, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
@@ -39,7 +39,7 @@ export const signalPages = pages
       sort: list.sort(SORTS, "last_seen"),
       ...list.days("Last seen"),
     };
-    const found = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
+    const found = await scanUntilMatch(list.slice(PAGE_ROWS), async (slice) => {
       const { groups, ...rest } = await storeOf(c).queuePage(filter, slice);
       return { ...groups, ...rest };
     });
@@ -55,13 +55,13 @@ export const signalPages = pages
           </p>
         </Notice>
       ),
-      <Filters list={list} known={{ source: sources }} />,
+      <Filters list={list} suggestions={{ source: sources }} />,
       isCut && <p class="quiet small">Sorted among the latest {counted(QUEUE_SORTED_GROUPS, "event")}.</p>,
       <ListPanel
         list={list}
         found={found}
-        what="events"
-        read={counted(scans * QUEUE_SCAN_GROUPS, "event")}
+        noun="events"
+        searched={counted(scans * QUEUE_SCAN_GROUPS, "event")}
         empty={<NoEvents base={base} totals={totals} />}
       >
         <Groups base={base} items={items} />
@@ -119,9 +119,9 @@ async function groupPage(c: Ctx): Promise<Response> {
   const { event = "", source = "" } = c.req.query();
   const base = workspacePath(c);
   const list = new ListAddress(`${base}/signals/group`, c.req.query());
-  list.use("Event", "", { event, source });
+  list.addFilter("Event", "", { event, source });
   const store = storeOf(c);
-  const { group, ...signals } = await scanOn(list.slice(PAGE_ROWS), async (slice) => {
+  const { group, ...signals } = await scanUntilMatch(list.slice(PAGE_ROWS), async (slice) => {
     const found = await store.queueGroup(event, source, undefined, slice);
     return { group: null, items: [], next: null, complete: true, ...found?.signals, ...found };
   });

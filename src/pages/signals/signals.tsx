@@ -8,7 +8,7 @@ import { optionsOf, STATUS_COPY, signalTitle } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
 import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
 import { counted, grouped } from "../kit/format.ts";
-import { Filters, ListAddress, ListPanel, type Scanned, scanOn } from "../kit/list.tsx";
+import { Filters, ListAddress, ListPanel, type Scanned, scanUntilMatch } from "../kit/list.tsx";
 import { type Column, Empty, ShortId, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
@@ -38,7 +38,7 @@ export const listPages = pages
       ...list.times("Received"),
     };
     const isHeld = filter.status === "held";
-    const signals = await scanOn(list.slice(PAGE_ROWS), (slice) => store.signals(filter, slice));
+    const signals = await scanUntilMatch(list.slice(PAGE_ROWS), (slice) => store.signals(filter, slice));
     const totals = await store.totals();
     return page(
       c,
@@ -50,7 +50,7 @@ export const listPages = pages
           <a href={`${base}/usage/plan`}>Release held signals</a>
         </p>
       ),
-      <Filters list={list} known={{ event: names.events, source: names.sources }} />,
+      <Filters list={list} suggestions={{ event: names.events, source: names.sources }} />,
       <SignalList base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />,
     );
   })
@@ -166,8 +166,8 @@ export function SignalList({ base, signals, withEvent, ...panel }: SignalListPro
       {...panel}
       noMatches={noMatches}
       found={signals}
-      what="signals"
-      read={counted(signals.scans * LIST_SCAN_SIGNALS, "signal")}
+      noun="signals"
+      searched={counted(signals.scans * LIST_SCAN_SIGNALS, "signal")}
     >
       <Table
         caption="Signals"

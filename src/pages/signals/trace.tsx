@@ -275,7 +275,7 @@ function lapseWithEffect(trace: SignalTrace, match: MatchedRule): string {
 
 function frequencyText(base: string, { scored, scoredBy, frequency }: MatchedRule): Child {
   if (frequency === undefined) return "";
-  if (scored) return `, ${FREQUENCY_LABEL[frequency].said}`;
+  if (scored) return `, ${FREQUENCY_LABEL[frequency].phrase}`;
   if (scoredBy === null) return `, ${ALREADY_SCORED[frequency]}`;
   return (
     <>

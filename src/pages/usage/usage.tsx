@@ -11,15 +11,8 @@ import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
 import { usageByDayOf, usageOf } from "../../workspace/configure-workspace.ts";
 import { readBooks, readStorageHealth, type Room } from "../../workspace/read-health.ts";
-import {
-  DayBars,
-  TimeChart,
-  VERDICT_LABELS,
-  verdictSentence,
-  type Point,
-  type Reference,
-  type Series,
-} from "../kit/charts.tsx";
+import { VERDICT_LABELS, verdictSentence } from "../copy.ts";
+import { DayBars, TimeChart, type Point, type Reference, type Series } from "../kit/charts.tsx";
 import { ago, counted, day, grouped } from "../kit/format.ts";
 import { Badge, type Column, Count, Empty, Facts, Meter, Panel, Stat, Stats, Table } from "../kit/parts.tsx";
 import { page } from "../page.tsx";

@@ -13,11 +13,11 @@ import type { MappingCondition } from "../../../src/domain/rules/mapping-conditi
 import {
   BLANK_FORM,
   changeRows,
-  draftOf,
-  formOf,
+  ruleForPreview,
+  formOfRule,
   previewDays,
   readRuleForm,
-  ruleTyped,
+  parseRule,
   withoutBlankRows,
   type ConditionRow,
   type RuleForm,
@@ -26,15 +26,6 @@ import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RuleEditor } from "../../../src/pages/rules/editor.tsx";
 import { newRule } from "../../../src/workspace/rule-schema.ts";
 import { readHtml, unchangedFields } from "../../support/html.ts";
-
-const FORM: RuleForm = {
-  ...BLANK_FORM,
-  name: "Asked for a demo",
-  event: "Filled Out *",
-  conditions: [],
-  scoringSignal: "demo",
-  points: "20",
-};
 
 const RULE: RuleContent = {
   name: "Asked for a demo",
@@ -48,13 +39,15 @@ const RULE: RuleContent = {
   enabled: true,
 };
 
+const FORM = formOfRule(RULE);
+
 function conditionFrom(operator: string, value: string): MappingCondition | undefined {
-  const made = ruleTyped({ ...FORM, conditions: [{ path: "properties.x", operator, value }] });
+  const made = parseRule({ ...FORM, conditions: [{ path: "properties.x", operator, value }] });
   return made.ok ? made.value.conditions[0] : undefined;
 }
 
 function errorsOf(form: Partial<RuleForm>): Record<string, string> {
-  const made = ruleTyped({ ...FORM, ...form });
+  const made = parseRule({ ...FORM, ...form });
   return made.ok ? {} : made.refusal;
 }
 
@@ -97,12 +90,15 @@ describe("the typed value of a condition", () => {
       const condition = OPERATORS_WITHOUT_VALUE.includes(operator)
         ? { path: "properties.x", operator }
         : { path: "properties.x", operator, value };
-      const named = { name: "n", event: "e", match: "any" as const, scoringSignal: "s", points: -3 };
-      const rule = { ...named, frequency: "once_per_day" as const, pointsLastDays: 180 as const, enabled: false };
-      expect(ruleTyped(formOf({ ...rule, conditions: [condition] }))).toEqual({
-        ok: true,
-        value: { ...rule, conditions: [condition] },
-      });
+      const other = {
+        match: "any",
+        points: -3,
+        frequency: "once_per_day",
+        pointsLastDays: 180,
+        enabled: false,
+      } as const;
+      const rule: RuleContent = { ...RULE, ...other, conditions: [condition] };
+      expect(parseRule(formOfRule(rule))).toEqual({ ok: true, value: rule });
     }
   });
 });
@@ -153,11 +149,11 @@ test.each([
   ["-12", -12],
   ["0", 0],
 ])("points typed as %j are %i", (points, number) => {
-  expect(ruleTyped({ ...FORM, points })).toMatchObject({ ok: true, value: { points: number } });
+  expect(parseRule({ ...FORM, points })).toMatchObject({ ok: true, value: { points: number } });
 });
 
 test("a condition's path is trimmed, its value is not", () => {
-  const made = ruleTyped({ ...FORM, conditions: [{ path: " properties.x ", operator: "equals", value: " a " }] });
+  const made = parseRule({ ...FORM, conditions: [{ path: " properties.x ", operator: "equals", value: " a " }] });
   expect(made).toMatchObject({ value: { conditions: [{ path: "properties.x", operator: "equals", value: " a " }] } });
 });
 
@@ -215,7 +211,7 @@ describe("a form that is saved unchanged", () => {
       base: "/w/acme",
       action: "/w/acme/rules/rule_1",
       submit: "Save",
-      form: formOf(rule),
+      form: formOfRule(rule),
       source: null,
       suggestions: { events: [], paths: [] },
     });
@@ -224,24 +220,17 @@ describe("a form that is saved unchanged", () => {
     return withoutBlankRows(readRuleForm(data));
   }
 
-  const BEGINS_WITH_LINE_END = {
-    name: "n",
-    event: "e",
-    match: "all",
+  const BEGINS_WITH_LINE_END: RuleContent = {
+    ...RULE,
     conditions: [{ path: "properties.x", operator: "in", value: ["\r", false] }],
-    points: 0,
-    frequency: "every_time",
-    pointsLastDays: null,
-    enabled: false,
-    scoringSignal: "s",
-  } as const satisfies RuleContent;
+  };
 
   test("leaves every rule as it is", async () => {
     await fc.assert(
       fc.asyncProperty(valid, async (rule) => {
         const form = await postedUnchanged(rule);
-        expect(ruleTyped(form, rule)).toEqual({ ok: true, value: rule });
-        expect(draftOf(form, rule)).toMatchObject({ ok: true, value: { conditions: rule.conditions } });
+        expect(parseRule(form, rule)).toEqual({ ok: true, value: rule });
+        expect(ruleForPreview(form, rule)).toMatchObject({ ok: true, value: { conditions: rule.conditions } });
       }),
       { examples: [[BEGINS_WITH_LINE_END]] },
     );
@@ -260,7 +249,7 @@ describe("a form that is saved unchanged", () => {
       conditions: form.conditions.map((row, at) => (at === index ? { ...row, value } : row)),
     });
     for (const [index, value] of conditions.entries()) {
-      expect(ruleTyped(change(index, "new"), rule)).toMatchObject({
+      expect(parseRule(change(index, "new"), rule)).toMatchObject({
         ok: true,
         value: {
           conditions: conditions.with(index, {
@@ -272,9 +261,9 @@ describe("a form that is saved unchanged", () => {
       });
     }
     const removed = changeRows(form, "remove-0");
-    expect(ruleTyped(removed, rule)).toMatchObject({ value: { conditions: conditions.slice(1) } });
+    expect(parseRule(removed, rule)).toMatchObject({ value: { conditions: conditions.slice(1) } });
     const ended = change(2, "demo");
-    expect(ruleTyped(ended, rule)).toMatchObject({ value: { conditions: [{}, {}, { value: "demo" }] } });
+    expect(parseRule(ended, rule)).toMatchObject({ value: { conditions: [{}, {}, { value: "demo" }] } });
   });
 });
 
@@ -304,9 +293,9 @@ test("a posted form without fields is blank, and a file is no text", () => {
 
 test("a preview needs no name, scoring signal or points; errors in the other fields are shown", () => {
   const draft = { ...FORM, name: "", scoringSignal: "", points: " " };
-  expect(draftOf(draft)).toMatchObject({ ok: true, value: { event: FORM.event, points: 0 } });
-  expect(draftOf({ ...draft, points: "7" })).toMatchObject({ ok: true, value: { points: 7 } });
-  expect(draftOf({ ...draft, points: "x", match: "" })).toMatchObject({
+  expect(ruleForPreview(draft)).toMatchObject({ ok: true, value: { event: FORM.event, points: 0 } });
+  expect(ruleForPreview({ ...draft, points: "7" })).toMatchObject({ ok: true, value: { points: 7 } });
+  expect(ruleForPreview({ ...draft, points: "x", match: "" })).toMatchObject({
     ok: false,
     refusal: { match: "Use one of: all, any.", points: expect.stringContaining("Enter a whole number") },
   });

@@ -76,8 +76,8 @@ describe("managers who connect a sender", () => {
     for (const expected of ["X-Api-Secret: YOUR_SHARED_SECRET", String.raw`"event": "Attended - <b>\"Demo\" day"`])
       expect(text).toContain(expected);
     expect(body).not.toContain(secret);
-    const { page } = await members.owner.get(`${path}?sender=code`);
-    expect(page.only("#curl-universal").verbatim).toContain("-H 'X-Api-Secret: YOUR_SHARED_SECRET'");
+    const code = await members.owner.get(`${path}?sender=code`);
+    expect(code.copied("curl-universal")).toContain("-H 'X-Api-Secret: YOUR_SHARED_SECRET'");
     expect((await members.owner.get(path)).text).toContain("SDKs cannot send the secret.");
   });
 
@@ -87,13 +87,13 @@ describe("managers who connect a sender", () => {
       { target: "user_count", path: "seats", type: "number", required: true },
     ];
     const { key } = await newKey({ name: "Accounts", endpoint_type: "product_org", payload_template });
-    const page = await members.owner.read(path);
-    expect(page.text).toContain("https://signals.example/api/product-orgs/webhook/YOUR_API_KEY");
-    expect(page.text).toContain("Waiting for the first account update");
-    const body = page.only("#accounts-body").verbatim;
+    const answer = await members.owner.get(path);
+    expect(answer.text).toContain("https://signals.example/api/product-orgs/webhook/YOUR_API_KEY");
+    expect(answer.text).toContain("Waiting for the first account update");
+    const body = answer.copied("accounts-body");
     expect(JSON.parse(body)).toEqual({ seats: 25, company: { id: "acme-42" } });
-    const answer = await members.workspace.send(body, { key, path: "/api/product-orgs/webhook/{key}" });
-    expect(answer.status).toBe(202);
+    const sent = await members.workspace.send(body, { key, path: "/api/product-orgs/webhook/{key}" });
+    expect(sent.status).toBe(202);
   });
 
   test("wait for the first call in a line that refreshes, and see how many were refused and why", async () => {

@@ -3,9 +3,8 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../../src/limits.ts";
 import { newId } from "../../../src/platform/ids.ts";
-import type { Part } from "../../support/html.ts";
 import { type Answer, type Browser, focusedIn, type Members, newMembers } from "../../support/members.ts";
-import { operator } from "../../support/workspace.ts";
+import { masked } from "../../support/workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
 const KEY = /sk_[0-9A-Za-z]{40}/;
@@ -34,30 +33,18 @@ afterEach(() => void vi.useRealTimers());
 
 const keysPathOf = ({ home }: Members) => `${home}/settings/api-keys`;
 
-async function listed(of: Members = members): Promise<ListedKey[]> {
-  return (await operator<{ items: ListedKey[] }>("GET", `/workspaces/${of.workspace.id}/keys?limit=200`)).items;
-}
+const listed = ({ workspace } = members) => workspace.list<ListedKey>("/keys?limit=200");
 
-async function newest(of: Members = members): Promise<ListedKey> {
-  const [key] = await listed(of);
+async function newest(): Promise<ListedKey> {
+  const [key] = await listed();
   if (key === undefined) throw new Error("no key");
   return key;
 }
 
-async function auditOf(target: string): Promise<string[]> {
-  const select = "SELECT action || ' ' || actor AS entry FROM audit_log WHERE target = ? ORDER BY id";
-  const { results } = await env.DB.prepare(select).bind(target).all<{ entry: string }>();
-  return results.map(({ entry }) => entry);
-}
-
-/** The value of the selected radio button with this name. */
-function chosenIn(page: Part, name: string): string | undefined {
-  return page.fields(name).find(({ isChecked }) => isChecked)?.value;
-}
-
-/** The value of a `Copy` part, as the browser would show it. */
-function copied({ page }: Answer, id: string): string {
-  return page.all(`[id="${id}"]`)[0]?.verbatim ?? "";
+/** Action and actor of each entry about a key. */
+async function auditOf(keyId: string): Promise<string[]> {
+  const entries = (await members.workspace.auditLog("key")).filter(({ target }) => target === keyId);
+  return entries.map(({ action, actor }) => `${action} ${actor}`);
 }
 
 async function newForm(browser: Browser, fields: Form = {}): Promise<Form> {
@@ -73,8 +60,12 @@ async function create(fields: Form = {}): Promise<{ id: string; key: string; pat
   const answer = await post(fields);
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.body}`);
   const { id } = await newest();
-  return { id, key: copied(answer, "new-key"), path: `${keysPath}/${id}`, answer };
+  return { id, key: answer.copied("new-key"), path: `${keysPath}/${id}`, answer };
 }
+
+/** Posts the form of a rotation at the page of a key. */
+const postRotation = (path: string, fields: Form, { owner } = members) =>
+  owner.post(`${path}/rotate`, { form_token: crypto.randomUUID(), lifetime: "never", ...fields });
 
 const statusWith = async (key: string, headers: Record<string, string> = {}) =>
   (await members.workspace.send(SIGNAL, { key, headers })).status;
@@ -109,14 +100,14 @@ describe("§3.1: creating a key", () => {
     expect(key).toMatch(KEY);
     expect(answer.text).toContain("Copy the key now");
     const api = "https://signals.example/api/signal-staging";
-    expect(["universal", "source", "batch", "bulk"].map((url) => copied(answer, `url-${url}`))).toEqual([
+    expect(["universal", "source", "batch", "bulk"].map((url) => answer.copied(`url-${url}`))).toEqual([
       `${api}/webhook/${key}`,
       `${api}/webhook/website/${key}`,
       `${api}/webhook/${key}/batch`,
       `${api}/bulk/${key}`,
     ]);
-    expect(copied(answer, "curl-universal")).toContain(`curl -X POST '${api}/webhook/${key}'`);
-    expect(copied(answer, "curl-universal")).not.toContain("X-Api-Secret");
+    expect(answer.copied("curl-universal")).toContain(`curl -X POST '${api}/webhook/${key}'`);
+    expect(answer.copied("curl-universal")).not.toContain("X-Api-Secret");
     expect(answer.text).toContain(`path: "/api/signal-staging/webhook/${key}/batch"`);
     expect(answer.page.targets).toContain(`${members.home}/connect?key=${id}`);
     expect(await statusWith(key)).toBe(202);
@@ -126,15 +117,15 @@ describe("§3.1: creating a key", () => {
 
   test("with the toggle, shows a secret that calls must contain", async () => {
     const { key, answer } = await create({ secret: "on" });
-    const secret = copied(answer, "new-secret");
-    expect(copied(answer, "curl-universal")).toContain(`-H 'X-Api-Secret: ${secret}'`);
+    const secret = answer.copied("new-secret");
+    expect(answer.copied("curl-universal")).toContain(`-H 'X-Api-Secret: ${secret}'`);
     expect([await statusWith(key), await statusWith(key, { "x-api-secret": secret })]).toEqual([401, 202]);
   });
 
   test("leaves neither the key, the secret nor the form's token in the database (invariant 6)", async () => {
     const form = await newForm(members.owner, { name: "Nowhere", secret: "on" });
     const answer = await members.owner.post(`${keysPath}/new`, form);
-    const hidden = [copied(answer, "new-key"), copied(answer, "new-secret"), form["form_token"] ?? "-"];
+    const hidden = [answer.copied("new-key"), answer.copied("new-secret"), form["form_token"] ?? "-"];
     for (const table of ["api_keys", "audit_log"]) {
       const rows = JSON.stringify((await env.DB.prepare(`SELECT * FROM ${table}`).all()).results);
       for (const value of hidden) expect(rows).not.toContain(value);
@@ -156,6 +147,8 @@ describe("§3.1: creating a key", () => {
     const rotate = `${keysPath}/${id}/rotate?overlap=none`;
     expect(again?.page.targets).toContain(rotate);
     expect((await members.owner.read(rotate)).field("overlap").value).toBe("none");
+    // A form without a valid token is a new form each time.
+    for (let n = 0; n < 2; n++) expect((await post({ form_token: "" })).status).toBe(200);
     // In another workspace the token is unknown, so that it reveals nothing.
     const otherTeam = await newMembers({ key: null });
     expect((await otherTeam.owner.post(`${keysPathOf(otherTeam)}/new`, form)).status).toBe(200);
@@ -193,7 +186,7 @@ describe("§3.1: creating a key", () => {
     const { page } = answer;
     const kept = ["expires", "rows.0.path", "rows.1.target"].map((name) => page.field(name).value);
     expect(kept).toEqual(["2020-01-01T00:00", "a..b", "attributes.two words"]);
-    expect([page.field("secret").isChecked, chosenIn(page, "endpoint_type")]).toEqual([true, "product_org"]);
+    expect([page.field("secret").isChecked, page.chosen("endpoint_type")]).toEqual([true, "product_org"]);
     expect(page.inlineScripts).toHaveLength(0);
     expect(await listed()).toHaveLength(count);
   });
@@ -225,8 +218,8 @@ describe("§2.1: the payload template", () => {
       { target: "external_id", path: "company.id", type: "string", required: true },
       { target: "attributes.region", path: "company.region", type: "string", required: false },
     ]);
-    expect(copied(answer, "url-product-orgs")).toBe(`https://signals.example/api/product-orgs/webhook/${key}`);
-    const body = /-d '(.*)'$/.exec(copied(answer, "curl-product-orgs"))?.[1] ?? "";
+    expect(answer.copied("url-product-orgs")).toBe(`https://signals.example/api/product-orgs/webhook/${key}`);
+    const body = /-d '(.*)'$/.exec(answer.copied("curl-product-orgs"))?.[1] ?? "";
     const sent = await members.workspace.send(body, { key, path: "/api/product-orgs/webhook/{key}" });
     expect(sent.status).toBe(202);
   });
@@ -285,8 +278,8 @@ describe("§2.1: the list of keys", () => {
     const { page, body } = await fresh.owner.get(path);
     expect([page.inlineScripts.length, body.includes(key)]).toEqual([0, false]);
     const row = page.only(`tr[id="${id}"]`).text;
-    const masked = `${key.slice(0, 8)}…${key.slice(-4)}`;
-    for (const text of ["<script>alert(1)", masked, "Signal Staging", "Never", "Active"]) expect(row).toContain(text);
+    for (const text of ["<script>alert(1)", masked(key), "Signal Staging", "Never", "Active"])
+      expect(row).toContain(text);
     expect(page.form(/deactivate$/).text).toContain("No call has used it yet.");
     await fresh.workspace.send(SIGNAL, { key });
     const used = await fresh.owner.read(path);
@@ -325,11 +318,7 @@ describe("§2.1: the list of keys", () => {
 
   test("tells the keys of a rotation apart in every link and button", async () => {
     const { id } = await fresh.workspace.newKey({ name: "Website" });
-    await fresh.owner.post(`${path}/${id}/rotate`, {
-      form_token: crypto.randomUUID(),
-      overlap: "7d",
-      lifetime: "never",
-    });
+    await postRotation(`${path}/${id}`, { overlap: "7d" }, fresh);
     const page = await fresh.owner.read(path);
     const labels = page.rows.flatMap((row) =>
       row.all("a, summary").map((part) => part.attribute("aria-label") ?? part.text),
@@ -343,7 +332,7 @@ test("§3.1: deactivating a key asks first and names the effect; then no call is
   const { id, key, path } = await create({ name: "To end" });
   for (const page of [keysPath, path]) {
     const question = (await members.owner.read(page)).form(`${path}/deactivate`).text;
-    expect(question).toContain(`Deactivate To end (${key.slice(0, 8)}…${key.slice(-4)})?`);
+    expect(question).toContain(`Deactivate To end (${masked(key)})?`);
     expect(question).toContain("Calls with this key are rejected with 401 from now on.");
   }
   expect(await statusWith(key)).toBe(202);
@@ -361,7 +350,7 @@ describe("the page of a key", () => {
     const { path, key } = await create({ ...TEMPLATE, name: "CRM updates", secret: "on", lifetime: "90d" });
     const page = await members.admin.read(path);
     for (const expected of [
-      `${key.slice(0, 8)}…${key.slice(-4)}`,
+      masked(key),
       "Product Org Updates",
       "Shared secret Required",
       `by ${members.owner.email}`,
@@ -389,7 +378,7 @@ describe("the page of a key", () => {
 
   test("links a key to its successor and back", async () => {
     const { path } = await create({ name: "Chained" });
-    await members.owner.post(`${path}/rotate`, { form_token: crypto.randomUUID(), overlap: "1h", lifetime: "never" });
+    await postRotation(path, { overlap: "1h" });
     const nextPath = `${keysPath}/${(await newest()).id}`;
     const [old, successor] = [await members.owner.read(path), await members.owner.read(nextPath)];
     expect([old.text, old.targets]).toEqual([
@@ -434,22 +423,17 @@ describe("design §5: rotating a key", () => {
     const { id, key, path } = await create({ name: `Rotated ${overlap}` });
     const page = await members.owner.read(`${path}/rotate`);
     for (const text of ["Now", "1 hour", "24 hours", "7 days"]) expect(page.text).toContain(text);
-    const form: Form = { form_token: page.field("form_token").value ?? "", overlap, lifetime: "never" };
-    return {
-      id,
-      old: key,
-      form,
-      rotate: (fields: Form = {}) => members.owner.post(`${path}/rotate`, { ...form, ...fields }),
-    };
+    const form: Form = { form_token: page.field("form_token").value ?? "", overlap };
+    return { id, old: key, rotate: (fields: Form = {}) => postRotation(path, { ...form, ...fields }) };
   }
 
   test("shows the successor once, keeps both keys working, and the list shows which is still in use", async () => {
     const { id, old, rotate } = await rotation("1h");
     const answer = await rotate();
     expect([answer.status, answer.headers.get("cache-control")]).toEqual([200, "no-store"]);
-    const successor = copied(answer, "new-key");
+    const successor = answer.copied("new-key");
     expect(successor).not.toBe(old);
-    expect(answer.text).toContain(`Replaces ${old.slice(0, 8)}…`);
+    expect(answer.text).toContain(`Replaces ${masked(old)}`);
     expect((await newest()).successor_of).toBe(id);
     expect(await members.owner.see(keysPath)).toContain("not used since");
     expect(await statusWith(old)).toBe(202);
@@ -517,8 +501,7 @@ describe("design §5: rotating a key", () => {
     const { expires_at: old } = await newest();
     expect((await members.owner.read(`${path}/rotate`)).field("lifetime").value).toBe("");
     const rotated = async (lifetime: string) => {
-      const form = { form_token: crypto.randomUUID(), overlap: "1h", lifetime };
-      expect((await members.owner.post(`${path}/rotate`, form)).status).toBe(200);
+      expect((await postRotation(path, { overlap: "1h", lifetime })).status).toBe(200);
       return (await newest()).expires_at;
     };
     // Also the second time, when the old key already ends within the hour.
@@ -548,13 +531,8 @@ describe("a workspace with the maximum number of API keys", () => {
   });
 
   test("lists all of them, the newest first", async () => {
-    const listedIds: (string | undefined)[] = [];
-    for (let at: string | undefined = path; at !== undefined;) {
-      const page: Part = await full.owner.read(at);
-      listedIds.push(...page.rows.map((row) => row.attribute("id")));
-      at = page.next;
-    }
-    expect(listedIds).toEqual(ids.toSorted().toReversed());
+    const rows = (await full.owner.readAll(path)).flatMap((page) => page.rows);
+    expect(rows.map((row) => row.attribute("id"))).toEqual(ids.toSorted().toReversed());
   });
 
   test("refuses a further key, says what to do, keeps the input, and accepts the same form later", async () => {
@@ -565,15 +543,14 @@ describe("a workspace with the maximum number of API keys", () => {
     const { page } = refused;
     const kept = ["name", "lifetime", "rows.0.path", "form_token"].map((name) => page.field(name).value);
     expect(kept).toEqual(["Shop", "90d", "company.id", form_token]);
-    expect(chosenIn(page, "endpoint_type")).toBe("product_org");
+    expect(page.chosen("endpoint_type")).toBe("product_org");
     await full.owner.post(`${path}/${firstId}/deactivate`);
     expect((await full.owner.post(`${path}/new`, form)).status).toBe(200);
   });
 
   test("accepts a rotation of each key, and refuses a second one while its successor is active", async () => {
-    const rotate = (fields: Form) =>
-      full.owner.post(`${path}/${firstId}/rotate`, { form_token: crypto.randomUUID(), ...fields });
-    expect((await rotate({ overlap: "7d", lifetime: "never" })).status).toBe(200);
+    const rotate = (fields: Form) => postRotation(`${path}/${firstId}`, fields, full);
+    expect((await rotate({ overlap: "7d" })).status).toBe(200);
     const refused = await rotate({ overlap: "1h", lifetime: "30d" });
     expect([refused.status, refused.text]).toEqual([422, expect.stringContaining(LIMIT)]);
     expect([refused.page.field("overlap").value, refused.page.field("lifetime").value]).toEqual(["1h", "30d"]);

@@ -7,24 +7,24 @@ import { newMembers, type Members } from "../../support/members.ts";
 
 const KEYS = 2_000;
 const PAGE_MAX_BYTES = 64 * 1024;
-let of: Members;
+let team: Members;
 /** Older than any created key: a real id begins with the time, `key_01`. */
-const idOf = (number: number) => `key_00${String(number).padStart(4, "0")}-${of.workspace.id}`;
+const idOf = (number: number) => `key_00${String(number).padStart(4, "0")}-${team.workspace.id}`;
 const idsDownFrom = (newest: number, count: number) => Array.from({ length: count }, (_, n) => idOf(newest - n));
 
 /** Keys "Region 0000" to "Region 1999", and the newest, "Shop 10%", which has received two signals. */
 beforeAll(async () => {
-  of = await newMembers({ key: null });
+  team = await newMembers({ key: null });
   // Created first, because the API now refuses a key above the limit. Older versions allowed more active keys.
-  const shop = await of.workspace.operator<{ id: string; key: string }>("POST", "/keys", { name: "Shop 10%" });
+  const shop = await team.workspace.operator<{ id: string; key: string }>("POST", "/keys", { name: "Shop 10%" });
   await env.DB.prepare(
     `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)
       SELECT value, ?1, 'Region ' || substr(value, 7, 4), 'signal_staging', value, 'sk_aaaaa', 'aaaa', ?2 FROM json_each(?3)`,
   )
-    .bind(of.workspace.id, new Date().toISOString(), JSON.stringify(idsDownFrom(KEYS - 1, KEYS)))
+    .bind(team.workspace.id, new Date().toISOString(), JSON.stringify(idsDownFrom(KEYS - 1, KEYS)))
     .run();
-  for (const event of ["One", "Two"]) await of.workspace.send({ event, email: "a@example.com" }, { key: shop.key });
-  await of.workspace.settled();
+  for (const event of ["One", "Two"]) await team.workspace.send({ event, email: "a@example.com" }, { key: shop.key });
+  await team.workspace.settled();
 }, 60_000);
 
 const PAGES = ["signals/all", "settings/activity", "live", "rejections", "connect", "settings/api-keys"];
@@ -32,7 +32,7 @@ const PAGES = ["signals/all", "settings/activity", "live", "rejections", "connec
 test.each(PAGES)(
   "with any number of keys in a workspace, the page names at most one hundred and stays short: %s",
   async (path) => {
-    const html = await of.owner.see(`${of.home}/${path}`);
+    const html = await team.owner.see(`${team.home}/${path}`);
     expect(new Set(html.match(/Region \d{4}/g)).size).toBeLessThanOrEqual(KEYS_OFFERED);
     expect(html.length).toBeLessThanOrEqual(PAGE_MAX_BYTES);
   },
@@ -40,7 +40,7 @@ test.each(PAGES)(
 
 describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (path) => {
   const see = (query: Record<string, string>) =>
-    of.owner.read(`${of.home}/${path}?${new URLSearchParams(query).toString()}`);
+    team.owner.read(`${team.home}/${path}?${new URLSearchParams(query).toString()}`);
   const offered = (page: Part) =>
     page
       .field("key")
@@ -94,18 +94,19 @@ describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (
 
 test("All signals filters by the key whose name was typed", async () => {
   const read = (name: string) =>
-    of.owner.read(`${of.home}/signals/all?${new URLSearchParams({ key_name: name }).toString()}`);
+    team.owner.read(`${team.home}/signals/all?${new URLSearchParams({ key_name: name }).toString()}`);
   expect((await read("shop 10%")).rows).toHaveLength(2);
   expect((await read("Region 0007")).rows).toHaveLength(0);
 });
 
 test("Live and Rejections name the key of a refused call, however old the key is", async () => {
-  await of.workspace.counter.refused({
+  await team.workspace.counter.refused({
     keyId: idOf(7),
     code: "body_empty",
     detail: "x",
     requestId: "req_1",
     signals: 1,
   });
-  for (const path of ["live", "rejections"]) expect(await of.owner.see(`${of.home}/${path}`)).toContain("Region 0007");
+  for (const path of ["live", "rejections"])
+    expect(await team.owner.see(`${team.home}/${path}`)).toContain("Region 0007");
 });

@@ -15,7 +15,7 @@ beforeEach(async () => {
 const RULE = { name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo", points: 20 };
 const create = (more: object = {}) =>
   members.workspace.operator<{ id: string }>("POST", "/rules", { ...RULE, ...more });
-const stored = async (of = members) => (await of.workspace.operator<{ items: object[] }>("GET", "/rules")).items;
+const stored = ({ workspace } = members) => workspace.list("/rules");
 const file = (...items: unknown[]) => JSON.stringify({ items });
 const importing = (form: Record<string, string>) => members.owner.post(`${base}/import`, form);
 

@@ -26,8 +26,7 @@ beforeEach(async () => {
 
 const patch = (change: object) => members.workspace.operator("PATCH", `/rules/${id}`, change);
 const rule = () => members.workspace.operator("GET", `/rules/${id}`);
-const scores = async () =>
-  (await members.workspace.operator<{ items: { score: number }[] }>("GET", "/people")).items.map(({ score }) => score);
+const scores = async () => (await members.workspace.list<{ score: number }>("/people")).map(({ score }) => score);
 
 /** The targets of the page's forms. */
 const forms = (page: Part) => page.forms(/^\/w\//).map(({ target }) => target);

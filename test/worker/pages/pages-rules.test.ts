@@ -47,7 +47,7 @@ interface StoredRule {
   version: number;
 }
 
-const stored = async () => (await workspace.operator<{ items: StoredRule[] }>("GET", "/rules")).items;
+const stored = () => workspace.list<StoredRule>("/rules");
 const newRule = (more: object = {}) =>
   workspace.operator<StoredRule>("POST", "/rules", {
     name: "Asked for a demo",
@@ -71,8 +71,7 @@ const deliverAll = (payloads: object[], atOf: (n: number) => number = () => Date
   );
 
 const post = (form: [string, string][], path = "") => members.owner.post(base + path, form);
-const scores = async () =>
-  (await workspace.operator<{ items: { score: number }[] }>("GET", "/people")).items.map(({ score }) => score);
+const scores = async () => (await workspace.list<{ score: number }>("/people")).map(({ score }) => score);
 
 /** Action and role of each entry of the audit log about rules, such as `rule.created owner`. */
 const audit = async () =>
@@ -388,7 +387,7 @@ describe("changing a rule", () => {
     expect(await stored()).toMatchObject([{ version: 1 }]);
   });
 
-  test("by its buttons disables and enables it", async () => {
+  test("by its buttons disables and enables the rule", async () => {
     const rule = await newRule();
     await members.admin.post(`${base}/${rule.id}/disable`);
     expect(await stored()).toMatchObject([{ enabled: false }]);

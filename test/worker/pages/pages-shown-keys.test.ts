@@ -6,16 +6,14 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type Browser, type Members, newMembers } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
-import { call } from "../../support/workspace.ts";
+import { call, masked } from "../../support/workspace.ts";
 
 let members: Members;
 let key: string;
-let masked: string;
 
 beforeAll(async () => {
   members = await newMembers();
   ({ key } = members.workspace.key);
-  masked = `${key.slice(0, 8)}…${key.slice(-4)}`;
   const { workspace } = members;
   await workspace.operator("POST", "/rules", { name: "r", event: "Signed Up", scoring_signal: "s", points: 1 });
   await workspace.send([
@@ -77,17 +75,24 @@ describe("a live key sent as name, company, email, id or property", () => {
       const pages = await crawl(browser);
       expect(pages.size).toBeGreaterThan(30);
       expect([...pages].flatMap(([path, { body }]) => (body.includes(key.slice(3, 20)) ? [path] : []))).toEqual([]);
-      expect([...pages.values()].some(({ body }) => body.includes(masked))).toBe(true);
+      expect([...pages.values()].some(({ body }) => body.includes(masked(key)))).toBe(true);
     }
+  });
+
+  test("is masked in the preview of a rule, which a script requests", async () => {
+    const rule = { event: "Signed Up", match: "all" };
+    const { text } = await members.owner.post(`${members.home}/rules/preview`, rule);
+    expect(text).toContain(masked(key));
+    expect(text).not.toContain(key.slice(3, 20));
   });
 
   test("is no name of a person, and is masked in their ids", async () => {
     const { items } = await members.workspace.operator<{ items: Record<string, unknown>[] }>("GET", "/people");
     expect(items.map(({ email }) => email).toSorted()).toEqual(["ann@example.com", "bob@example.com"]);
     expect(items.find(({ email }) => email === "ann@example.com")).toMatchObject({
-      name: `Ann ${masked}`,
-      company: masked,
-      title: masked,
+      name: `Ann ${masked(key)}`,
+      company: masked(key),
+      title: masked(key),
     });
     expect(JSON.stringify(items)).not.toContain(key.slice(3, 20));
   });

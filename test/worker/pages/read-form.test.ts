@@ -7,6 +7,7 @@ import {
   RULE_MAX_CONDITIONS,
   STRANGER_FORM_MAX_BYTES,
   STRANGER_FORM_MAX_FIELDS,
+  TEMPLATE_MAX_MAPPINGS,
 } from "../../../src/limits.ts";
 import { Answer, type Browser, type Members, newMembers, OFFICE } from "../../support/members.ts";
 import { call } from "../../support/workspace.ts";
@@ -36,13 +37,13 @@ describe("a form of a member", () => {
     ["fields", URLENCODED, "a&".repeat(PAGE_FORM_MAX_FIELDS + 1), `${PAGE_FORM_MAX_FIELDS} fields`],
     ["parts", MULTIPART, parts(PAGE_FORM_MAX_FIELDS + 1), `${PAGE_FORM_MAX_FIELDS} fields`],
     [
-      "fields behind the label of a boundary",
+      "fields with a boundary in the content type",
       { "content-type": `${URLENCODED["content-type"]}; boundary=y` },
       "a&".repeat(PAGE_FORM_MAX_FIELDS + 1),
       `${PAGE_FORM_MAX_FIELDS} fields`,
     ],
     [
-      "parts behind another boundary",
+      "parts with a second boundary in the content type",
       { "content-type": "multipart/form-data; x-boundary=y; boundary=x" },
       parts(PAGE_FORM_MAX_FIELDS + 1),
       `${PAGE_FORM_MAX_FIELDS} fields`,
@@ -127,4 +128,12 @@ test("the rule editor draws at most one condition more than a rule may have", as
     if (action === "save")
       expect(page.text).toContain(`A rule has a list of at most ${RULE_MAX_CONDITIONS} conditions.`);
   }
+});
+
+test("the editor of a payload template draws at most one mapping more than a template may have", async () => {
+  const rows = Array.from({ length: 300 }, (_, n): [string, string] => [`rows.${n}.target`, `attributes.a${n}`]);
+  const form: [string, string][] = [["endpoint_type", "product_org"], ...rows];
+  const { page } = await members.owner.post(`${members.home}/settings/api-keys/new`, form);
+  expect(page.all('input[name$=".target"]')).toHaveLength(TEMPLATE_MAX_MAPPINGS + 1);
+  expect(page.text).toContain(`At most ${TEMPLATE_MAX_MAPPINGS} mappings.`);
 });

@@ -17,7 +17,7 @@ import { pageRoutes } from "../../../src/pages/page-routes.tsx";
 import { newId } from "../../../src/platform/ids.ts";
 import { Answer, Browser, type Members, newMembers, OFFICE } from "../../support/members.ts";
 import { recordD1 } from "../../support/statements.ts";
-import { call } from "../../support/workspace.ts";
+import { call, masked } from "../../support/workspace.ts";
 
 const HERE = "https://signals.example";
 const FORM = { "content-type": "application/x-www-form-urlencoded", ...OFFICE };
@@ -306,7 +306,7 @@ describe("local sign-in", () => {
   });
 
   test.each(["https://evil.example/", "//evil.example", "/\\evil.example", "/operator/plans"])(
-    "leads to no other place: %s",
+    "does not redirect to %s",
     async (to) => {
       expect((await signInAt("http://localhost", { email: team.owner.email, to })).location).toBe("/w/");
       const { body } = await visitAs("local", `http://localhost/sign-in?to=${encodeURIComponent(to)}`);
@@ -315,12 +315,15 @@ describe("local sign-in", () => {
   );
 });
 
-test("without a valid session, no answer contains a key from the address", async () => {
-  const address = `http://localhost${team.home}/people/sk_${"aB3".repeat(13)}x`;
-  for (const init of [{}, { method: "POST", headers: { origin: "http://localhost" }, body: "note=typed" }]) {
-    const { headers, body } = await visitAs("local", address, init);
+test("without a valid session, no answer contains a key from the address or the form", async () => {
+  const key = `sk_${"aB3".repeat(13)}x`;
+  const at = (path: string, body?: string) =>
+    visitAs("local", `http://localhost${team.home}/people/${path}`, {
+      ...(body !== undefined && { method: "POST", body, headers: { ...FORM, origin: "http://localhost" } }),
+    });
+  for (const { headers, body } of [await at(key), await at(key, "note=typed")])
     expect(`${[...headers].join()} ${body}`).not.toContain("sk_");
-  }
+  expect((await at("x", `note=${key}`)).page.field("note").value).toBe(masked(key));
 });
 
 test("the cookie is for this host alone, and over HTTPS it needs the prefix that says so", async () => {
@@ -338,10 +341,13 @@ test("the cookie is for this host alone, and over HTTPS it needs the prefix that
 
 // Against a provider: test/sign-in/oidc.test.ts.
 describe("OpenID Connect", () => {
-  test.each(["", "not an address", "http://issuer.example"])("asks nothing of the issuer %j", async (OIDC_ISSUER) => {
-    const answer = await visitWith({ SIGN_IN: "oidc", OIDC_ISSUER }, `${HERE}/sign-in/oidc`);
-    expect([answer.status, answer.headers.getSetCookie()]).toEqual([503, []]);
-  });
+  test.each(["", "not an address", "http://issuer.example"])(
+    "answers 503 for the invalid issuer %j",
+    async (OIDC_ISSUER) => {
+      const answer = await visitWith({ SIGN_IN: "oidc", OIDC_ISSUER }, `${HERE}/sign-in/oidc`);
+      expect([answer.status, answer.headers.getSetCookie()]).toEqual([503, []]);
+    },
+  );
 
   test.each(["access", "local", ""])("with SIGN_IN %j does not exist", async (on) => {
     for (const path of ["/sign-in/oidc", "/sign-in/oidc/callback?code=x&state=y"])

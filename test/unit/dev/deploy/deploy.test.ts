@@ -105,7 +105,7 @@ describe("the configuration", () => {
     [
       "local sign-in",
       { 'SIGN_IN = "access"': 'SIGN_IN = "local"' },
-      "SIGN_IN is local, which asks nobody for a proof.",
+      "SIGN_IN is local, which lets anybody sign in without a proof.",
     ],
     ["no sign-in", { 'SIGN_IN = "access"': 'SIGN_IN = ""' }, 'SIGN_IN is "". → SIGN_IN = "access" or "oidc" in'],
     ["an email's sender without the binding", MAIL_FROM, "EMAIL_FROM and the binding"],
