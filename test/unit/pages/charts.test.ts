@@ -1,8 +1,11 @@
 /** The labels of charts. d3 has its own tests. */
 import { scaleUtc } from "d3-scale";
 import * as fc from "fast-check";
+import { html } from "hono/html";
 import { describe, expect, test } from "vitest";
-import { timeLabels } from "../../../src/pages/kit/charts.tsx";
+import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
+import { DayBars, timeLabels } from "../../../src/pages/kit/charts.tsx";
+import { readHtml } from "../../support/html.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -60,4 +63,15 @@ describe("the time labels of a chart", () => {
       { numRuns: 2_000 },
     );
   });
+});
+
+test("the bars of a day stand on each other", async () => {
+  const days = [{ ...NO_VERDICTS, atMs: TO, accepted: 300, held: 200, rejected: 100 }];
+  const chart = readHtml(await html`${DayBars({ label: "Days", days, legend: {} })}`).only(".chart.small");
+  const bars = chart.all("rect").map((bar) => [Number(bar.attribute("y")), Number(bar.attribute("height"))] as const);
+  const heights = bars.map(([, height]) => height);
+  expect(heights.map((height) => Math.round((6 * height) / (heights[0] ?? 0)))).toEqual([6, 4, 2]);
+  const tops = bars.map(([top]) => top);
+  for (const [index, [top, height]] of bars.entries())
+    if (index > 0) expect(top + height).toBeCloseTo(tops[index - 1] ?? 0);
 });

@@ -90,14 +90,14 @@ describe("the typed value of a condition", () => {
       const condition = OPERATORS_WITHOUT_VALUE.includes(operator)
         ? { path: "properties.x", operator }
         : { path: "properties.x", operator, value };
-      const other = {
+      const changed = {
         match: "any",
         points: -3,
         frequency: "once_per_day",
         pointsLastDays: 180,
         enabled: false,
       } as const;
-      const rule: RuleContent = { ...RULE, ...other, conditions: [condition] };
+      const rule: RuleContent = { ...RULE, ...changed, conditions: [condition] };
       expect(parseRule(formOfRule(rule))).toEqual({ ok: true, value: rule });
     }
   });
