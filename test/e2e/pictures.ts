@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Page } from "playwright-core";
-import { provision } from "../../src/dev/demo-workspace.ts";
+import { createDemoWorkspace } from "../../src/dev/demo-workspace.ts";
 import type { DemoKeys } from "../../src/dev/demo/senders.ts";
 import { sendThreeWeeks, sampleStartMs } from "../../src/dev/sample.ts";
 import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/local-service.ts";
@@ -37,7 +37,7 @@ try {
 async function fill(operator: OperatorClient): Promise<{ home: string; keys: DemoKeys }> {
   const nowMs = Date.now();
   await setClock(running.origin, sampleStartMs(nowMs));
-  const { workspace, keys } = await provision(operator);
+  const { workspace, keys } = await createDemoWorkspace(operator);
   const home = `workspaces/${workspace.id}`;
   await operator.call("PUT", "plans/demo", { name: "Team", signal_limit: 1_500, paid: true });
   await operator.call("PATCH", home, { name: "Northwind" });

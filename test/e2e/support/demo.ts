@@ -9,7 +9,7 @@ import {
   marketing,
   mistakes,
 } from "../../../src/dev/demo/senders.ts";
-import { provision } from "../../../src/dev/demo-workspace.ts";
+import { createDemoWorkspace } from "../../../src/dev/demo-workspace.ts";
 
 import { OperatorClient, untilProcessed } from "../../../src/dev/operator-client.ts";
 import type { RunningWorker } from "../../bench/start.ts";
@@ -30,7 +30,7 @@ export interface Demo {
 
 export async function fillDemo(running: RunningWorker, token: string): Promise<Demo> {
   const operator = new OperatorClient(running.origin, token);
-  const { workspace, keys } = await provision(operator);
+  const { workspace, keys } = await createDemoWorkspace(operator);
   const home = `workspaces/${workspace.id}`;
   const send = ({ path, ...call }: Call) => fetch(running.origin + path, { method: "POST", ...call });
 
