@@ -98,6 +98,10 @@ describe("§3.1, invariant 4: revoked keys", () => {
     const refused = { keyId: "key_old", code: "body_empty", detail: "Empty.", requestId: "r", signals: 1 } as const;
     expect(await counter.stub.refused(refused)).toEqual({ outcome: "key_deactivated" });
     expect(await counter.counted()).toEqual([1, 0, 0]);
+    const many = Array.from({ length: 250 }, (_, n) => `key_${n}`);
+    expect(await counter.stub.revokeAll(["key_old", ...many], Date.now())).toBe(250);
+    for (const keyId of ["key_0", "key_249"])
+      expect(await counter.admit(1, { keyId })).toEqual({ outcome: "key_deactivated" });
   });
 });
 
@@ -154,6 +158,17 @@ describe("§8.6: the overage count", () => {
     expect(await counter.usage()).toMatchObject({ accepted: 8, held: 0, overage: 2 });
     expect(await counter.counted(1)).toEqual([1, 0, 0]);
     expect(await counter.usage()).toMatchObject({ accepted: 9, overage: 3 });
+    // A later period forgets the released signals of earlier ones.
+    stopClock(month(2, 1));
+    await counter.configure({ signalLimit: 1 });
+    expect(await counter.counted(2)).toEqual([1, 1, 0]);
+    await counter.configure({ signalLimit: 2 });
+    const next = { job: "aud_3", page: 1, through: 0, signals: counter.heldSignals(1, month(2)) };
+    expect(await counter.stub.release(next, { periodEndMs: month(3), overages: false })).toMatchObject({ sent: 1 });
+    const remembered = await runInDurableObject(counter.stub, (_, { storage }) =>
+      storage.sql.exec("SELECT count(*) AS n FROM released").one(),
+    );
+    expect(remembered).toEqual({ n: 1 });
   });
 });
 
