@@ -111,7 +111,7 @@ function tooManyFailures(retryAfterMs: number, key: KnownKey | null): Authentica
 
 /** A changed expiration takes effect within this time. */
 export const KEY_CACHE_MS = 60_000;
-/** Used while the database fails. The shortest overlap of a rotation is longer. */
+/** Cached facts are used up to this age while the database fails. The shortest overlap of a rotation is longer. */
 export const KEY_STALE_MS = 10 * 60_000;
 /** About 300 bytes each; each mapping of a payload template counts as one more. */
 const KEY_CACHE_ENTRIES = 20_000;

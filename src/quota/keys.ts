@@ -66,7 +66,7 @@ interface KeyDay {
   /** Calls with an accepted signal. A partly refused call also counts as refused. */
   accepted: number;
   refused: number;
-  /** A call with the right secret; 0: none. */
+  /** The last call with the right secret; 0: none. */
   usedMs: number;
   acceptedMs: number;
 }

@@ -389,7 +389,7 @@ export class CounterNotifications {
     return this.#wanted.types.includes(type);
   }
 
-  /** Active or not. */
+  /** Counts destinations in any state. */
   get hasDestinations(): boolean {
     const { destinations, types } = this.#wanted;
     return (destinations ?? types.length) > 0;

@@ -288,7 +288,7 @@ export interface PackedMessage {
 }
 
 export class MessagePacker {
-  /** Only the last one may have room. */
+  /** Only the last message may have room. */
   #messages: PackedMessage[] = [];
   #bytes = 0;
 

@@ -25,7 +25,7 @@ import { findInFlight, Outbox, type PackedRow, RowPacker } from "./outbox.ts";
 import { Refusals } from "./refusals.ts";
 import type { SignalsByPeriod } from "../domain/restore.ts";
 
-/** After three attempts to record it. */
+/** Age at which a row that cannot be parsed is set aside: after three attempts to record it. */
 export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
 /** Age of the oldest unrecorded signal that raises `processing.late`, a hundred times that of a healthy backlog. */
 export const PROCESSING_LATE_MS = 10 * 60_000;
@@ -259,7 +259,7 @@ export class QuotaCounter extends RestorableObject {
     });
   }
 
-  /** The update also closes an ended period and day. */
+  /** The update of the ledger also closes an ended period and day. */
   #setAsideUnreadable(nowMs: number): void {
     let signals = 0;
     this.#ledger.update(nowMs, () => {

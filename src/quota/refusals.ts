@@ -8,7 +8,7 @@ import type { CounterAlarm } from "./counter-alarm.ts";
 import type { CounterNotifications } from "./ledger.ts";
 import type { CallsByDay } from "./keys.ts";
 
-/** More than the calls whose slices arrive at the same time. */
+/** More than the calls whose slices arrive at the same time. Older request ids are forgotten. */
 const CALLS_REMEMBERED = 1_000;
 
 interface Parts {
@@ -133,7 +133,7 @@ export const REFUSAL_BURST_CALLS = 20;
 const REFUSAL_BURST_SHARE = 10;
 /** Minimum time between two notifications about the same key. */
 export const REFUSAL_BURST_QUIET_MS = 6 * 3_600_000;
-/** When it is reached, keys without recent calls are dropped. */
+/** Number of keys above which keys without recent calls are dropped. */
 const REFUSAL_BURST_KEYS = 1_000;
 
 const MINUTE_MS = 60_000;
