@@ -100,8 +100,14 @@ describe("a rotation", () => {
     const template = [{ target: "external_id", path: "id", type: "string", required: true }];
     const settings = { name: "CRM", endpoint_type: "product_org", payload_template: template };
     const workspace = await newWorkspace({ key: { ...settings, secret: true } });
+    await workspace.operator("PATCH", `/keys/${workspace.key.id}`, { silent_after_days: 3 });
     const successor = await rotate(workspace, "24h");
-    expect(successor).toMatchObject({ ...settings, has_secret: true, successor_of: workspace.key.id });
+    expect(successor).toMatchObject({
+      ...settings,
+      has_secret: true,
+      silent_after_days: 3,
+      successor_of: workspace.key.id,
+    });
     expect(successor.key).not.toBe(workspace.key.key);
     expect(successor.secret).not.toBe(workspace.key.secret);
     const detail = { successor: successor.id, overlap_ms: 24 * HOUR_MS, expires_at: null };
