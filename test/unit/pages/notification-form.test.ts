@@ -134,6 +134,7 @@ test.each([
   ["soon, while the destination is paused", { dueAtMs: 30_000 }, { state: "paused" }, false],
   ["soon after a failure", { dueAtMs: 30_000, attempts: [{}] }, { failingSinceMs: -1 }, true],
   ["behind the oldest delivery of a failing destination", { dueAtMs: 30_000 }, { failingSinceMs: -1 }, false],
+  ["soon, as a test to a paused destination", { dueAtMs: 30_000, type: "destination.test" }, { state: "paused" }, true],
   ["never", { dueAtMs: null, state: "failed" }, {}, false],
 ])(
   "the page of a delivery that is due %s refreshes as expected",
