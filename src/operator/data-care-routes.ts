@@ -1,6 +1,7 @@
 /** Deletion of a person with its receipt, and exports of a workspace's records. */
 import type { Context } from "hono";
 import * as z from "zod";
+import { emailAsStored } from "../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import type { DeletionReceipt, ExportRange } from "../store/protocol/store-operations.ts";
 import { deletePerson } from "../workspace/delete-person.ts";
@@ -42,7 +43,7 @@ export const deletionRoutes = [
     answers: { 200: "The receipt. While `complete` is false, get it again." },
     schema: deletion,
     async handle(c) {
-      const email = storedEmail(c.req.param("person_email"));
+      const email = emailAsStored(c.req.param("person_email"));
       return withEmail(await deletePerson(contextOf(c), email), email);
     },
   }),
@@ -53,16 +54,12 @@ export const deletionRoutes = [
     answers: { 200: "The receipt." },
     schema: deletion,
     async handle(c) {
-      const email = storedEmail(c.req.param("person_email"));
+      const email = emailAsStored(c.req.param("person_email"));
       const receipt = await storeOf(c).deletion(email);
       return receipt && withEmail(receipt, email);
     },
   }),
 ];
-
-function storedEmail(text: string): string {
-  return text.trim().toLowerCase();
-}
 
 function withEmail(receipt: DeletionReceipt, email: string) {
   return { ...receipt, email, complete: receipt.finishedAtMs !== null };

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { addMember, changeRole, listMembers, removeMember } from "../control/members.ts";
 import { ROLES } from "../domain/keys/role.ts";
-import { memberEmail } from "../domain/signal/identity.ts";
+import { emailAsStored, memberEmail } from "../domain/signal/identity.ts";
 import { askedPage, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Members", "member");
@@ -41,17 +41,12 @@ export const memberRoutes = [
     answers: { 200: "The changed member." },
     schema: member,
     conflicts: ["last_owner"],
-    handle: (c, { body }) =>
-      changeRole(contextOf(c), { email: normalisedEmail(c.req.param("email")), role: body.role }),
+    handle: (c, { body }) => changeRole(contextOf(c), { email: emailAsStored(c.req.param("email")), role: body.role }),
   }),
   operation("DELETE", "/workspaces/:workspace_id/members/:email", {
     summary: "Remove a member",
     answers: { 204: "Removed." },
     conflicts: ["last_owner"],
-    handle: (c) => removeMember(contextOf(c), normalisedEmail(c.req.param("email"))),
+    handle: (c) => removeMember(contextOf(c), emailAsStored(c.req.param("email"))),
   }),
 ];
-
-function normalisedEmail(text: string): string {
-  return text.trim().toLowerCase();
-}

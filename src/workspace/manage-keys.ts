@@ -6,6 +6,7 @@ import * as z from "zod";
 import { deactivateKey, findKey, type ApiKey } from "../control/api-keys.ts";
 import { rotateKey, type Rotation } from "../control/new-keys.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
+import { DAY_MS } from "../domain/duration.ts";
 import { parseDotPath } from "../domain/json/dot-path.ts";
 import { noCredential } from "../http/fields.ts";
 import { KEY_SILENT_MAX_DAYS, TEMPLATE_MAX_BYTES, TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
@@ -62,7 +63,7 @@ export const silentAfterDays = z
   .meta({ description: "After so many days without a call `key.silent` is raised; null: never.", example: 3 });
 
 /** Overlap of old and new key after a rotation. All except `none` exceed the time for which the edge caches keys. */
-export const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": 24 * 3_600_000, "7d": 7 * 24 * 3_600_000 } as const;
+export const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": DAY_MS, "7d": 7 * DAY_MS } as const;
 
 export type Overlap = keyof typeof OVERLAP_MS;
 export const OVERLAPS = Object.keys(OVERLAP_MS) as Overlap[];

@@ -71,10 +71,15 @@ export function emailProblem(value: unknown): string | null {
     : "Its email is not an email address, so it names nobody.";
 }
 
+/** The form in which emails are stored and compared. Does not check that the text is an email. */
+export function emailAsStored(text: string): string {
+  return text.trim().toLowerCase();
+}
+
 /** Design §8.1. Undefined: the value names no person. */
 export function normaliseEmail(value: unknown): string | undefined {
   if (typeof value !== "string") return undefined;
-  const email = value.trim().toLowerCase();
+  const email = emailAsStored(value);
   return isPlausibleEmail(email) ? email : undefined;
 }
 

@@ -3,6 +3,7 @@
  * the keys of a rotation share their name. Only owners and admins see either (spec §1).
  */
 import { type ApiKey, type KeyName, keyNames, newestKeyNames } from "../../control/api-keys.ts";
+import { DAY_MS } from "../../domain/duration.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { canManage } from "../../domain/keys/role.ts";
 import { grouped } from "../../domain/text.ts";
@@ -84,7 +85,7 @@ export function LocalTime({ iso, precision = "time" }: { iso: string; precision?
 }
 
 /** A key that ends sooner is highlighted. It leaves time for a rotation. */
-const KEY_EXPIRES_SOON_MS = 30 * 24 * 3_600_000;
+const KEY_EXPIRES_SOON_MS = 30 * DAY_MS;
 
 export function Expiration({
   apiKey: { endsAt, deactivatedAt },

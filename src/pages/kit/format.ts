@@ -1,13 +1,14 @@
 /** Numbers, times and addresses as the pages show them. */
+import { DAY_MS } from "../../domain/duration.ts";
 import { readTokenActor } from "../../domain/keys/api-token.ts";
 import { counted, grouped } from "../../domain/text.ts";
 
 // Always a number: "yesterday" would be wrong for 47 hours ago.
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "always" });
 const UNITS = [
-  ["year", 365 * 24 * 3_600_000],
-  ["month", 30 * 24 * 3_600_000],
-  ["day", 24 * 3_600_000],
+  ["year", 365 * DAY_MS],
+  ["month", 30 * DAY_MS],
+  ["day", DAY_MS],
   ["hour", 3_600_000],
   ["minute", 60_000],
 ] as const;

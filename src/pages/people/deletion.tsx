@@ -1,6 +1,7 @@
 /** The deletion of a person: what it removes, and its receipt. */
 import { iso } from "../../control/database.ts";
 import { deletionRequestedMs } from "../../control/deletions.ts";
+import { emailAsStored } from "../../domain/signal/identity.ts";
 import { TRAIT_NAMES, traitsInWords } from "../../domain/signal/traits.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
 import type { DeletionReceipt } from "../../store/protocol/store-operations.ts";
@@ -35,7 +36,7 @@ export const deletionPages = pages
     // If the form is sent twice, a second deletion would replace the receipt of the first.
     if (!(await personExists(c))) return redirectToReceipt(c);
     const typed = formText(c.get("form"), "email");
-    if (typed.trim().toLowerCase() !== email) return deletePage(c, typed, `Type ${email} to confirm.`);
+    if (emailAsStored(typed) !== email) return deletePage(c, typed, `Type ${email} to confirm.`);
     await deletePerson(contextOf(c), email);
     return redirectToReceipt(c);
   })

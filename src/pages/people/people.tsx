@@ -1,5 +1,6 @@
 /** People (spec §2.3): the list, its exports, and the routes of a person's pages. */
 import type { Child } from "hono/jsx";
+import { emailAsStored } from "../../domain/signal/identity.ts";
 import { SEARCHED_TRAITS, TRAIT_NAMES, traitLabel, traitsInWords } from "../../domain/signal/traits.ts";
 import { PAGE_ROWS, PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { PeopleSort, PersonSummary } from "../../store/protocol/people-and-accounts.ts";
@@ -31,7 +32,7 @@ export const peoplePages = pages
     const base = workspacePath(c);
     const asked = c.req.query("email");
     // For links from systems that know only the email.
-    if (asked !== undefined) return c.redirect(personPath(base, asked.trim().toLowerCase()), 303);
+    if (asked !== undefined) return c.redirect(personPath(base, emailAsStored(asked)), 303);
     const list = new ListAddress(`${base}/people`, c.req.query());
     const query = {
       text: list.searchText("q", "Search", `Search email, ${traitsInWords(SEARCHED_TRAITS, "or")}`),

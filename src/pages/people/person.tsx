@@ -2,6 +2,7 @@
 import type { Child } from "hono/jsx";
 import { ruleNames } from "../../control/stored-rules.ts";
 import { DAY_MS } from "../../domain/duration.ts";
+import { emailAsStored } from "../../domain/signal/identity.ts";
 import { TRAIT_NAMES, traitLabel } from "../../domain/signal/traits.ts";
 import { PAGE_ROWS, PERSON_MAX_IDS } from "../../limits.ts";
 import type {
@@ -26,7 +27,7 @@ import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { accountPath, personPath, rulePath, signalPath } from "../paths.ts";
 
 export function emailOf(c: Ctx): string {
-  return (c.req.param("email") ?? "").trim().toLowerCase();
+  return emailAsStored(c.req.param("email") ?? "");
 }
 
 const TIMELINES = { all: "All signals", scores: "Scoring signals" } as const satisfies Record<PersonTimeline, string>;

@@ -3,7 +3,7 @@
  * R2 does not answer, only this work waits. Every step may stop anywhere: the tables contain the remaining work, and each step reads
  * them again after R2 has answered.
  */
-import { DAY_MS } from "../../domain/duration.ts";
+import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { newId } from "../../platform/ids.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { within } from "../../platform/time-limit.ts";
@@ -14,7 +14,7 @@ import type { SegmentRow } from "../schema.ts";
 import type { Segment } from "./segment.ts";
 
 /** Linking, corrections and views mostly happen on the same day, and need payloads in the store. */
-export const COLD_AFTER_MS = 24 * 3_600_000;
+export const COLD_AFTER_MS = DAY_MS;
 /** Objects removed by one alarm. R2 deletes up to 1,000 keys per call. */
 const COLD_REMOVE_OBJECTS = 500;
 /** An object whose write was interrupted is removed after this time: until then the write may still arrive. */
@@ -160,7 +160,6 @@ function dueSegments(sql: SqlStorage, nowMs: number, afterMs: number): number[] 
       COLD_OBJECT_MAX_SEGMENTS,
     )
     .toArray();
-  const dayOf = (ms: number): number => Math.floor(ms / DAY_MS);
   const [first] = rows;
   if (first === undefined || first.received_to > nowMs - afterMs) return [];
   return rows

@@ -3,6 +3,7 @@
  * by recording time, so a cursor has the place in each of the three. `traceSignal` gives everything about one signal.
  */
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
+import { emailAsStored } from "../../domain/signal/identity.ts";
 import type { LineStatus, SignalStatus } from "../../domain/signal/signal.ts";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
@@ -69,7 +70,7 @@ export function findSignals(state: StoreState, filter: FindFilter, { cursor, lim
   const places = readPlaces(cursor);
   if (places === null) return { items: [], next: null, complete: true };
   const names = new Names(state.sql);
-  const email = filter.email?.trim().toLowerCase();
+  const email = filter.email === undefined ? undefined : emailAsStored(filter.email);
   const normalised = email === undefined ? filter : { ...filter, email };
   const found: FoundSignal[] = [];
   let looked = 0;

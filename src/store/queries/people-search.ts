@@ -2,6 +2,7 @@
  * Lists of people. Without a text, people are walked in their order by an index, and filters apply on the way. A search finds a text
  * anywhere in an email or a searchable trait: it scans an index that contains little else and is not written with each signal.
  */
+import { emailAsStored } from "../../domain/signal/identity.ts";
 import { folded, SEARCHED_TRAITS } from "../../domain/signal/traits.ts";
 import {
   ACCOUNT_PAGE_MAX_CHARACTERS,
@@ -87,7 +88,7 @@ export function findPeople(state: StoreState, query: PeopleQuery, page: Page): P
  */
 export function readPeople(state: StoreState, { email, text = "", account }: ListedPeople, page: Page): PageOf<Person> {
   if (email !== undefined) {
-    const rows = state.sql.exec<PersonSummaryRow>(`${SELECT} email = ?`, email.trim().toLowerCase()).toArray();
+    const rows = state.sql.exec<PersonSummaryRow>(`${SELECT} email = ?`, emailAsStored(email)).toArray();
     const found = rows.filter(({ accountId }) => account === undefined || accountId === account);
     return { items: found.map((row) => toPerson(state, row)), next: null };
   }
