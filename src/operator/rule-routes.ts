@@ -63,7 +63,7 @@ const version = z
 const preview = z
   .object({
     matches: count.describe("Signals that the rule matches."),
-    lapsed: count.describe("How many of `matches` have points that have lapsed by today (`points_last_days`)."),
+    lapsed: count.describe("Matching signals whose points have lapsed by today (`points_last_days`)."),
     scoring_signals: count.describe(
       "Scoring signals that the rule would make: fewer than `matches` if the rule scores a person once a day or once ever.",
     ),

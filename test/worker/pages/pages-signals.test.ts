@@ -406,7 +406,7 @@ describe("a signal's page", () => {
     expect((await read("/all")).rowHeads.toSorted()).toEqual(kept);
   });
 
-  test("whose payload was lost in a restore says so", async () => {
+  test("says that its payload was lost in a restore", async () => {
     await deliverAll({ payload: form(1) });
     await runInDurableObject(workspace.store, (store) => {
       const { signals } = (store as unknown as { state: StoreState }).state;

@@ -125,7 +125,7 @@ describe("a deployment in the EU", () => {
         Object.defineProperty(state, "id", { value: { name: itsName, jurisdiction: "eu", toString: () => itsName } });
         const object = new Class(state, bindings);
         const { env: itsOwn } = object as object as { env: Env };
-        for (const other of CLASSES) itsOwn[other].getByName("ws_x");
+        for (const className of CLASSES) itsOwn[className].getByName("ws_x");
       });
       expect([...wrong.asked].toSorted()).toEqual(["DESTINATIONS in eu", "QUOTA_COUNTER in eu", "SIGNAL_STORE in eu"]);
       // Each namespace was read once, to restrict it: no constructor keeps an unrestricted one.

@@ -8,7 +8,7 @@ test("§5.6 lets only owners and admins manage keys and settings", () => {
 
 describe("changing the role of another member", () => {
   const all: (Role | null)[] = [...ROLES, null];
-  /** As `from>to`: `nobody>to` adds a member, `from>nobody` removes one. */
+  /** Allowed changes as `from>to`. A change from `nobody` adds a member, and a change to `nobody` removes one. */
   const allowed = (by: Role) =>
     all.flatMap((from) =>
       all

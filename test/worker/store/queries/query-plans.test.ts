@@ -363,7 +363,7 @@ test("no statement scans a table that grows with traffic", async () => {
   const isNeeded = (name: string) =>
     wholeReads(
       plans,
-      exceptions.filter((other) => other !== name),
+      exceptions.filter((exception) => exception !== name),
     ).length > 0;
   expect(exceptions.filter((name) => !isNeeded(name))).toEqual([]);
 
