@@ -1,14 +1,23 @@
+/**
+ * Reads the body of a request, within the share of the caller's workspace (workspace-share.ts): open bodies, memory, unpacked
+ * bytes, and one large body at work.
+ */
 import type { BodyRefusal, Described, Unavailable } from "../domain/keys/refusal.ts";
+import { type RequestRate, REQUEST_BODY_BYTES, requestsOfBody } from "../domain/quota/request-rate.ts";
 import { refuse } from "../domain/result.ts";
 import { BULK_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import { zlib } from "../platform/node.ts";
 import { TimeLimitExceeded, within } from "../platform/time-limit.ts";
+import type { Lease } from "../platform/under-way.ts";
+import { bodyWaitMs, chargeBody, LARGE_BODY_BYTES, openBody, tooFast, turnOfLargeBody } from "./workspace-share.ts";
 
-const LARGE_BODY_PART_BYTES = 262_144;
+const LARGE_BODY_PART_BYTES = LARGE_BODY_BYTES;
 /** The largest bulk import, and the part of it that is being read. */
 export const LARGE_BODIES_HOLDER_MAX_BYTES = BULK_MAX_BYTES + LARGE_BODY_PART_BYTES;
 /** All large bodies together: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
 export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
+/** Each holder may have so much, also while others use all of it: so no stalled sender keeps a batch of CDP events out. */
+const LARGE_BODIES_ALWAYS_BYTES = 2 * LARGE_BODY_PART_BYTES;
 /** A slow sender must not occupy memory for long. Each part is measured alone, so a fast sender may not stall later. */
 const LARGE_BODY_MIN_BYTES_PER_SECOND = 50_000;
 /** About five seconds, enough for a connection that loses packets. */
@@ -41,7 +50,10 @@ export class MemoryReservation {
         if (reservation.#holder === this.#holder) takenByHolder += reservation.#bytes;
       }
     }
-    return Math.min(LARGE_BODIES_MAX_BYTES - taken, LARGE_BODIES_HOLDER_MAX_BYTES - takenByHolder);
+    return Math.min(
+      Math.max(LARGE_BODIES_MAX_BYTES - taken, LARGE_BODIES_ALWAYS_BYTES - takenByHolder),
+      LARGE_BODIES_HOLDER_MAX_BYTES - takenByHolder,
+    );
   }
 
   /**
@@ -62,20 +74,24 @@ export class MemoryReservation {
 }
 
 /** `arrayBuffer` is fastest, but the platform keeps a copy of larger bodies. */
-const AT_ONCE_MAX_BYTES = 262_144;
+const AT_ONCE_MAX_BYTES = LARGE_BODY_BYTES;
 /** Read before the body is split into parts. Most bodies are smaller and reserve no memory. */
 const FIRST_BYTES = 16_384;
-/** Time limit for a body of at most AT_ONCE_MAX_BYTES. */
+/** Time limit for a body of at most AT_ONCE_MAX_BYTES, and for the first AT_ONCE_MAX_BYTES of a body of unknown length. */
 export const SMALL_BODY_MS = 30_000;
+
 /** Deflate compresses at most so well: a 258-byte match in two bits. */
 const DEFLATE_MAX_RATIO = 1_032;
 
-export type BodyProblem = BodyRefusal | (Unavailable & Described);
+export type BodyProblem = BodyRefusal | (Unavailable & Described) | ReturnType<typeof tooFast>;
 
 interface ReadBodyOptions {
   maxBytes: number;
-  /** Shares LARGE_BODIES_HOLDER_MAX_BYTES, see MemoryReservation. */
+  /** The account of the caller's workspace, see workspace-share.ts. */
   holder: string;
+  rate: RequestRate;
+  /** The API key of the call. */
+  key?: string;
 }
 
 type ReadBody =
@@ -83,8 +99,8 @@ type ReadBody =
       ok: true;
       /** Without a byte order mark. */
       bytes: Uint8Array;
-      /** The caller releases it. */
-      reservation: MemoryReservation;
+      /** The caller calls it when it needs the bytes no more. */
+      release: () => void;
     }
   | {
       ok: false;
@@ -93,144 +109,220 @@ type ReadBody =
       bytes: number;
     };
 
-type Cause = "too_large" | "no_memory" | "too_slow" | "unreadable";
+type Cause = "too_large" | "too_many_open" | "no_memory" | "no_turn" | "too_slow" | "unreadable" | { waitMs: number };
 
 interface Unread {
   cause: Cause;
   bytes: number;
 }
 
-const NO_MEMORY =
-  "Nothing was stored: too many large bodies came at once. Send the same request again after Retry-After seconds.";
+const OVERLOADED: Partial<Record<string, string>> = {
+  too_many_open: "too many requests of the key or the workspace were open whose bodies had not arrived",
+  no_memory: "too many large bodies came at once",
+  no_turn: `too many bodies of more than ${LARGE_BODY_BYTES} bytes of the workspace came at once`,
+};
 const TOO_SLOW =
-  `Nothing was stored: the body arrived at less than ${LARGE_BODY_MIN_BYTES_PER_SECOND} bytes a second, and was given up. Send ` +
-  `it again, in smaller parts or compressed: a body of at most ${AT_ONCE_MAX_BYTES} bytes with a Content-Length has ${SMALL_BODY_MS / 1_000} seconds.`;
+  `Nothing was stored: the body arrived too slowly, and was given up. Its first ${AT_ONCE_MAX_BYTES} bytes have ` +
+  `${SMALL_BODY_MS / 1_000} seconds, and a larger body needs ${LARGE_BODY_MIN_BYTES_PER_SECOND} bytes a second. Send it again, in ` +
+  "smaller parts or compressed.";
 
-export async function readBody(request: Request, { maxBytes, holder }: ReadBodyOptions): Promise<ReadBody> {
+export async function readBody(request: Request, options: ReadBodyOptions): Promise<ReadBody> {
   const encoding = request.headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
   const gzip = encoding === "gzip" || encoding === "x-gzip";
   if (!gzip && encoding !== "identity" && encoding !== "") {
     const detail = "The body's Content-Encoding is not supported. Send it plain or with Content-Encoding: gzip.";
     return { ...refuse({ code: "content_encoding_unsupported", detail }), bytes: 0 };
   }
-  const header = request.headers.get("content-length");
-  const declared = header === null ? null : Number(header);
-  // HTTP enforces a declared length.
-  const isSmall = declared !== null && declared <= FIRST_BYTES;
-  const reservation = new MemoryReservation(holder);
+  const reading = new BodyReading(request, options);
   let read: Uint8Array | Unread;
   try {
-    if (declared !== null && declared > maxBytes) read = { cause: "too_large", bytes: 0 };
-    else if (isSmall) read = new Uint8Array(await request.arrayBuffer());
-    else if (declared !== null && declared <= AT_ONCE_MAX_BYTES)
-      read = await readAtOnce(request, declared, reservation);
-    else read = await readLarge(request.body, { declared, maxBytes, reservation });
-    if (gzip && read instanceof Uint8Array) read = gunzip(read, { maxBytes, reservation });
-  } catch {
-    read = { cause: "unreadable", bytes: 0 };
-  }
-  if (read instanceof Uint8Array) return { ok: true, bytes: withoutByteOrderMark(read), reservation };
-  reservation.release();
-  return { ...refuse(refusalOf(read.cause, { gzip, maxBytes })), bytes: read.bytes };
-}
-
-interface Bounds {
-  maxBytes: number;
-  reservation: MemoryReservation;
-}
-
-/** Reserves memory, because many stalled bodies together would take all of it. */
-async function readAtOnce(
-  request: Request,
-  declared: number,
-  reservation: MemoryReservation,
-): Promise<Uint8Array | Unread> {
-  if (!reservation.reserve(declared, Date.now(), LARGE_BODY_STORED_MS)) return { cause: "no_memory", bytes: 0 };
-  try {
-    return new Uint8Array(await within(SMALL_BODY_MS, request.arrayBuffer()));
+    read = await reading.read(gzip);
   } catch (error) {
-    return { cause: error instanceof TimeLimitExceeded ? "too_slow" : "unreadable", bytes: 0 };
+    read = { cause: error instanceof TimeLimitExceeded ? "too_slow" : "unreadable", bytes: 0 };
   }
+  if (read instanceof Uint8Array) return { ok: true, bytes: withoutByteOrderMark(read), release: reading.release };
+  reading.release();
+  return { ...refuse(refusalOf(read, { gzip, maxBytes: options.maxBytes })), bytes: read.bytes };
 }
 
-async function readLarge(
-  body: ReadableStream | null,
-  { declared, ...bounds }: Bounds & { declared: number | null },
-): Promise<Uint8Array | Unread> {
-  if (declared !== null && declared > bounds.reservation.available(Date.now())) return { cause: "no_memory", bytes: 0 };
-  if (body === null) return new Uint8Array();
-  const reader = body.getReader({ mode: "byob" });
-  const first = await within(SMALL_BODY_MS, readPart(reader, new ArrayBuffer(FIRST_BYTES)));
-  const isTooLarge = first.byteLength > bounds.maxBytes;
-  if (first.byteLength < FIRST_BYTES && !isTooLarge) return first;
-  const read: Uint8Array | Unread = isTooLarge
-    ? { cause: "too_large", bytes: first.byteLength }
-    : await readInParts(reader, first, bounds);
-  // A stalled stream may never confirm its cancellation, so nothing waits for that.
-  if (!(read instanceof Uint8Array)) void reader.cancel().catch(() => undefined);
-  return read;
-}
+class BodyReading {
+  readonly #request: Request;
+  readonly #options: ReadBodyOptions;
+  readonly #reservation: MemoryReservation;
+  #turn: Lease | null = null;
 
-/**
- * Separate parts would take memory beside the whole. The buffer grows with the received bytes, because a sender may
- * declare much and send nothing.
- */
-async function readInParts(
-  reader: ReadableStreamBYOBReader,
-  first: Uint8Array,
-  { maxBytes, reservation }: Bounds,
-): Promise<Uint8Array | Unread> {
-  const whole = new ArrayBuffer(first.byteLength, { maxByteLength: maxBytes });
-  new Uint8Array(whole).set(first);
-  let part = new ArrayBuffer(LARGE_BODY_PART_BYTES);
-  for (;;) {
-    const filled = whole.byteLength;
-    if (!reservation.reserve(Math.min(filled + LARGE_BODY_PART_BYTES, maxBytes), Date.now()))
-      return { cause: "no_memory", bytes: filled };
-    let next: Uint8Array<ArrayBuffer>;
+  constructor(request: Request, options: ReadBodyOptions) {
+    this.#request = request;
+    this.#options = options;
+    this.#reservation = new MemoryReservation(options.holder);
+  }
+
+  readonly release = (): void => {
+    this.#reservation.release();
+    this.#turn?.release();
+  };
+
+  async read(gzip: boolean): Promise<Uint8Array | Unread> {
+    const { maxBytes, holder, key } = this.#options;
+    const header = this.#request.headers.get("content-length");
+    const declared = header === null ? null : Number(header);
+    if (declared !== null && declared > maxBytes) return { cause: "too_large", bytes: 0 };
+    // Refuses before the bytes arrive, if their number is known.
+    const early = this.#tooFast(declared ?? 0);
+    if (early !== null) return early;
+    const nowMs = Date.now();
+    const open = openBody(holder, key, nowMs, SMALL_BODY_MS + LARGE_BODY_PART_MS);
+    if (open === null) return { cause: "too_many_open", bytes: 0 };
+    let sent: Uint8Array | Unread;
     try {
-      // oxlint-disable-next-line no-await-in-loop
-      next = await within(LARGE_BODY_PART_MS, readPart(reader, part));
+      sent = await this.#receive(declared, nowMs);
+    } finally {
+      open.release();
+    }
+    if (!(sent instanceof Uint8Array)) return sent;
+    if (gzip) return this.#gunzip(sent);
+    return (await this.#begin(sent.byteLength)) ?? sent;
+  }
+
+  /** @returns the problem if the workspace has sent more bytes than its share allows. */
+  #tooFast(bytes: number): Unread | null {
+    if (bytes <= REQUEST_BODY_BYTES) return null;
+    const waitMs = bodyWaitMs(this.#options.holder, Date.now(), this.#options.rate);
+    return waitMs === 0 ? null : { cause: { waitMs }, bytes };
+  }
+
+  /**
+   * Charges the bytes before they are unpacked or parsed. A large body waits for its turn.
+   * @param bytes decompressed. @returns the problem; null: none.
+   */
+  async #begin(bytes: number): Promise<Unread | null> {
+    const early = this.#tooFast(bytes);
+    if (early !== null) return early;
+    if (bytes > LARGE_BODY_BYTES && this.#turn === null) {
+      this.#turn = await turnOfLargeBody(this.#options.holder);
+      if (this.#turn === null) return { cause: "no_turn", bytes };
+      const late = this.#tooFast(bytes);
+      if (late !== null) return late;
+    }
+    this.#charge(bytes, 0);
+    return null;
+  }
+
+  /** @param charged bytes that are charged already. */
+  #charge(bytes: number, charged: number): void {
+    const { holder, rate } = this.#options;
+    chargeBody(holder, requestsOfBody(bytes) - requestsOfBody(charged), Date.now(), rate);
+  }
+
+  async #receive(declared: number | null, startedMs: number): Promise<Uint8Array | Unread> {
+    // HTTP enforces a declared length.
+    if (declared === null || declared > AT_ONCE_MAX_BYTES) return this.#receiveParts(declared, startedMs);
+    // Reserves memory, because many stalled bodies together would take all of it.
+    if (declared > FIRST_BYTES && !this.#reservation.reserve(declared, startedMs, LARGE_BODY_STORED_MS))
+      return { cause: "no_memory", bytes: 0 };
+    return new Uint8Array(await within(SMALL_BODY_MS, this.#request.arrayBuffer()));
+  }
+
+  async #receiveParts(declared: number | null, startedMs: number): Promise<Uint8Array | Unread> {
+    if (declared !== null && declared > this.#reservation.available(startedMs)) return { cause: "no_memory", bytes: 0 };
+    const { body } = this.#request;
+    if (body === null) return new Uint8Array();
+    const reader = body.getReader({ mode: "byob" });
+    let read: Uint8Array | Unread;
+    try {
+      const first = await within(SMALL_BODY_MS, readPart(reader, new ArrayBuffer(FIRST_BYTES)));
+      if (first.byteLength > this.#options.maxBytes) read = { cause: "too_large", bytes: first.byteLength };
+      else if (first.byteLength < FIRST_BYTES) return first;
+      else read = await this.#receiveMore(reader, first, declared === null ? startedMs + SMALL_BODY_MS : 0);
     } catch (error) {
-      return { cause: error instanceof TimeLimitExceeded ? "too_slow" : "unreadable", bytes: filled };
+      read = { cause: error instanceof TimeLimitExceeded ? "too_slow" : "unreadable", bytes: 0 };
     }
-    if (filled + next.byteLength > maxBytes) return { cause: "too_large", bytes: filled + next.byteLength };
-    whole.resize(filled + next.byteLength);
-    new Uint8Array(whole, filled).set(next);
-    if (next.byteLength < LARGE_BODY_PART_BYTES) {
-      reservation.reserve(whole.byteLength, Date.now(), LARGE_BODY_STORED_MS);
-      return new Uint8Array(whole, 0, whole.byteLength);
+    // A stalled stream may never confirm its cancellation, so nothing waits for that.
+    if (!(read instanceof Uint8Array)) void reader.cancel().catch(() => undefined);
+    return read;
+  }
+
+  /**
+   * Separate parts would take memory beside the whole. The buffer grows with the received bytes, because a sender may
+   * declare much and send nothing.
+   *
+   * @param untilMs the first part has at least until then.
+   */
+  async #receiveMore(
+    reader: ReadableStreamBYOBReader,
+    first: Uint8Array,
+    untilMs: number,
+  ): Promise<Uint8Array | Unread> {
+    const { maxBytes } = this.#options;
+    const whole = new ArrayBuffer(first.byteLength, { maxByteLength: maxBytes });
+    new Uint8Array(whole).set(first);
+    let part = new ArrayBuffer(LARGE_BODY_PART_BYTES);
+    for (let partMs = Math.max(LARGE_BODY_PART_MS, untilMs - Date.now()); ; partMs = LARGE_BODY_PART_MS) {
+      const filled = whole.byteLength;
+      if (!this.#reservation.reserve(Math.min(filled + LARGE_BODY_PART_BYTES, maxBytes), Date.now(), 2 * partMs))
+        return { cause: "no_memory", bytes: filled };
+      let next: Uint8Array<ArrayBuffer>;
+      try {
+        // oxlint-disable-next-line no-await-in-loop
+        next = await within(partMs, readPart(reader, part));
+      } catch (error) {
+        return { cause: error instanceof TimeLimitExceeded ? "too_slow" : "unreadable", bytes: filled };
+      }
+      if (filled + next.byteLength > maxBytes) return { cause: "too_large", bytes: filled + next.byteLength };
+      whole.resize(filled + next.byteLength);
+      new Uint8Array(whole, filled).set(next);
+      if (next.byteLength < LARGE_BODY_PART_BYTES) {
+        this.#reservation.reserve(whole.byteLength, Date.now(), LARGE_BODY_STORED_MS);
+        return new Uint8Array(whole, 0, whole.byteLength);
+      }
+      // The reader owns the part's buffer while it fills it.
+      part = next.buffer;
     }
-    // The reader owns the part's buffer while it fills it.
-    part = next.buffer;
+  }
+
+  /** Node's gunzip, because the platform's stream rejects bodies of several members, which log shippers send. */
+  async #gunzip(compressed: Uint8Array): Promise<Uint8Array | Unread> {
+    const { maxBytes } = this.#options;
+    if (!isGzip(compressed)) return { cause: "unreadable", bytes: compressed.byteLength };
+    const { byteLength } = compressed;
+    // The end of a truncated body is no size, so it is trusted only within what is possible.
+    const declared = Math.min(
+      maxBytes,
+      DEFLATE_MAX_RATIO * byteLength,
+      Math.max(lastMemberBytes(compressed), byteLength),
+    );
+    const tooLarge: Unread = { cause: "too_large", bytes: maxBytes };
+    const limit = Math.min(maxBytes, Math.max(declared, AT_ONCE_MAX_BYTES));
+    const unpacked = await this.#unpack(compressed, declared, limit);
+    if (unpacked !== null || limit === maxBytes) return unpacked ?? tooLarge;
+    // The declared size is of the last member, and there are several.
+    return (await this.#unpack(compressed, maxBytes, maxBytes)) ?? tooLarge;
+  }
+
+  /**
+   * Charges and reserves before unpacking: unpacking 16 MB only to refuse them would take as much CPU as accepting them.
+   *
+   * @param bytes the expected size. @param maxOutputLength a small body may unpack to gigabytes. @returns null: it is larger.
+   */
+  async #unpack(compressed: Uint8Array, bytes: number, maxOutputLength: number): Promise<Uint8Array | Unread | null> {
+    const problem = await this.#begin(bytes);
+    if (problem !== null) return problem;
+    const reserve = (size: number): boolean => this.#reservation.reserve(size, Date.now(), LARGE_BODY_STORED_MS);
+    if (bytes > AT_ONCE_MAX_BYTES && !reserve(bytes)) return { cause: "no_memory", bytes: compressed.byteLength };
+    try {
+      const unpacked = zlib().gunzipSync(compressed, { maxOutputLength });
+      this.#charge(unpacked.byteLength, bytes);
+      if (unpacked.byteLength <= AT_ONCE_MAX_BYTES) this.#reservation.release();
+      return unpacked;
+    } catch (error) {
+      return error instanceof RangeError ? null : { cause: "unreadable", bytes };
+    }
   }
 }
 
 async function readPart(reader: ReadableStreamBYOBReader, part: ArrayBuffer): Promise<Uint8Array<ArrayBuffer>> {
   const { value = new Uint8Array() } = await reader.readAtLeast(part.byteLength, new Uint8Array(part));
   return value;
-}
-
-/** Node's gunzip, because the platform's stream rejects bodies of several members, which log shippers send. */
-function gunzip(compressed: Uint8Array, { maxBytes, reservation }: Bounds): Uint8Array | Unread {
-  const free = Math.max(AT_ONCE_MAX_BYTES, reservation.available(Date.now()));
-  // Unpacking 16 MB only to refuse them would take as much CPU as accepting them.
-  if (Math.min(maxBytes, lastMemberBytes(compressed)) > free) return { cause: "no_memory", bytes: 0 };
-  const maxOutputLength = Math.min(maxBytes, free);
-  try {
-    // Stops at the limit: a small body may unpack to gigabytes.
-    const bytes = zlib().gunzipSync(compressed, { maxOutputLength });
-    if (bytes.byteLength > AT_ONCE_MAX_BYTES) reservation.reserve(bytes.byteLength, Date.now(), LARGE_BODY_STORED_MS);
-    else reservation.release();
-    return bytes;
-  } catch (error) {
-    if (!(error instanceof RangeError)) {
-      // The error may occur at the very end, so the maximum is charged.
-      const unpacked = isGzip(compressed) ? DEFLATE_MAX_RATIO * compressed.byteLength : compressed.byteLength;
-      return { cause: "unreadable", bytes: Math.min(maxOutputLength, unpacked) };
-    }
-    return { cause: free < maxBytes ? "no_memory" : "too_large", bytes: maxOutputLength };
-  }
 }
 
 /** Checks the magic bytes. */
@@ -244,10 +336,17 @@ function lastMemberBytes(compressed: Uint8Array): number {
   return byteLength < 4 ? 0 : new DataView(buffer, byteOffset, byteLength).getUint32(byteLength - 4, true);
 }
 
-function refusalOf(cause: Cause, { gzip, maxBytes }: { gzip: boolean; maxBytes: number }): BodyProblem {
+function refusalOf({ cause, bytes }: Unread, { gzip, maxBytes }: { gzip: boolean; maxBytes: number }): BodyProblem {
+  if (typeof cause === "object") return tooFast(cause.waitMs, requestsOfBody(bytes));
   switch (cause) {
+    case "too_many_open":
     case "no_memory":
-      return { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000, detail: NO_MEMORY };
+    case "no_turn":
+      return {
+        code: "unavailable",
+        retryAfterMs: RETRY_MIN_SECONDS * 1_000,
+        detail: `Nothing was stored: ${OVERLOADED[cause]}. Send the same request again after Retry-After seconds.`,
+      };
     case "too_slow":
       return { code: "body_unreadable", detail: TOO_SLOW };
     case "too_large":

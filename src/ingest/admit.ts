@@ -6,6 +6,7 @@ import type { JsonObject } from "../domain/json/json-value.ts";
 import { ordinalsTaken, verdictInRun, type AdmittedVerdict } from "../domain/quota/quota.ts";
 import type { BodySignal, BodyText } from "../domain/signal/signal-body.ts";
 import { newId } from "../platform/ids.ts";
+import { tooFast } from "../http/workspace-share.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
@@ -13,7 +14,6 @@ import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } 
 import { writeSignal } from "../wire/message.ts";
 import type { Envelope } from "../wire/admission.ts";
 import type { KnownKey } from "./authenticate.ts";
-import { tooFast } from "./shedding.ts";
 import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
 

@@ -7,10 +7,10 @@ import { networkOf } from "../domain/keys/client-network.ts";
 import type { Refusal, UnauthorizedCause, Rejection } from "../domain/keys/refusal.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { countFailure, countMiss, lookupWaitMs } from "../http/auth-failures.ts";
+import { callsOf, type WorkspaceCalls } from "../http/workspace-share.ts";
 import { digest, digestHex } from "../platform/hashes.ts";
 import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { FULL_BUCKET, type RateBucket } from "../domain/quota/request-rate.ts";
 import { Lru } from "../platform/lru.ts";
 import { within } from "../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
@@ -119,8 +119,8 @@ const DEACTIVATED_KEYS = 5_000;
 
 export interface KnownKey extends ReturnType<typeof keyFacts> {
   isDeactivated: boolean;
-  /** This isolate's estimate of the request rate. */
-  shedBucket: RateBucket;
+  /** Shared by all keys of the workspace. */
+  calls: WorkspaceCalls;
   /** When one call of a flood asks the counter whether the key is still active. */
   shedAskAtMs: number;
   /** Failed authentications that the counter does not know yet. */
@@ -185,7 +185,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
   // Kept at a refresh; otherwise concurrent look-ups would each start with a full bucket.
   const statistics = entries.get(value)?.key ?? {
     isDeactivated: false,
-    shedBucket: FULL_BUCKET,
+    calls: callsOf(row.workspace_id),
     shedAskAtMs: 0,
     refused: [],
     refusedReportMs: 0,

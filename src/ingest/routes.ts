@@ -22,6 +22,7 @@ import { readBody } from "../http/body.ts";
 import { onNotFound, methodNotAllowed, storedDetail, problem, problemBody, refusalProblem } from "../http/problem.ts";
 import { refuseIfRemote } from "../http/loopback.ts";
 import { logged } from "../http/request-log.ts";
+import { chargeBody, tooFast } from "../http/workspace-share.ts";
 import {
   BATCH_MAX_BYTES,
   BATCH_MAX_SIGNALS,
@@ -35,7 +36,7 @@ import { within } from "../platform/time-limit.ts";
 import type { RefusedResult, PeriodState } from "../quota/protocol.ts";
 import { admit, pushAfterAnswer, type CallOutcome, type Outcome } from "./admit.ts";
 import { authenticate, type Credentials, failDeactivated, type KnownKey } from "./authenticate.ts";
-import { SHED_ASK_MS, shedBody, shedCall, tooFast } from "./shedding.ts";
+import { SHED_ASK_MS, shedCall } from "./shedding.ts";
 import { NO_VERDICTS, ordinalsTaken } from "../domain/quota/quota.ts";
 
 interface Endpoint {
@@ -121,18 +122,18 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     sumUpRefused(c, key, refusal, nowMs);
     return refuseCall(c, refusal);
   };
-  const shed = shedCall(key, nowMs, rate);
+  const shed = shedCall(key.calls, nowMs, rate);
   if (!shed.allowed) return refuseShed(tooFast(shed.retryAfterMs, 1));
 
   if (key.endpointType !== endpoint.type) return refuseKnown({ code: "endpoint_mismatch" });
   const options = readOptions(c, source);
   if (!options.ok) return refuseKnown(options.refusal);
-  const body = await readBody(c.req.raw, { maxBytes: endpoint.maxBytes, holder: key.workspaceId });
+  const { keyId, workspaceId: holder } = key;
+  const body = await readBody(c.req.raw, { maxBytes: endpoint.maxBytes, holder, rate, key: keyId });
   const requests = requestsOfBody(body.ok ? body.bytes.length : body.bytes);
-  const waitMs = shedBody(key, Date.now(), rate, requests - 1);
-  if (!body.ok) return refuseKnown(body.refusal, requests);
+  if (!body.ok)
+    return body.refusal.code === "rate_limited" ? refuseShed(body.refusal) : refuseKnown(body.refusal, requests);
   try {
-    if (waitMs > 0) return refuseShed(tooFast(waitMs, requests));
     const budget = { stepsLeft: REQUEST_MAX_STEPS };
     const check = (payload: unknown) => endpoint.check(payload, key, budget);
     const read = readSignals(body.bytes, { ...endpoint, check });
@@ -142,7 +143,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     if (invalid?.refusal && !isList) return refuseKnown(invalid.refusal, requests);
 
     const counted = requestsOfBody(body.bytes.length, signals.length);
-    shedBody(key, Date.now(), rate, counted - requests);
+    chargeBody(holder, counted - requests, Date.now(), rate);
     const requestId = c.get("requestId");
     const admission = await admit(c.env, { key, requestId, ...options.value, signals, requests: counted, text });
     if (admission.configVersion < key.configVersion) pushAfterAnswer(c, key);
@@ -159,7 +160,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     if (!isList && only !== undefined) return answerOne(c, only, headers);
     return answerSeveral(c, admission, headers);
   } finally {
-    body.reservation.release();
+    body.release();
   }
 }
 

@@ -16,13 +16,14 @@ import {
   isWithin,
   lookupWaitMs,
 } from "../http/auth-failures.ts";
-import { problem, retryAfter } from "../http/problem.ts";
+import { problem } from "../http/problem.ts";
+import { takePageCall } from "../http/workspace-share.ts";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { digest, digestHex } from "../platform/hashes.ts";
 import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
-import { notFound, type Operation, type OperatorEnv } from "./operation.ts";
+import { notFound, tooMany, type Operation, type OperatorEnv } from "./operation.ts";
 
 /** Calls of an API token in a period of TOKEN_CALLS in wrangler.toml. */
 export const TOKEN_CALLS_PER_PERIOD = 100;
@@ -109,16 +110,6 @@ function tooManyFailures(c: Context<OperatorEnv>, waitMs: number): Response {
   return tooMany(c, waitMs, detail);
 }
 
-function tooMany(c: Context<OperatorEnv>, waitMs: number, detail: string): Response {
-  return problem(c, {
-    status: 429,
-    code: "rate_limited",
-    title: "Too many requests",
-    detail,
-    headers: retryAfter(waitMs),
-  });
-}
-
 /** A failed write does not matter: a later call stores its use. */
 async function storeUse(c: Context<OperatorEnv>, tokenId: string, nowMs: number): Promise<void> {
   try {
@@ -136,6 +127,12 @@ export const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next)
   if (workspace === null) return notFound(c, "workspace");
   requireJurisdiction(configuredJurisdiction(c.env), workspace.jurisdiction);
   c.set("workspace", workspace);
+  const waitMs = token === null ? 0 : takePageCall(workspace.id, Date.now());
+  if (waitMs > 0) {
+    const detail =
+      "The API tokens and the pages of the workspace have used its share of this server. Send again after Retry-After seconds.";
+    return tooMany(c, waitMs, detail);
+  }
   return next();
 });
 

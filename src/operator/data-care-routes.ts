@@ -5,10 +5,14 @@ import { emailAsStored } from "../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import type { DeletionReceipt, ExportRange } from "../store/protocol/store-operations.ts";
 import { deletePerson } from "../workspace/delete-person.ts";
+import { DOWNLOADS } from "../http/workspace-share.ts";
 import { exportFile } from "../workspace/export-file.ts";
-import { count, idOf, instant, contextOf, operationsOf, storeOf, type OperatorEnv } from "./operation.ts";
+import { count, idOf, instant, contextOf, operationsOf, storeOf, tooMany, type OperatorEnv } from "./operation.ts";
 
 const operation = operationsOf("Data care", "deletion");
+
+const DOWNLOAD_WAIT_MS = 10_000;
+const TOO_MANY_DOWNLOADS = `A workspace may have ${DOWNLOADS.each} downloads under way. Finish or end one, then send again after Retry-After seconds.`;
 
 const deletion = z
   .object({
@@ -102,7 +106,9 @@ function exportOf(records: ExportRange["records"], description: string) {
     answers: { 200: "The file." },
     content: { "application/x-ndjson": z.string(), "text/csv": z.string() },
     async handle(c: Context<OperatorEnv>, { query }: { query: z.output<typeof exportQuery> }) {
-      const { name, contentType, body } = await exportFile(contextOf(c), c.var.workspace.slug, { records, ...query });
+      const file = await exportFile(contextOf(c), c.var.workspace.slug, { records, ...query });
+      if (file === null) return tooMany(c, DOWNLOAD_WAIT_MS, TOO_MANY_DOWNLOADS);
+      const { name, contentType, body } = file;
       return c.body(body, 200, {
         "content-type": contentType,
         "content-disposition": `attachment; filename="${name}"`,

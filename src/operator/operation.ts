@@ -13,10 +13,11 @@ import { jsonShape } from "../domain/json/json-scan.ts";
 import type { TokenScope } from "../domain/keys/api-token.ts";
 import { withoutCredentials } from "../domain/keys/echo.ts";
 import type { Result } from "../domain/result.ts";
-import type { AppEnv } from "../env.ts";
+import { type AppEnv, configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
-import { problem, refusalProblem } from "../http/problem.ts";
+import { problem, refusalProblem, retryAfter } from "../http/problem.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
+import { OPERATOR_ACCOUNT } from "../http/workspace-share.ts";
 import { DESTINATIONS_MAX, JSON_MAX_DEPTH, JSON_MAX_VALUES, PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
 import { signalStore, type WorkspaceContext } from "../workspace/objects.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
@@ -173,7 +174,11 @@ async function readInput(
 }
 
 async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ value: unknown } | Response> {
-  const body = await readBody(c.req.raw, { maxBytes, holder: c.var.token?.workspaceId ?? "operator" });
+  const body = await readBody(c.req.raw, {
+    maxBytes,
+    holder: c.var.token?.workspaceId ?? OPERATOR_ACCOUNT,
+    rate: configuredRate(c.env),
+  });
   if (!body.ok) return problem(c, refusalProblem(body.refusal));
   try {
     const tooMuch = problemOfShape(body.bytes);
@@ -186,7 +191,7 @@ async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ va
     const detail = error instanceof Error ? error.message : "The body could not be parsed.";
     return problem(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail });
   } finally {
-    body.reservation.release();
+    body.release();
   }
 }
 
@@ -223,6 +228,11 @@ export function notFound(c: Context<OperatorEnv>, noun: string): Response {
 
 export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail: string = CONFLICTS[code]): Response {
   return problem(c, { status: 409, code, title: "Conflict", detail });
+}
+
+export function tooMany(c: Context<OperatorEnv>, waitMs: number, detail: string): Response {
+  const headers = retryAfter(waitMs);
+  return problem(c, { status: 429, code: "rate_limited", title: "Too many requests", detail, headers });
 }
 
 function refused(

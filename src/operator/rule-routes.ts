@@ -21,6 +21,7 @@ import {
   importedOf,
   ruleFile,
 } from "../workspace/import-rules.ts";
+import { PREVIEWS } from "../http/workspace-share.ts";
 import { newRule, ruleChange, ruleFields } from "../workspace/rule-schema.ts";
 import { applyRule, removeRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
 import {
@@ -36,9 +37,13 @@ import {
   contextOf,
   operationsOf,
   storeOf,
+  tooMany,
 } from "./operation.ts";
 
 const operation = operationsOf("Mapping rules", "rule");
+
+const PREVIEW_WAIT_MS = 2_000;
+const TOO_MANY_PREVIEWS = `A workspace may have ${PREVIEWS.each} previews under way. Wait for one, then send again after Retry-After seconds.`;
 
 const mappingRule = z
   .object({
@@ -282,8 +287,10 @@ export const ruleRoutes = [
     }),
     answers: { 200: "What the rule matches." },
     schema: preview,
-    handle: (c, { body: { name: _name, enabled: _enabled, ...draft }, query }) =>
-      previewRule(c.env, c.var.workspace.id, draft, query.days),
+    async handle(c, { body: { name: _name, enabled: _enabled, ...draft }, query }) {
+      const found = await previewRule(c.env, c.var.workspace.id, draft, query.days);
+      return found ?? tooMany(c, PREVIEW_WAIT_MS, TOO_MANY_PREVIEWS);
+    },
   }),
   operation("POST", "/workspaces/:workspace_id/rules/:rule_id/apply", {
     summary: "Apply a mapping rule to stored signals",

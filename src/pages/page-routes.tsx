@@ -19,7 +19,7 @@ import { readForm } from "./read-form.tsx";
 import { rejectionPages } from "./rejections.tsx";
 import { rulePages } from "./rules/rules.tsx";
 import { searchPages } from "./search.tsx";
-import { fromThisOrigin, limitForms } from "./session/form-guard.tsx";
+import { fromThisOrigin, limitForms, limitWorkspace } from "./session/form-guard.tsx";
 import { requireMember, requireSignIn, sessionRoutes } from "./session/sign-in.tsx";
 import { signalPages } from "./signals/queue.tsx";
 import { tokenPages } from "./tokens.tsx";
@@ -49,7 +49,7 @@ const noStore = pages.createMiddleware(async (c, next) => {
 
 const workspacePages = pages
   .createApp()
-  .use(requireSignIn, requireMember, limitForms, askUsage)
+  .use(requireSignIn, requireMember, limitWorkspace, limitForms, askUsage)
   .route("/", overviewPages)
   .route("/search", searchPages)
   .route("/signals", signalPages)

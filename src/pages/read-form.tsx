@@ -5,8 +5,10 @@
  */
 import type * as z from "zod";
 import { ok, refuse, type Result } from "../domain/result.ts";
+import { configuredRate } from "../env.ts";
 import { readBody, type BodyProblem } from "../http/body.ts";
 import { name as nameSchema } from "../http/fields.ts";
+import { STRANGERS } from "../http/workspace-share.ts";
 import {
   PAGE_FORM_MAX_BYTES,
   PAGE_FORM_MAX_CHARACTERS,
@@ -53,7 +55,7 @@ export interface FormRefusal {
  */
 export function readForm(limits = PAGE_FORM) {
   return pages.createMiddleware(async (c, next) => {
-    const form = await formOf(c, limits, c.get("user").email);
+    const form = await formOf(c, limits, c.get("workspace").id);
     if (!form.ok) return formRefusedPage(c, form.refusal);
     c.set("form", form.value);
     await next();
@@ -65,12 +67,12 @@ export function readForm(limits = PAGE_FORM) {
  * bodies, because one stranger may use many networks.
  */
 export function readStrangersForm(c: Ctx): Promise<Result<FormData, FormRefusal>> {
-  return formOf(c, STRANGER_FORM, "strangers");
+  return formOf(c, STRANGER_FORM, STRANGERS);
 }
 
 /** @param holder whose share of the room for large bodies the form takes (http/body.ts). */
 async function formOf(c: Ctx, limits: FormLimits, holder: string): Promise<Result<FormData, FormRefusal>> {
-  const body = await readBody(c.req.raw, { maxBytes: limits.bytes, holder });
+  const body = await readBody(c.req.raw, { maxBytes: limits.bytes, holder, rate: configuredRate(c.env) });
   if (!body.ok) return refuse(unreadBody(body.refusal, limits));
   const type = c.req.header("content-type") ?? "";
   try {
@@ -84,7 +86,7 @@ async function formOf(c: Ctx, limits: FormLimits, holder: string): Promise<Resul
   } catch {
     return refuse(unreadable("What was sent is labelled as a form and is not one."));
   } finally {
-    body.reservation.release();
+    body.release();
   }
 }
 
@@ -135,10 +137,20 @@ export function allFields<Fields extends CheckedFields>(
   return ok(Object.fromEntries(values) as FieldValues<Fields>);
 }
 
-function unreadBody({ code, detail }: BodyProblem, limits: FormLimits): FormRefusal {
-  if (code === "body_too_large") return tooLarge(`${limits.bytes} bytes`);
-  if (code !== "unavailable") return unreadable(detail);
-  return { status: 503, title: "Too many large forms at once", detail: "Wait some seconds before you send it again." };
+function unreadBody(refusal: BodyProblem, limits: FormLimits): FormRefusal {
+  switch (refusal.code) {
+    case "body_too_large":
+      return tooLarge(`${limits.bytes} bytes`);
+    case "unavailable":
+    case "rate_limited":
+      return {
+        status: 503,
+        title: "Too many large forms at once",
+        detail: "Wait some seconds before you send it again.",
+      };
+    default:
+      return unreadable(refusal.detail);
+  }
 }
 
 function tooLarge(limit: string): FormRefusal {

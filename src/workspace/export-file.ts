@@ -1,7 +1,9 @@
-/** Streams an export from the Worker: reads the store slice by slice, as fast as the receiver takes them. */
+/** Streams an export from the Worker: reads the store slice by slice, each when the receiver has taken the one before. */
 import { auditEntry } from "../control/audit.ts";
 import { withoutKeys } from "../domain/keys/api-key.ts";
+import { downloads } from "../http/workspace-share.ts";
 import { within } from "../platform/time-limit.ts";
+import type { Lease } from "../platform/under-way.ts";
 import type { ExportedRecords, ExportFormat } from "../store/protocol/store-operations.ts";
 import { signalStore, type WorkspaceContext } from "./objects.ts";
 
@@ -14,6 +16,11 @@ const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
 /** Time limit of one slice, which usually takes 20 ms. After it the download fails visibly instead of hanging. */
 const PAGE_TIMEOUT_MS = 30_000;
 
+/** Characters of a portion: a receiver that stops keeps one in memory. */
+const PORTION_CHARACTERS = 262_144;
+/** Time in which the receiver takes a portion, at least 9 KB a second. Then the download fails and its place is free. */
+const PORTION_TIMEOUT_MS = 30_000;
+
 interface ExportFile {
   name: string;
   contentType: string;
@@ -24,34 +31,85 @@ interface ExportFile {
 /**
  * A file of the data recorded now, with API keys masked. The audit entry is written before the first byte is sent.
  *
+ * @returns null: the workspace has too many downloads under way.
  * @throws before anything is sent, if the store or D1 does not answer.
  */
 export async function exportFile(
   { env, db, workspaceId, by }: WorkspaceContext,
   slug: string,
   { records, format }: { records: ExportedRecords; format: ExportFormat },
-): Promise<ExportFile> {
+): Promise<ExportFile | null> {
+  const place = downloads.begin(workspaceId, by.nowMs, PAGE_TIMEOUT_MS);
+  if (place === null) return null;
   // Use a new stub for each slice: a stub that failed once stays broken.
-  const read = (cursor: string | null) =>
-    within(PAGE_TIMEOUT_MS, signalStore(env, workspaceId).exportPage({ records, format, cursor }));
-  let page = await read(null);
-  const detail = { records, format };
-  await auditEntry(db, by, { workspaceId, action: "data.exported", target: workspaceId, detail });
+  const read = async (cursor: string | null): Promise<Slice> => {
+    place.untilMs = Date.now() + PAGE_TIMEOUT_MS;
+    const page = await within(PAGE_TIMEOUT_MS, signalStore(env, workspaceId).exportPage({ records, format, cursor }));
+    return { text: withoutKeys(page.text), next: page.next };
+  };
+  try {
+    const first = await read(null);
+    const detail = { records, format };
+    await auditEntry(db, by, { workspaceId, action: "data.exported", target: workspaceId, detail });
+    const body = streamOf(first, read, place);
+    return { name: fileName(slug, records, format, by.nowMs), contentType: EXPORT_CONTENT_TYPES[format], body };
+  } catch (error) {
+    place.release();
+    throw error;
+  }
+}
+
+interface Slice {
+  text: string;
+  next: string | null;
+}
+
+function streamOf(first: Slice, read: (cursor: string) => Promise<Slice>, place: Lease): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
-  const body = new ReadableStream<Uint8Array>(
+  let { text, next } = first;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const end = (): void => {
+    clearTimeout(timer);
+    place.release();
+    text = "";
+  };
+  return new ReadableStream<Uint8Array>(
     {
+      // The platform asks for a portion when the receiver has taken the one before.
       async pull(controller) {
-        // Skip empty slices here: the platform does not pull a stream again after an empty pull.
-        // oxlint-disable-next-line no-await-in-loop -- each slice names the next
-        while (page.text === "" && page.next !== null) page = await read(page.next);
-        if (page.text !== "") controller.enqueue(encoder.encode(withoutKeys(page.text)));
-        if (page.next === null) controller.close();
-        else page = await read(page.next);
+        clearTimeout(timer);
+        try {
+          // The platform does not pull a stream again after an empty pull.
+          // oxlint-disable-next-line no-await-in-loop -- each slice names the next
+          while (text === "" && next !== null) ({ text, next } = await read(next));
+        } catch (error) {
+          end();
+          throw error;
+        }
+        if (text === "") {
+          controller.close();
+          end();
+          return;
+        }
+        const cut = portionEnd(text);
+        controller.enqueue(encoder.encode(text.slice(0, cut)));
+        text = text.slice(cut);
+        place.untilMs = Date.now() + PORTION_TIMEOUT_MS;
+        timer = setTimeout(() => {
+          end();
+          controller.error(new Error("the receiver does not take the file"));
+        }, PORTION_TIMEOUT_MS);
       },
+      cancel: end,
     },
     { highWaterMark: 0 },
   );
-  return { name: fileName(slug, records, format, by.nowMs), contentType: EXPORT_CONTENT_TYPES[format], body };
+}
+
+/** Not within a surrogate pair. */
+function portionEnd(text: string): number {
+  const code = text.charCodeAt(PORTION_CHARACTERS - 1);
+  return code >= 0xd800 && code < 0xdc00 ? PORTION_CHARACTERS - 1 : Math.min(text.length, PORTION_CHARACTERS);
 }
 
 /** File name, such as `acme-signals-20261101T093000Z.csv`. */

@@ -7,12 +7,15 @@ import { DAY_MS, dayOf } from "../domain/duration.ts";
 import type { MappingRule } from "../domain/rules/mapping-rule.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { proposeRule, type ProposedRule } from "../domain/rules/propose-conditions.ts";
+import { previews } from "../http/workspace-share.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
 import type { PreviewPage, PreviewSample, RuleJob } from "../store/protocol/store-operations.ts";
 import { signalStore, type WorkspaceContext } from "./objects.ts";
 
 /** Maximum slices that a preview reads for a rare event. 25 slices cover a million lines. */
 const PREVIEW_MAX_PAGES = 250;
+/** Pages and the operator API give up a call after this time (other-routes.ts). */
+const PREVIEW_TIMEOUT_MS = 30_000;
 
 export interface RulePreview {
   matches: number;
@@ -27,11 +30,28 @@ export interface RulePreview {
   complete: boolean;
 }
 
-/** Previews a rule on the processed signals of the last `days`, latest first. Changes nothing. */
+/**
+ * Previews a rule on the processed signals of the last `days`, latest first. Changes nothing. Null: the workspace has too many
+ * previews under way.
+ */
 export async function previewRule(
+  ...preview: [env: Env, workspaceId: string, draft: DraftRule, days: number, maxSignals?: number]
+): Promise<RulePreview | null> {
+  const place = previews.begin(preview[1], Date.now(), PREVIEW_TIMEOUT_MS);
+  if (place === null) return null;
+  try {
+    return await readPreview(...preview);
+  } finally {
+    place.release();
+  }
+}
+
+type DraftRule = Omit<MappingRule, "id" | "version">;
+
+async function readPreview(
   env: Env,
   workspaceId: string,
-  draft: Omit<MappingRule, "id" | "version">,
+  draft: DraftRule,
   days: number,
   maxSignals = PREVIEW_MAX_SIGNALS,
 ): Promise<RulePreview> {

@@ -273,7 +273,8 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
 /** Signals that a preview while typing reads: a quarter of a second. The Preview button reads all. */
 export const TYPING_SIGNALS = 3_000;
 
-type PreviewResult = Found | "incomplete" | null;
+/** `busy`: too many previews of the workspace are under way. */
+type PreviewResult = Found | "incomplete" | "busy" | null;
 
 interface Found {
   days: number;
@@ -292,6 +293,7 @@ async function previewForm(
   if (!draft.ok) return "incomplete";
   const days = previewDays(form);
   const found = await previewRule(c.env, c.get("workspace").id, draft.value, days, maxSignals);
+  if (found === null) return "busy";
   return { days, found, similar: found.matches === 0 ? await eventsLike(c, draft.value.event) : [] };
 }
 
@@ -317,7 +319,10 @@ export function PreviewPanel({ base, preview, paths }: PreviewProps) {
           </p>
         )}
         {preview === "incomplete" && <p class="quiet">Complete the event and the conditions to see matches.</p>}
-        {preview !== null && preview !== "incomplete" && <Matches base={base} {...preview} />}
+        {preview === "busy" && (
+          <p class="quiet">Other previews of this workspace are running. Wait a moment, then press Preview.</p>
+        )}
+        {typeof preview === "object" && preview !== null && <Matches base={base} {...preview} />}
       </Panel>
     </div>
   );

@@ -356,7 +356,9 @@ async function applyOffer(c: Ctx, path: string, rule: StoredRule, facts: RuleFac
   let label = "Remove its scoring signals";
   if (rule.enabled) {
     const id = c.get("workspace").id;
-    const { matches, complete } = await previewRule(c.env, id, rule, PREVIEW_MAX_DAYS, TYPING_SIGNALS);
+    const found = await previewRule(c.env, id, rule, PREVIEW_MAX_DAYS, TYPING_SIGNALS);
+    // Other previews are running: the offer does without the count.
+    const { matches, complete } = found ?? { matches: 0, complete: false };
     if (matches === 0 && complete && !hasScoringSignals) return <p>No past signals match.</p>;
     const count = complete ? counted(matches, "past signal") : `${grouped(matches)} or more past signals`;
     label = `Apply to ${matches === 0 ? "past signals" : count}`;

@@ -5,6 +5,7 @@
 import { csrf } from "hono/csrf";
 import { hasReachedDailyChanges } from "../../control/audit.ts";
 import { clientNetwork, isWithin } from "../../http/auth-failures.ts";
+import { DOWNLOADS, takePageCall } from "../../http/workspace-share.ts";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
 import { messagePage } from "../page.tsx";
 import { type Answer, byMember, type Ctx, pages } from "../pages-env.ts";
@@ -122,6 +123,35 @@ const PROBLEMS = {
     retryAfterSeconds: 3_600,
   },
 } as const satisfies Record<string, Problem>;
+
+/** Problems of signed-in members. */
+const MEMBER_PROBLEMS = {
+  workspace_busy: {
+    status: 429,
+    title: "Your workspace is very busy",
+    text: "Its pages and API tokens have used their share of this server. Nothing was saved. Wait some seconds, then try again.",
+    retryAfterSeconds: 5,
+  },
+  downloads: {
+    status: 429,
+    title: "Too many downloads at a time",
+    text: `A workspace may have ${DOWNLOADS.each} downloads under way. Finish or end one, then try again.`,
+    retryAfterSeconds: 10,
+  },
+} as const satisfies Record<string, Problem>;
+
+export function memberProblemPage(c: Ctx, problem: keyof typeof MEMBER_PROBLEMS): Answer {
+  const { retryAfterSeconds, ...message } = MEMBER_PROBLEMS[problem];
+  c.get("logFields")["code"] = problem;
+  c.header("retry-after", String(retryAfterSeconds));
+  return messagePage(c, message);
+}
+
+/** Charges the workspace for each page: five hundred members weigh as much as one. Use it after requireMember. */
+export const limitWorkspace = pages.createMiddleware(async (c, next) => {
+  if (takePageCall(c.get("workspace").id, Date.now()) > 0) return memberProblemPage(c, "workspace_busy");
+  await next();
+});
 
 export type SignInProblem = Exclude<keyof typeof PROBLEMS, "forms_minute" | "forms_day">;
 

@@ -1,0 +1,150 @@
+/**
+ * What one workspace may take of an isolate. All its keys, API tokens and members share one account, so a hundred keys weigh as
+ * much as one. Callers without a valid key or session share one account too.
+ */
+import type { Described } from "../domain/keys/refusal.ts";
+import {
+  FULL_BUCKET,
+  type RateBucket,
+  type RequestRate,
+  REQUEST_BODY_BYTES,
+  REQUEST_SIGNALS,
+} from "../domain/quota/request-rate.ts";
+import { FairShare } from "../platform/fair-share.ts";
+import { Lru } from "../platform/lru.ts";
+import { type Lease, UnderWay } from "../platform/under-way.ts";
+
+/** The account of all callers without a valid key, token or session. Other accounts have the id of a workspace. */
+export const STRANGERS = "strangers";
+/** The account of the operator token. */
+export const OPERATOR_ACCOUNT = "operator";
+
+// --- Ingestion calls ---
+
+/** An isolate's estimate of the calls of a workspace. Requests share it. */
+export interface WorkspaceCalls {
+  bucket: RateBucket;
+}
+
+/** Some 100 bytes each. */
+const WORKSPACES = 10_000;
+const calls = new Lru<string, WorkspaceCalls>(WORKSPACES);
+
+export function callsOf(workspaceId: string): WorkspaceCalls {
+  const known = calls.get(workspaceId);
+  if (known !== undefined) return known;
+  const created = { bucket: FULL_BUCKET };
+  calls.set(workspaceId, created);
+  return created;
+}
+
+// --- Bodies ---
+
+/** A larger body, after decompression, needs a turn: an isolate works on one of them at a time for each workspace. */
+export const LARGE_BODY_BYTES = 262_144;
+/**
+ * Open bodies: requests whose body has not arrived. A stalled one takes some 100 KB. An isolate has at most as many as fit beside
+ * the large bodies. A sender of 500 calls a second, whose bodies take half a second to arrive, has 250.
+ */
+export const OPEN_BODIES = { key: 128, workspace: 256, all: 768, always: 16 };
+const openBodiesOfKeys = new UnderWay({ each: OPEN_BODIES.key });
+const openBodies = new UnderWay({ each: OPEN_BODIES.workspace, all: OPEN_BODIES.all, always: OPEN_BODIES.always });
+
+/** @param key undefined: the caller uses no API key. @returns null: too many are open. */
+export function openBody(
+  holder: string,
+  key: string | undefined,
+  nowMs: number,
+  forMs: number,
+): Pick<Lease, "release"> | null {
+  const ofHolder = openBodies.begin(holder, nowMs, forMs);
+  if (ofHolder === null || key === undefined) return ofHolder;
+  const ofKey = openBodiesOfKeys.begin(key, nowMs, forMs);
+  if (ofKey === null) {
+    ofHolder.release();
+    return null;
+  }
+  return {
+    release: () => {
+      ofKey.release();
+      ofHolder.release();
+    },
+  };
+}
+
+/** 4 MB: the largest body may follow a body of CDP events. */
+const BURST_OF_EACH = 128;
+/**
+ * Bytes beyond the first REQUEST_BODY_BYTES of a body, in requests: reading the worst body takes 20 ns a byte, so at the default
+ * rate all workspaces together use a third of a processor.
+ */
+const bodyBytes = new FairShare(BURST_OF_EACH);
+
+/** Milliseconds until the holder may send another body of more than REQUEST_BODY_BYTES; 0: now. */
+export function bodyWaitMs(holder: string, nowMs: number, rate: RequestRate): number {
+  return bodyBytes.waitMs(holder, nowMs, rate);
+}
+
+/** @param more requests that the body counts as, beyond the first. Negative: it turned out to be smaller. */
+export function chargeBody(holder: string, more: number, nowMs: number, rate: RequestRate): void {
+  if (more !== 0) bodyBytes.charge(holder, more, nowMs, rate);
+}
+
+const largeBodies = new UnderWay({ each: 1 });
+const waitingBodies = new UnderWay({ each: 4 });
+/** After this time another body may begin, because the platform may end a request without a word. */
+const TURN_MS = 10_000;
+const TURN_WAIT_MS = 5_000;
+/** Other calls run in between. */
+const TURN_POLL_MS = 25;
+
+/** Waits until no other large body of the holder is at work. Null: too many wait, or it took too long. */
+export async function turnOfLargeBody(holder: string): Promise<Lease | null> {
+  const turn = largeBodies.begin(holder, Date.now(), TURN_MS);
+  if (turn !== null) return turn;
+  const waiting = waitingBodies.begin(holder, Date.now(), TURN_WAIT_MS);
+  if (waiting === null) return null;
+  try {
+    for (let waitedMs = 0; waitedMs < TURN_WAIT_MS; waitedMs += TURN_POLL_MS) {
+      // A promise of the call before would be simpler, but a call that waits for another one's promise is ended as hung.
+      // oxlint-disable-next-line no-await-in-loop
+      await scheduler.wait(TURN_POLL_MS);
+      const next = largeBodies.begin(holder, Date.now(), TURN_MS);
+      if (next !== null) return next;
+    }
+    return null;
+  } finally {
+    waiting.release();
+  }
+}
+
+export function tooFast(
+  retryAfterMs: number,
+  requests: number,
+): { code: "rate_limited"; retryAfterMs: number } & Partial<Described> {
+  if (requests === 1) return { code: "rate_limited", retryAfterMs };
+  const detail =
+    `Requests came faster than the request rate allows: this body counts as ${requests} requests, one for each started ` +
+    `${REQUEST_BODY_BYTES / 1024} KB or ${REQUEST_SIGNALS} signals. Send again after Retry-After seconds, or send less.`;
+  return { code: "rate_limited", retryAfterMs, detail };
+}
+
+// --- Pages and the operator API ---
+
+/** Pages and API calls: each takes some 10 ms of the processor, so all workspaces together use half of it. */
+const PAGES = { perSecond: 50, burst: 100 };
+const pageCalls = new FairShare(10);
+
+/** Charges a page or an API call. @returns milliseconds until the workspace may send it; 0: now. */
+export function takePageCall(workspaceId: string, nowMs: number): number {
+  const waitMs = pageCalls.waitMs(workspaceId, nowMs, PAGES);
+  if (waitMs === 0) pageCalls.charge(workspaceId, 1, nowMs, PAGES);
+  return waitMs;
+}
+
+/** Previews of mapping rules: each reads up to PREVIEW_MAX_SIGNALS signals, and one begins with each pause in typing. */
+export const PREVIEWS = { each: 4, all: 12, always: 1 };
+export const previews = new UnderWay(PREVIEWS);
+/** Downloads: each holds a portion until its reader takes it. */
+export const DOWNLOADS = { each: 4, all: 24, always: 1 };
+export const downloads = new UnderWay(DOWNLOADS);
