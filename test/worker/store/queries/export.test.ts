@@ -1,12 +1,13 @@
 /** Exports of signals, people and scoring signals: NDJSON and CSV, streamed from the store a page at a time. */
 import { createExecutionContext, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { EXPORT_PAGE_BUDGET, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
 import type { ExportPage, ExportRange } from "../../../../src/store/protocol/store-operations.ts";
 import { keyOf, personList } from "../../../../src/store/people/timelines.ts";
+import { DOWNLOADS } from "../../../../src/http/workspace-share.ts";
 import { exportFile } from "../../../../src/workspace/export-file.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import worker from "../../../../src/index.ts";
@@ -54,7 +55,10 @@ async function start(page: (range: ExportRange, read: () => Promise<ExportPage>)
   const exportPage = (range: ExportRange) => page(range, () => store.exportPage(range));
   const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ exportPage }) } } as unknown as Env;
   const by = { actor: "jane@example.com", nowMs: AT };
-  return exportFile(workspace.context({ env: bindings, by }), "slug", { records: "signals", format: "ndjson" });
+  const wanted = { records: "signals", format: "ndjson" } as const;
+  const file = await exportFile(workspace.context({ env: bindings, by }), "slug", wanted);
+  if (file === null) throw new Error("too many downloads");
+  return file;
 }
 
 /** Moves all payloads to R2. */
@@ -175,20 +179,52 @@ describe("an export of signals", () => {
     expect(text).not.toContain("sig_late");
   });
 
-  test("reads the store one page ahead of the receiver", async () => {
-    const big = "x".repeat(60_000);
-    await send(200, (index) => ({ event: "E", properties: { index, big } }));
-    let pages = 0;
-    const { body } = await start((_, read) => (pages++, read()));
-    expect(pages).toBe(1);
-    const reader = body.getReader();
-    for (let taken = 1; taken <= 3; taken++) {
-      const { value } = await reader.read();
-      expect(value?.byteLength).toBeLessThan(EXPORT_PAGE_MAX_CHARACTERS + 70_000);
-      expect(pages).toBeLessThanOrEqual(taken + 1);
+  const big = "x".repeat(60_000);
+  const PORTION_BYTES = 262_144;
+
+  test("reads a page of the store when the receiver has taken the one before, and hands it out in portions", async () => {
+    await send(100, (index) => ({ event: "E", properties: { index, big } }));
+    let [characters, taken] = [0, 0];
+    const untaken: number[] = [];
+    const { body } = await start(async (_, read) => {
+      untaken.push(characters - taken);
+      const page = await read();
+      expect(page.text.length).toBeLessThan(EXPORT_PAGE_MAX_CHARACTERS + 70_000);
+      characters += page.text.length;
+      return page;
+    });
+    for await (const portion of body) {
+      taken += portion.byteLength;
+      expect(portion.byteLength).toBeLessThanOrEqual(PORTION_BYTES);
     }
-    await reader.cancel();
-    expect(pages).toBeLessThanOrEqual(4);
+    expect(taken).toBeGreaterThan(6_000_000);
+    expect(untaken.length).toBeGreaterThan(3);
+    expect(untaken).toEqual(untaken.map(() => 0));
+  });
+
+  test("cuts no character in two between portions", async () => {
+    await send(1, () => ({ event: "E", properties: { emoji: "😀".repeat(15_000) } }));
+    await send(60, (index) => ({ event: "E", properties: { index, emoji: "😀".repeat(15_000) } }));
+    const text = await new Response((await start((_, read) => read())).body).text();
+    expect(text).not.toContain("\uFFFD");
+    for (const line of text.trim().split("\n")) expect(line).toContain("😀".repeat(15_000));
+  });
+
+  test("ends with an error after 30 seconds if its receiver stops, and its place is free", async () => {
+    await send(50, (index) => ({ event: "E", properties: { index, big } }));
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    onTestFinished(() => void vi.useRealTimers());
+    const stopped = await Promise.all(
+      Array.from({ length: DOWNLOADS.each }, async () => {
+        const reader = (await start((_, read) => read())).body.getReader();
+        await reader.read();
+        return reader;
+      }),
+    );
+    await expect(start((_, read) => read())).rejects.toThrow("too many downloads");
+    vi.advanceTimersByTime(30_000);
+    for (const reader of stopped) await expect(reader.read()).rejects.toThrow("does not take the file");
+    await (await start((_, read) => read())).body.cancel();
   });
 
   test("has the payloads from R2, and fails if they cannot be read", async () => {
