@@ -25,6 +25,7 @@ export interface SenderKey {
 }
 
 export interface FreeWorkspace {
+  id: string;
   slug: string;
   keys: SenderKey[];
 }
@@ -83,7 +84,7 @@ export async function makeFreeWorkspaces(service: Service): Promise<FreeWorkspac
     Array.from({ length: FREE_WORKSPACES }, async (_, n) => {
       const slug = `free-${n}`;
       const { id } = await service.api.post<{ id: string }>("workspaces", { slug, name: slug, plan: "free", anchor });
-      return { slug, keys: await newKeys(service, id, KEYS_OF_A_FREE_WORKSPACE) };
+      return { id, slug, keys: await newKeys(service, id, KEYS_OF_A_FREE_WORKSPACE) };
     }),
   );
 }
