@@ -1,0 +1,222 @@
+/**
+ * A neighbour of an attacker loses nothing: it sends a signal each 50 ms while a workspace with everything that it may
+ * have, or ten free workspaces, do their worst. No single call of an attack takes much processor time, the memory stays
+ * bounded, and five seconds later all is as before. `-t TEXT` runs the attacks whose title contains the text.
+ * WORST_INPUT_SHOW prints a line for each attack, ATTACK_MS sets the duration of each.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { BULK_MAX_BYTES } from "../../src/limits.ts";
+import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
+import { Service } from "../support/service.ts";
+import { AttackClient, type AttackResult } from "./support/attack.ts";
+import { makeAttacker, makeFreeWorkspaces } from "./support/attacker.ts";
+import { plainBody, senderAttacks, type Attack, type World } from "./support/attacks-of-senders.ts";
+import { cpuMsAlone, delayOf, runtimeTimes, sendCall } from "./support/measure.ts";
+import { figuresOf, Neighbour, type NeighbourFigures } from "./support/neighbour.ts";
+
+const ATTACK_MS = Number(process.env["ATTACK_MS"] ?? 3_000);
+const NEIGHBOUR_MAX_MS = { p50: 100, p99: 1_000, max: 2_000 } as const;
+const CPU_MAX_MS = 250;
+const MEBIBYTE = 1024 * 1024;
+const GROWTH_MAX_BYTES = 150 * MEBIBYTE;
+/** After the attack, until all is as before. */
+const RECOVERY_MS = 5_000;
+/** The neighbour's answers in the last part of the recovery are compared with those before the attacks. */
+const COMPARED_MS = 1_000;
+const COMPARED_FACTOR = 3;
+/** An answer within this time is as fast as before in any case. */
+const PROMPT_MS = 30;
+/** Longest time that a Retry-After asks the attacker to wait after the attack. */
+const RETRY_AFTER_MAX_SECONDS = 10;
+/** Number of attempts after which a failed check counts: other processes may disturb an attempt. */
+const ATTEMPTS = Number(process.env["ATTACK_ATTEMPTS"] ?? 3);
+
+let service: Service;
+let world: World;
+let neighbourWorkspace: ProvisionedWorkspace;
+let honestWorkspace: ProvisionedWorkspace;
+let neighbour: Neighbour;
+let client: AttackClient;
+/** Calls of the neighbour that were answered with 202. */
+let accepted = 0;
+/** The neighbour's median without an attack. */
+let quietMs = 0;
+let honestBytes = 0;
+let residentAtStart = 0;
+
+vi.setConfig({ testTimeout: 600_000, hookTimeout: 300_000 });
+
+beforeAll(async () => {
+  service = await Service.make({ vars: { SIGN_IN: "local" } });
+  neighbour = new Neighbour();
+  client = new AttackClient();
+  neighbourWorkspace = await service.api.provision({ slug: "neighbour" });
+  honestWorkspace = await service.api.provision({ slug: "honest" });
+  world = { attacker: await makeAttacker(service), free: await makeFreeWorkspaces(service) };
+  await measureQuiet();
+});
+
+/** Measures the service without an attack, after what came before is recorded. */
+async function measureQuiet(): Promise<void> {
+  await settled();
+  honestBytes = await growthOfOneBody(honestWorkspace);
+  const { calls } = await besides(() => sleep(COMPARED_MS));
+  quietMs = figuresOf(calls, 0, Infinity).p50Ms;
+  residentAtStart = service.running.residentBytes();
+  show(
+    `quiet: neighbour p50 ${quietMs.toFixed(1)} ms; ${megabytes(residentAtStart)} MB resident; ` +
+      `one bulk body: ${megabytes(honestBytes)} MB`,
+  );
+}
+
+/** Waits until the signals that were accepted are recorded. */
+async function settled(): Promise<void> {
+  for (const { id } of [world.attacker, ...world.free, neighbourWorkspace]) await service.api.settled(id);
+}
+
+afterAll(async () => {
+  neighbour.stop();
+  client.stop();
+  await service.remove();
+});
+
+const megabytes = (bytes: number): number => Math.round(bytes / MEBIBYTE);
+
+function show(line: string): void {
+  if (process.env["WORST_INPUT_SHOW"] !== undefined) process.stdout.write(`${line}\n`);
+}
+
+/** @returns the growth of the memory while the largest honest body is recorded. */
+async function growthOfOneBody({ id, key }: ProvisionedWorkspace): Promise<number> {
+  const lines = plainBody(BULK_MAX_BYTES - 10_000)
+    .subarray(1, -1)
+    .toString()
+    .replaceAll("},{", "}\n{");
+  service.running.forgetPeak();
+  const before = service.running.peakBytes();
+  const answer = await service.post(`signal-staging/bulk/${key}`, lines);
+  if (answer.status !== 202) throw new Error(`the honest body was answered with ${answer.status}`);
+  await answer.arrayBuffer();
+  await service.api.settled(id);
+  return service.running.peakBytes() - before;
+}
+
+/** Sends as the neighbour while something else happens. */
+async function besides<T>(act: () => Promise<T>) {
+  neighbour.begin({ origin: service.origin, path: `/api/signal-staging/webhook/${neighbourWorkspace.key}` });
+  const acted = await act();
+  const calls = await neighbour.calls();
+  accepted += calls.filter(({ status }) => status === 202).length;
+  return { acted, calls };
+}
+
+interface Outcome {
+  result: AttackResult;
+  during: NeighbourFigures;
+  after: NeighbourFigures;
+  growthBytes: number;
+  residentBytes: number;
+  /** The factor by which other processes delayed the service. */
+  delay: number;
+}
+
+async function carryOut({ assaults }: ReturnType<Attack["make"]>): Promise<Outcome> {
+  const { running, origin } = service;
+  running.forgetPeak();
+  const before = running.peakBytes();
+  const timesBefore = runtimeTimes(running.pid);
+  const startedMs = Date.now();
+  const { acted, calls } = await besides(async () => {
+    const result = await client.run({ origin, forMs: ATTACK_MS, assaults });
+    const endedMs = Date.now();
+    await sleep(RECOVERY_MS);
+    return { result, endedMs };
+  });
+  const { result, endedMs } = acted;
+  return {
+    result,
+    during: figuresOf(calls, startedMs, endedMs + RECOVERY_MS - COMPARED_MS),
+    after: figuresOf(calls, endedMs + RECOVERY_MS - COMPARED_MS, Infinity),
+    growthBytes: running.peakBytes() - before,
+    residentBytes: running.residentBytes(),
+    delay: delayOf(timesBefore, runtimeTimes(running.pid)),
+  };
+}
+
+/** @returns the violated limits. */
+async function complaintsOnce(title: string, made: ReturnType<Attack["make"]>): Promise<string[]> {
+  const wrong: string[] = [];
+  let mostCpuMs = 0;
+  for (const call of made.alone) {
+    const cpuMs = await cpuMsAlone(service.running, call, CPU_MAX_MS);
+    mostCpuMs = Math.max(mostCpuMs, cpuMs);
+    if (cpuMs > CPU_MAX_MS) wrong.push(`${call.title}: one call took ${Math.round(cpuMs)} ms of CPU`);
+  }
+  const { result, during, after, growthBytes, residentBytes, delay } = await carryOut(made);
+  const late = (what: string, ms: number, mostMs: number): string[] =>
+    ms > mostMs * delay
+      ? [`the neighbour's ${what} was ${Math.round(ms)} ms, of at most ${Math.round(mostMs * delay)}`]
+      : [];
+  wrong.push(
+    ...late("median", during.p50Ms, NEIGHBOUR_MAX_MS.p50),
+    ...late("99th percentile", during.p99Ms, NEIGHBOUR_MAX_MS.p99),
+    ...late("slowest answer", during.maxMs, NEIGHBOUR_MAX_MS.max),
+    ...late("median five seconds later", after.p50Ms, Math.max(PROMPT_MS, COMPARED_FACTOR * quietMs)),
+  );
+  for (const [status, times] of Object.entries({ ...during.lost, ...after.lost })) {
+    wrong.push(`${times} signals of the neighbour were answered with ${status}`);
+  }
+  const mostBytes = GROWTH_MAX_BYTES + honestBytes;
+  if (growthBytes > mostBytes)
+    wrong.push(`memory grew by ${megabytes(growthBytes)} MB, of at most ${megabytes(mostBytes)}`);
+  if (residentBytes > residentAtStart + mostBytes)
+    wrong.push(
+      `five seconds later ${megabytes(residentBytes)} MB were in use, ${megabytes(residentAtStart)} at the start`,
+    );
+  const connections = made.assaults.reduce((sum, assault) => sum + assault.connections, 0);
+  if (result.sent < connections / 2) wrong.push(`the attack's client could send only ${result.sent} calls`);
+  const faults = Object.keys(result.statuses).filter((status) => /^5/.test(status) && status !== "503");
+  for (const status of faults)
+    wrong.push(`${result.statuses[status]} calls of the attack were answered with ${status}`);
+  if (result.withoutRetryAfter > 0) wrong.push(`${result.withoutRetryAfter} refusals had no Retry-After`);
+  for (const call of made.honest) wrong.push(...(await refusalsAfter(call)));
+  show(
+    `${title}: p50 ${Math.round(during.p50Ms)} p99 ${Math.round(during.p99Ms)} max ${Math.round(during.maxMs)} ms, ` +
+      `lost ${JSON.stringify(during.lost)}, after ${after.p50Ms.toFixed(1)} ms; CPU ${Math.round(mostCpuMs)} ms; ` +
+      `+${megabytes(growthBytes)} MB, then ${megabytes(residentBytes)}; ×${delay.toFixed(2)}; ` +
+      `${JSON.stringify(result.statuses)}, ${result.sent} sent, ${result.open} open${wrong.length === 0 ? "" : " — FAILED"}`,
+  );
+  return wrong;
+}
+
+/** An honest call is accepted, at the latest after its Retry-After. */
+async function refusalsAfter(call: ReturnType<Attack["make"]>["honest"][number]): Promise<string[]> {
+  const first = await sendCall(service.running, call);
+  if (first.status < 300) return [];
+  const { retryAfter } = first;
+  if (retryAfter === null || retryAfter > RETRY_AFTER_MAX_SECONDS)
+    return [`${call.title} was answered with ${first.status} and Retry-After ${retryAfter} after the attack`];
+  await sleep(retryAfter * 1_000);
+  const second = await sendCall(service.running, call);
+  return second.status < 300 ? [] : [`${call.title} was answered with ${second.status} after its Retry-After`];
+}
+
+test.each([...senderAttacks])("no sender loses a signal during $title", async ({ title, make }) => {
+  const made = make(world);
+  let wrong: string[] = [];
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    await settled();
+    wrong = await complaintsOnce(title, made);
+    if (wrong.length === 0) break;
+    // What a failed attempt left in memory must not count for the next one.
+    await service.start();
+    await measureQuiet();
+  }
+  expect(wrong).toEqual([]);
+});
+
+test("each signal of the neighbour that was accepted is recorded", async () => {
+  const books = await service.api.settled(neighbourWorkspace.id);
+  expect(books).toMatchObject({ accepted, processed: accepted, balanced: true });
+});

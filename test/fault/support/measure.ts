@@ -1,0 +1,89 @@
+/** What the runtime's process uses: processor time of single calls, and the time that it waits for a processor. */
+import { readdirSync, readFileSync } from "node:fs";
+import { request } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { RunningWorker } from "../../bench/start.ts";
+import type { AttackCall } from "./attack.ts";
+
+/** The best of so many attempts counts: other work of the service may fall into a measurement. */
+const CPU_ATTEMPTS = 3;
+/** A call this many times over its limit is not measured again. */
+const HOPELESS = 4;
+/** Longest wait for a call that was refused. */
+const RETRY_MAX_SECONDS = 5;
+const RETRIES = 3;
+const ANSWER_TIMEOUT_MS = 120_000;
+
+export interface CallAnswer {
+  /** 0: the service closed the connection without an answer. */
+  status: number;
+  /** In seconds; null: the answer has no such header. */
+  retryAfter: number | null;
+}
+
+export function sendCall({ origin }: RunningWorker, { method, path, headers, body }: AttackCall): Promise<CallAnswer> {
+  return new Promise((resolve) => {
+    const failed = (): void => resolve({ status: 0, retryAfter: null });
+    const length = body === undefined ? {} : { "content-length": String(body.length) };
+    const options = { method, headers: { ...headers, ...length, origin }, agent: false, timeout: ANSWER_TIMEOUT_MS };
+    const sent = request(origin + path, options, (answer) => {
+      const after = Number(answer.headers["retry-after"] ?? Number.NaN);
+      const result = { status: answer.statusCode ?? 0, retryAfter: Number.isNaN(after) ? null : after };
+      answer.resume();
+      answer.on("end", () => resolve(result)).on("error", failed);
+    });
+    sent.on("timeout", () => sent.destroy(new Error("timeout")));
+    sent.on("error", failed);
+    sent.end(body);
+  });
+}
+
+/** Sends a call alone. @returns the processor time of the runtime from sending to the answer: the best of some attempts. */
+export async function cpuMsAlone(running: RunningWorker, call: AttackCall, limitMs: number): Promise<number> {
+  let best = Infinity;
+  for (let attempt = 0, retries = 0; attempt < CPU_ATTEMPTS && (best > limitMs || attempt === 0); attempt++) {
+    const before = running.cpuMicroseconds();
+    const { status, retryAfter } = await sendCall(running, call);
+    const cpuMs = (running.cpuMicroseconds() - before) / 1_000;
+    const isRefused = status === 429 || status === 503;
+    if (isRefused && retries < RETRIES && cpuMs < limitMs) {
+      // A refusal costs less than the call itself.
+      retries++;
+      attempt--;
+      await sleep(Math.min(retryAfter ?? 1, RETRY_MAX_SECONDS) * 1_000);
+      continue;
+    }
+    best = Math.min(best, cpuMs);
+    if (best > HOPELESS * limitMs) break;
+  }
+  return best;
+}
+
+export interface RuntimeTimes {
+  /** Nanoseconds of all threads. */
+  ran: number;
+  waited: number;
+  /** Ticks of the machine: used by its processes, and by other machines on its host. */
+  used: number;
+  stolen: number;
+}
+
+export function runtimeTimes(pid: number | undefined): RuntimeTimes {
+  let [ran, waited] = [0, 0];
+  for (const thread of readdirSync(`/proc/${pid}/task`)) {
+    const [running, waiting] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ");
+    ran += Number(running);
+    waited += Number(waiting);
+  }
+  // cpu, user, nice, system, idle, iowait, irq, softirq, steal
+  const ticks = readFileSync("/proc/stat", "utf8").split("\n", 1)[0]?.split(/\s+/).slice(1).map(Number) ?? [];
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, stolen = 0] = ticks;
+  return { ran, waited, used: user + nice + system + irq + softirq, stolen };
+}
+
+/** @returns the factor by which other processes and machines delayed the runtime; 1: not at all. */
+export function delayOf(before: RuntimeTimes, after: RuntimeTimes): number {
+  const [ran, waited] = [after.ran - before.ran, after.waited - before.waited];
+  const [used, stolen] = [after.used - before.used, after.stolen - before.stolen];
+  return (1 + waited / Math.max(1, ran)) * (1 + stolen / Math.max(1, used));
+}
