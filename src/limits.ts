@@ -138,6 +138,8 @@ export const JSON_MAX_DEPTH = 64;
 export const GROUP_TRAITS_MAX = 50;
 export const GROUP_TRAIT_MAX_BYTES = 1_000;
 export const TEMPLATE_MAX_MAPPINGS = 100;
+/** Characters of a mapping's target and of its path: more than any real payload needs. */
+export const TEMPLATE_PATH_MAX_LENGTH = 255;
 export const RULE_MAX_CONDITIONS = 50;
 export const WORKSPACE_MAX_RULES = 1_000;
 /**
