@@ -21,6 +21,8 @@ export const NAME_MAX_CODE_POINTS = 255;
 /** RFC 5321's path limit, in characters. */
 export const EMAIL_MAX_LENGTH = 254;
 export const IDEMPOTENCY_KEY_MAX_LENGTH = 255;
+/** An id of the service, or the name of a plan: all are shorter. */
+export const ID_MAX_LENGTH = 100;
 /** An anonymous id or user id that links people, in characters, at most 765 bytes; anything longer is noise. */
 export const IDENTITY_MAX_LENGTH = 255;
 /** A trait as stored and as searched (traits.ts), where a character can take 18 bytes. The rest is cut off. */

@@ -15,6 +15,7 @@ import { withoutCredentials } from "../domain/keys/echo.ts";
 import type { Result } from "../domain/result.ts";
 import type { AppEnv } from "../env.ts";
 import { readBody } from "../http/body.ts";
+import { boundedText } from "../http/fields.ts";
 import { problem, refusalProblem } from "../http/problem.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { DESTINATIONS_MAX, JSON_MAX_DEPTH, JSON_MAX_VALUES, PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
@@ -329,7 +330,7 @@ export function idOf(prefix: string, description: string) {
 }
 
 const PAGE = {
-  cursor: z.string().max(8_192).optional().describe("`next` of the previous page."),
+  cursor: boundedText(8_192).optional().describe("`next` of the previous page."),
   limit: z.coerce
     .number()
     .int()
