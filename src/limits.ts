@@ -143,6 +143,8 @@ export const TEMPLATE_MAX_MAPPINGS = 100;
 /** Characters of a mapping's target and of its path: more than any real payload needs. */
 export const TEMPLATE_PATH_MAX_LENGTH = 255;
 export const RULE_MAX_CONDITIONS = 50;
+/** Values of one condition's list. */
+export const CONDITION_MAX_VALUES = 200;
 export const WORKSPACE_MAX_RULES = 1_000;
 /**
  * Paths and values (rule-content.ts) of a rule, and of all rules of a workspace: two long lists, and fifty. Compiled,

@@ -12,7 +12,13 @@ import { isEventPattern, isRulePath, POINTS_LAST_DAYS, RULE_FREQUENCIES } from "
 import { ruleSize } from "../domain/rules/rule-content.ts";
 import { grouped } from "../domain/text.ts";
 import { name, nameLength, noCredential, shortText, textOption } from "../http/fields.ts";
-import { NAME_MAX_CODE_POINTS, RULE_MAX_CONDITIONS, RULE_MAX_SIZE, RULE_PATH_MAX_ELEMENTS } from "../limits.ts";
+import {
+  CONDITION_MAX_VALUES,
+  NAME_MAX_CODE_POINTS,
+  RULE_MAX_CONDITIONS,
+  RULE_MAX_SIZE,
+  RULE_PATH_MAX_ELEMENTS,
+} from "../limits.ts";
 
 const MAX_POINTS = 1_000_000;
 
@@ -31,7 +37,7 @@ const condition = z
       }),
     operator: z.enum(MAPPING_OPERATORS),
     value: z
-      .union([scalar, z.array(scalar).min(1).max(200)])
+      .union([scalar, z.array(scalar).min(1).max(CONDITION_MAX_VALUES)])
       .exactOptional()
       .describe(
         "A list for `in`, a number for `greater_…` and `less_…`, nothing for `exists`, `not_exists`, `is_true`, `is_false`.",
