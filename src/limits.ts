@@ -21,6 +21,8 @@ export const NAME_MAX_CODE_POINTS = 255;
 /** RFC 5321's path limit, in characters. */
 export const EMAIL_MAX_LENGTH = 254;
 export const IDEMPOTENCY_KEY_MAX_LENGTH = 255;
+/** An id of the service, or the name of a plan: all are shorter. */
+export const ID_MAX_LENGTH = 100;
 /** An anonymous id or user id that links people, in characters, at most 765 bytes; anything longer is noise. */
 export const IDENTITY_MAX_LENGTH = 255;
 /** A trait as stored and as searched (traits.ts), where a character can take 18 bytes. The rest is cut off. */
@@ -138,7 +140,11 @@ export const JSON_MAX_DEPTH = 64;
 export const GROUP_TRAITS_MAX = 50;
 export const GROUP_TRAIT_MAX_BYTES = 1_000;
 export const TEMPLATE_MAX_MAPPINGS = 100;
+/** Characters of a mapping's target and of its path: more than any real payload needs. */
+export const TEMPLATE_PATH_MAX_LENGTH = 255;
 export const RULE_MAX_CONDITIONS = 50;
+/** Values of one condition's list. */
+export const CONDITION_MAX_VALUES = 200;
 export const WORKSPACE_MAX_RULES = 1_000;
 /**
  * Paths and values (rule-content.ts) of a rule, and of all rules of a workspace: two long lists, and fifty. Compiled,

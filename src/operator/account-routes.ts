@@ -7,6 +7,7 @@ import {
   type AccountField,
   type TemplateError,
 } from "../domain/accounts/payload-template.ts";
+import { boundedText } from "../http/fields.ts";
 import { ACCOUNT_HISTORY_SHOWN, IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
 import type { AccountsSort } from "../store/protocol/people-and-accounts.ts";
 import { payloadTemplate } from "../workspace/manage-keys.ts";
@@ -84,7 +85,7 @@ const templateError = z
 
 const accountQuery = filteredPageQuery({
   order: z.enum(ACCOUNT_ORDERS).default("newest").describe("Each in descending order."),
-  external_id: z.string().trim().min(1).max(IDENTITY_MAX_LENGTH).optional().describe("Exactly this id."),
+  external_id: boundedText(IDENTITY_MAX_LENGTH, { trim: true }).min(1).optional().describe("Exactly this id."),
 });
 
 /** With the limits of the endpoint, so that the endpoint accepts every previewed payload. */

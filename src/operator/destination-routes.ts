@@ -5,7 +5,7 @@ import type { HeaderRefusal } from "../domain/events/custom-header.ts";
 import { DESTINATION_TYPES, DISABLED_REASONS, type Destination } from "../domain/events/destination.ts";
 import { destinationEventTypes, eventTypes, type ScoreThresholds } from "../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { headerName, headersOf, headerValue, name, time } from "../http/fields.ts";
+import { headerName, headersOf, headerValue, name, boundedText, time } from "../http/fields.ts";
 import { DELIVERIES_KEPT, DESTINATION_HEADERS_MAX, DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../limits.ts";
 import type { CreatedDestination, Delivery } from "../notifications/destination-calls.ts";
 import * as destinations from "../workspace/manage-destinations.ts";
@@ -24,7 +24,7 @@ import {
 } from "./operation.ts";
 
 const type = z.enum(DESTINATION_TYPES);
-const target = z.string().trim().min(1).max(DESTINATION_URL_MAX_LENGTH).meta({
+const target = boundedText(DESTINATION_URL_MAX_LENGTH, { trim: true }).min(1).meta({
   description:
     "Of a webhook or a Slack-compatible webhook: a URL with `https` and a public host name, without credentials. Of an email: an address.",
   example: "https://crm.example.com/hooks/signals",

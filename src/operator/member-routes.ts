@@ -3,6 +3,8 @@ import * as z from "zod";
 import { addMember, changeRole, listMembers, removeMember } from "../control/members.ts";
 import { ROLES } from "../domain/keys/role.ts";
 import { emailAsStored, memberEmail } from "../domain/signal/identity.ts";
+import { boundedText } from "../http/fields.ts";
+import { EMAIL_MAX_LENGTH } from "../limits.ts";
 import { askedPage, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Members", "member");
@@ -10,8 +12,7 @@ const operation = operationsOf("Members", "member");
 const role = z.enum(ROLES);
 const member = z.object({ email: z.string(), role, created_at: isoInstant }).meta({ id: "Member" });
 
-const memberAddress = z
-  .string()
+const memberAddress = boundedText(EMAIL_MAX_LENGTH, { trim: true })
   .refine((text) => memberEmail(text) !== undefined, "not an email address, or one that is easily taken for another")
   .transform((text) => memberEmail(text) ?? text)
   .meta({ format: "email", example: "jane@example.com" });

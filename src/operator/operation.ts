@@ -16,6 +16,7 @@ import type { Result } from "../domain/result.ts";
 import { type AppEnv, configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
 import { problem, refusalProblem, retryAfter } from "../http/problem.ts";
+import { boundedText } from "../http/fields.ts";
 import { REFUSALS } from "../http/refusal-table.ts";
 import { OPERATOR_ACCOUNT } from "../http/workspace-share.ts";
 import { DESTINATIONS_MAX, JSON_MAX_DEPTH, JSON_MAX_VALUES, PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
@@ -339,7 +340,7 @@ export function idOf(prefix: string, description: string) {
 }
 
 const PAGE = {
-  cursor: z.string().max(8_192).optional().describe("`next` of the previous page."),
+  cursor: boundedText(8_192).optional().describe("`next` of the previous page."),
   limit: z.coerce
     .number()
     .int()

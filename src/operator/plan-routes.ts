@@ -3,7 +3,7 @@ import * as z from "zod";
 import { listPlans, putPlan } from "../control/plans.ts";
 import { unknownWorkspaces } from "../control/workspaces.ts";
 import { refuse } from "../domain/result.ts";
-import { name } from "../http/fields.ts";
+import { name, recordId, boundedText } from "../http/fields.ts";
 import { RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
 import { askedPage, camelKeys, listOf, pageQuery, toJson, operationsOf } from "./operation.ts";
 
@@ -15,6 +15,8 @@ const PLAN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 
 export const retentionDays = z.int().min(RETENTION_MIN_DAYS).max(RETENTION_MAX_DAYS).nullable();
 
+const NOT_A_CURRENCY = "three capital letters, as in ISO 4217";
+
 const terms = {
   name,
   signal_limit: z.int().min(1).max(1e12).describe("Signals per billing period (the allowance)."),
@@ -23,7 +25,7 @@ const terms = {
     "Days for which a signal is kept after its receipt. Null: for ever. People, scores and scoring signals stay.",
   ),
   offered_to: z
-    .array(z.string().max(255))
+    .array(recordId)
     .max(PLAN_MAX_WORKSPACES)
     .nullable()
     .describe(
@@ -32,9 +34,8 @@ const terms = {
   overage_price: z
     .strictObject({
       per_thousand: z.number().min(0).max(1e6).describe("Price of 1,000 overages, in units of the currency."),
-      currency: z
-        .string()
-        .regex(/^[A-Z]{3}$/, "three capital letters, as in ISO 4217")
+      currency: boundedText(3, { error: NOT_A_CURRENCY })
+        .regex(/^[A-Z]{3}$/, NOT_A_CURRENCY)
         .meta({ example: "EUR" }),
     })
     .nullable()

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { acknowledgeRestore, listRestores } from "../control/restores.ts";
 import { counted } from "../domain/text.ts";
-import { time } from "../http/fields.ts";
+import { recordId, time } from "../http/fields.ts";
 import { recoverWorkspace, restoreWorkspace, type RestoreRefusal } from "../workspace/restore-workspace.ts";
 import { count, idOf, isoInstant, conflict, contextOf, operationsOf, storeOf } from "./operation.ts";
 
@@ -17,7 +17,7 @@ const force = z
 const restoreId = idOf("rst", "Of the restore.");
 const body = z.union([
   z.strictObject({ at: time.describe("A time of the last thirty days."), force }),
-  z.strictObject({ undo: z.string().describe("Id of the restore to undo."), force }),
+  z.strictObject({ undo: recordId.describe("Id of the restore to undo."), force }),
 ]);
 
 const recovered = z.object({

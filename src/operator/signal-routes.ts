@@ -8,8 +8,15 @@ import { ADMITTED_VERDICTS } from "../domain/quota/quota.ts";
 import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
 import { isPlausibleEmail } from "../domain/signal/identity.ts";
+import { recordId, shortText, boundedText } from "../http/fields.ts";
 import { grouped } from "../domain/text.ts";
-import { IDENTITY_MAX_LENGTH, PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../limits.ts";
+import {
+  EMAIL_MAX_LENGTH,
+  IDENTITY_MAX_LENGTH,
+  PERSON_IDENTITIES_LISTED,
+  PERSON_MAX_IDS,
+  PERSON_SCORES_LISTED,
+} from "../limits.ts";
 import type { Page } from "../platform/list-page.ts";
 import type { ListedPeople } from "../store/protocol/people-and-accounts.ts";
 import type { Admission } from "../wire/admission.ts";
@@ -170,28 +177,23 @@ const underWay = z
 const replayed = z.object({ replayed: z.int(), under_way: underWay });
 const released = z.object({ released: z.int(), still_held: z.int(), under_way: underWay });
 
-const emailFilter = z
-  .string()
-  .trim()
+const emailFilter = boundedText(EMAIL_MAX_LENGTH, { trim: true })
   .toLowerCase()
   .refine(isPlausibleEmail, "not an email address")
   .meta({ format: "email", example: "jane@example.com" })
   .optional();
 
 const signalQuery = filteredPageQuery({
-  event: z.string().min(1).optional().describe("Exactly this event name."),
+  event: shortText().min(1).optional().describe("Exactly this event name."),
   email: emailFilter,
   status: z.enum(SIGNAL_STATUSES).optional().describe("Signals in flight are not listed; follow them by id."),
 });
 
 const peopleQuery = filteredPageQuery({
   email: emailFilter,
-  account: z.string().min(1).max(IDENTITY_MAX_LENGTH).optional().describe("External id of the people's account."),
-  q: z
-    .string()
-    .trim()
+  account: boundedText(IDENTITY_MAX_LENGTH).min(1).optional().describe("External id of the people's account."),
+  q: boundedText(IDENTITY_MAX_LENGTH, { trim: true })
     .min(1)
-    .max(IDENTITY_MAX_LENGTH)
     .optional()
     .describe(
       `Part of a person's email, ${traitsInWords(SEARCHED_TRAITS, "or")}, in any letter case, with or without accents.`,
@@ -260,7 +262,7 @@ export const signalRoutes = [
     summary: "Replay dead letters",
     description:
       "Sends all dead letters, or those with the given ids, through the queue again. They keep their ids and are not counted again.",
-    body: z.strictObject({ ids: z.array(z.string()).max(REPLAY_MAX_IDS).optional() }).meta({ id: "DeadLetterReplay" }),
+    body: z.strictObject({ ids: z.array(recordId).max(REPLAY_MAX_IDS).optional() }).meta({ id: "DeadLetterReplay" }),
     bodyExample: {},
     answers: { 200: "The number of replayed dead letters." },
     schema: replayed,

@@ -3,18 +3,18 @@ import * as z from "zod";
 import { createWorkspace, listWorkspaces, updateWorkspace } from "../control/workspaces.ts";
 import { refuse } from "../domain/result.ts";
 import { configuredJurisdiction } from "../env.ts";
-import { name, time } from "../http/fields.ts";
+import { name, recordId, boundedText, time } from "../http/fields.ts";
 import { configureWorkspace } from "../workspace/configure-workspace.ts";
 import { askedPage, idOf, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
 import { retentionDays } from "./plan-routes.ts";
 
 const operation = operationsOf("Workspaces", "workspace");
 
-const slug = z
-  .string()
-  .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, "lower-case letters, digits and inner hyphens; at most 63")
+const NOT_A_SLUG = "lower-case letters, digits and inner hyphens; at most 63";
+const slug = boundedText(63, { error: NOT_A_SLUG })
+  .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, NOT_A_SLUG)
   .meta({ description: "The workspace's part of the pages' addresses.", example: "acme" });
-const plan = z.string().min(1).meta({ description: "Id of a plan.", example: "growth" });
+const plan = recordId.min(1).meta({ description: "Id of a plan.", example: "growth" });
 const overages = z.boolean().describe("Pay-as-you-go beyond the signal limit.");
 
 const newWorkspace = z.strictObject({

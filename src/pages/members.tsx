@@ -10,7 +10,7 @@ import {
 } from "../control/members.ts";
 import { canChangeMember, canManage, type Role, ROLES } from "../domain/keys/role.ts";
 import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
-import { PAGE_ROWS } from "../limits.ts";
+import { EMAIL_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
 import { ROLE_LABEL } from "./copy.ts";
 import { Choices, Confirm, Form, Menu, TextField } from "./kit/forms.tsx";
@@ -19,7 +19,7 @@ import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
 import { type Column, CopyText, Panel, Table, Time } from "./kit/parts.tsx";
 import { done, mayManage, page } from "./page.tsx";
-import { contextOf, type Ctx, formText, pages, workspacePath } from "./pages-env.ts";
+import { contextOf, type Ctx, formText, pages, typedText, workspacePath } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
 import { requireManager } from "./session/sign-in.tsx";
 
@@ -83,13 +83,14 @@ interface TypedMember {
 /** A valid email is in lower case, as stored. An unknown role is read as `member`, who can change nothing. */
 function readMember(c: Ctx): TypedMember {
   const form = c.get("form");
-  const typed = formText(form, "email").trim();
+  const typed = typedText(form, "email").trim();
   const role = ROLES.find((name) => name === formText(form, "role"));
   return { email: memberEmail(typed) ?? typed, role: role ?? "member" };
 }
 
 function emailError(email: string): string | undefined {
   if (email === "") return "Enter the email that they sign in with.";
+  if (email.length > EMAIL_MAX_LENGTH) return `Enter at most ${EMAIL_MAX_LENGTH} characters.`;
   if (memberEmail(email) !== undefined) return undefined;
   return isPlausibleEmail(email)
     ? "This address has invisible characters or letters of several alphabets. Type it with plain letters."

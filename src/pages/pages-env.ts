@@ -58,8 +58,25 @@ export function workspacePath(c: Ctx): string {
   return `/w/${c.get("workspace").slug}`;
 }
 
-/** The text of a field; empty if the form has no such field, or a file there. */
-export function formText(form: FormData, name: string): string {
+/** Characters of the longest text that a page writes into its own form: an id, a choice, a button. */
+const WRITTEN_MAX_LENGTH = 300;
+/** Characters of an address in a form. A longer one leads to the first page. */
+export const ADDRESS_MAX_LENGTH = 2_000;
+
+/**
+ * The text of a field that a page has written and nobody types. Empty if the form has no such field, a file there, or a text
+ * that is longer than any page writes: then nothing looks at it. `typedText` reads what a person types.
+ */
+export function formText(form: FormData, name: string, max = WRITTEN_MAX_LENGTH): string {
+  const text = typedText(form, name);
+  return text.length > max ? "" : text;
+}
+
+/**
+ * The text of a field in which a person types, of any length, because the page shows it again. `checkTyped` or a schema of
+ * http/fields.ts looks at its length before anything else.
+ */
+export function typedText(form: FormData, name: string): string {
   const value = form.get(name);
   return typeof value === "string" ? value : "";
 }

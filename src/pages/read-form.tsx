@@ -6,6 +6,7 @@
 import type * as z from "zod";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { configuredRate } from "../env.ts";
+import { counted } from "../domain/text.ts";
 import { readBody, type BodyProblem } from "../http/body.ts";
 import { name as nameSchema } from "../http/fields.ts";
 import { STRANGERS } from "../http/workspace-share.ts";
@@ -109,6 +110,18 @@ function charactersOf(form: FormData): number {
   let characters = 0;
   for (const [name, value] of form) characters += name.length + (typeof value === "string" ? value.length : value.size);
   return characters;
+}
+
+/**
+ * Checks what a person has typed. A text of more than `max` characters gets an error that says the maximum, and `check` does
+ * not look at it.
+ */
+export function checkTyped<Value>(
+  typed: string,
+  max: number,
+  check: (text: string) => Result<Value, string>,
+): Result<Value, string> {
+  return typed.length > max ? refuse(`Enter at most ${counted(max, "character")}.`) : check(typed);
 }
 
 export function checkName(typed: string): Result<string, string> {

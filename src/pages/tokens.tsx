@@ -26,7 +26,7 @@ import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
 import { Badge, type Column, CopyText, Empty, Facts, Notice, Panel, Table, Time } from "./kit/parts.tsx";
 import { alreadyCreatedPage, done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
-import { contextOf, formText, pages, type Ctx } from "./pages-env.ts";
+import { contextOf, pages, typedText, type Ctx } from "./pages-env.ts";
 import { allFields, checkName, readForm } from "./read-form.tsx";
 import { managersOnly } from "./session/sign-in.tsx";
 
@@ -196,7 +196,7 @@ function readTokenForm(form: FormData): TypedToken {
   const checked = form.getAll("scope");
   return {
     formToken: formTokenOf(form),
-    name: formText(form, "name"),
+    name: typedText(form, "name"),
     scopes: TOKEN_SCOPES.filter((scope) => checked.includes(scope)),
     ...readLifetime(form),
   };

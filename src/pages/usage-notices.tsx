@@ -14,7 +14,7 @@ import { PostButton } from "./kit/forms.tsx";
 import { ago, counted, day, withQuery } from "./kit/format.ts";
 import { sectionPath, type Section } from "./kit/layout.tsx";
 import { Notice, Tabs } from "./kit/parts.tsx";
-import { formText, pages, workspacePath, type Ctx } from "./pages-env.ts";
+import { ADDRESS_MAX_LENGTH, formText, pages, workspacePath, type Ctx } from "./pages-env.ts";
 import { safeTarget } from "./safe-target.ts";
 
 /**
@@ -102,7 +102,7 @@ export function dismissNotice(c: Ctx): Response {
       maxAge: REMEMBERED_S,
     });
   }
-  const target = safeTarget(formText(form, "back"));
+  const target = safeTarget(formText(form, "back", ADDRESS_MAX_LENGTH));
   return c.redirect(target.startsWith(`${home}/`) ? target : `${home}/signals`, 303);
 }
 

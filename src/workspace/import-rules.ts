@@ -16,6 +16,7 @@ import {
   type ImportRefusal,
   type ImportStep,
 } from "../domain/rules/rule-import.ts";
+import { recordId } from "../http/fields.ts";
 import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { newRule, ruleProblem } from "./rule-schema.ts";
 
@@ -93,7 +94,7 @@ const ignored = z.unknown().optional().describe("Ignored.");
 
 const importedRule = newRule
   .extend({
-    id: z.string().optional().describe("Of the rule of the workspace to change. An unknown id is ignored."),
+    id: recordId.optional().describe("Of the rule of the workspace to change. An unknown id is ignored."),
     version: ignored,
     created_at: ignored,
     updated_at: ignored,

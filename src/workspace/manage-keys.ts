@@ -8,24 +8,20 @@ import { rotateKey, type Rotation } from "../control/new-keys.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { parseDotPath } from "../domain/json/dot-path.ts";
-import { noCredential } from "../http/fields.ts";
-import { KEY_SILENT_MAX_DAYS, TEMPLATE_MAX_BYTES, TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
+import { noCredential, boundedText } from "../http/fields.ts";
+import { KEY_SILENT_MAX_DAYS, TEMPLATE_MAX_BYTES, TEMPLATE_MAX_MAPPINGS, TEMPLATE_PATH_MAX_LENGTH } from "../limits.ts";
 import { quotaCounter, type WorkspaceContext } from "./objects.ts";
 
 export const payloadMapping = z
   .strictObject({
-    target: z
-      .string()
-      .max(255)
+    target: boundedText(TEMPLATE_PATH_MAX_LENGTH)
       .refine(...noCredential)
       .refine(isAccountTarget, `one of ${ACCOUNT_TARGETS.join(", ")}, or attributes.<name>`)
       .meta({
         description: "`external_id`, another field of an account, or `attributes.<name>`.",
         example: "external_id",
       }),
-    path: z
-      .string()
-      .max(255)
+    path: boundedText(TEMPLATE_PATH_MAX_LENGTH)
       .refine(...noCredential)
       .refine((path) => parseDotPath(path) !== undefined, "not a dot path such as company.id")
       .meta({ description: "Dot path into the payload.", example: "company.id" }),

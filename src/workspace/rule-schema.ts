@@ -11,25 +11,22 @@ import {
 import { isEventPattern, isRulePath, POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../domain/rules/mapping-rule.ts";
 import { ruleSize } from "../domain/rules/rule-content.ts";
 import { grouped } from "../domain/text.ts";
-import { fitsName } from "../domain/signal/validate-signal.ts";
-import { name, noCredential } from "../http/fields.ts";
-import { NAME_MAX_CODE_POINTS, RULE_MAX_CONDITIONS, RULE_MAX_SIZE, RULE_PATH_MAX_ELEMENTS } from "../limits.ts";
+import { name, nameLength, noCredential, shortText, textOption } from "../http/fields.ts";
+import {
+  CONDITION_MAX_VALUES,
+  NAME_MAX_CODE_POINTS,
+  RULE_MAX_CONDITIONS,
+  RULE_MAX_SIZE,
+  RULE_PATH_MAX_ELEMENTS,
+} from "../limits.ts";
 
 const MAX_POINTS = 1_000_000;
 
-const scalar = z.union([
-  z
-    .string()
-    .refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`)
-    .refine(...noCredential),
-  z.number(),
-  z.boolean(),
-]);
+const scalar = z.union([textOption(nameLength, noCredential), z.number(), z.boolean()]);
 
 const condition = z
   .strictObject({
-    path: z
-      .string()
+    path: shortText()
       .refine(isRulePath, "use event, source, email, or a path such as properties.form_name")
       .refine(...noCredential)
       .meta({
@@ -40,7 +37,7 @@ const condition = z
       }),
     operator: z.enum(MAPPING_OPERATORS),
     value: z
-      .union([scalar, z.array(scalar).min(1).max(200)])
+      .union([scalar, z.array(scalar).min(1).max(CONDITION_MAX_VALUES)])
       .exactOptional()
       .describe(
         "A list for `in`, a number for `greater_…` and `less_…`, nothing for `exists`, `not_exists`, `is_true`, `is_false`.",
@@ -65,9 +62,7 @@ function valueError(operator: MappingOperator, value: unknown): string | null {
 /** Fields of a rule, without defaults: a change keeps the fields that it does not name. */
 export const ruleFields = {
   name,
-  event: z
-    .string()
-    .trim()
+  event: shortText({ trim: true })
     .refine(isEventPattern, `an event name or pattern of 1 to ${NAME_MAX_CODE_POINTS} characters`)
     .refine(...noCredential)
     .meta({ description: "An event name; `*` stands for anything.", example: "Filled Out *" }),
@@ -127,6 +122,9 @@ export function ruleProblem(issue: z.core.$ZodIssue): string {
       return `Remove the unknown ${issue.keys.length === 1 ? "field" : "fields"} ${issue.keys.slice(0, 10).join(", ")}.`;
     case "invalid_value":
       return `Use one of: ${issue.values.map(String).join(", ")}.`;
+    case "too_big":
+      if (issue.origin === "string") return `${issue.message.charAt(0).toUpperCase()}${issue.message.slice(1)}.`;
+      return FIELD_PROBLEM[field] ?? "Enter less.";
     default:
       if (field === "value" && issue.code === "too_small") return "Enter at least one value.";
       return FIELD_PROBLEM[field] ?? "Enter an object with the fields of a rule or condition.";

@@ -12,6 +12,7 @@ import { VISIT_RULE } from "../bench/rules.ts";
 import { FORM_ROUTES } from "../support/access.ts";
 import { signIn } from "../bench/operator-api.ts";
 import { Service } from "../support/service.ts";
+import { slowness } from "../support/slowness.ts";
 import {
   anyFormBodies,
   importForms,
@@ -33,8 +34,6 @@ const TOGETHER = 6;
 const NEIGHBOUR_MAX_MS = 1_000;
 /** Pause between two calls of the neighbour, a sender of another workspace that must still be served. */
 const NEIGHBOUR_PAUSE_MS = 20;
-/** Time for which the test keeps a processor busy, to measure the share of other processes. */
-const SPIN_MS = 50;
 /** Number of attempts after which a failed check counts: other processes may disturb an attempt. */
 const ATTEMPTS = 3;
 
@@ -104,14 +103,6 @@ async function sendAsNeighbour(): Promise<number> {
   const { status } = await service.post(`signal-staging/webhook/${neighbourKey}`, '{"event":"Visit"}');
   if (status !== 202) throw new Error(`the neighbour was answered with ${status}`);
   return performance.now() - startedAt;
-}
-
-/** @returns the factor by which other processes slow this process down at the moment; 1: not at all. */
-function slowness(): number {
-  const [startedAt, before] = [performance.now(), process.cpuUsage()];
-  while (performance.now() - startedAt < SPIN_MS);
-  const { user, system } = process.cpuUsage(before);
-  return Math.max(1, ((performance.now() - startedAt) * 1_000) / (user + system));
 }
 
 /**

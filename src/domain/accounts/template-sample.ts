@@ -6,6 +6,7 @@ import { isJsonObject, parseDotPath } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-value.ts";
 import { ok, refuse, type Result } from "../result.ts";
 import { readSignals } from "../signal/signal-body.ts";
+import { TEMPLATE_PATH_MAX_LENGTH } from "../../limits.ts";
 import { compileTemplate, isAccountTarget, mapAccount, type PayloadMapping } from "./payload-template.ts";
 
 /** Reads a sample as the endpoint would. An array gives its first element, because each element is an update. */
@@ -45,9 +46,14 @@ const NAMES: readonly (readonly [target: string, names: readonly string[]])[] = 
   ["feature_flags", words("featureflags flags features featuretoggles")],
 ];
 
+const FLAG_NAMES = NAMES.find(([target]) => target === "feature_flags")?.[1] ?? [];
+
 interface Leaf {
   path: string;
   value: unknown;
+  /** The path and its last name, without case and separators. */
+  plainPath: string;
+  plainLast: string;
 }
 
 /**
@@ -67,26 +73,32 @@ export function proposeTemplate(sample: JsonObject): PayloadMapping[] {
     } else if (target === "external_id") rows.push({ target, path: "", type: "string", required: true });
   }
   const taken = new Set<string>();
+  const trial = withTrialId(sample);
   for (const leaf of leaves) {
     const target = `attributes.${lastName(leaf.path)}`;
     if (rows.length >= MAX_MAPPINGS) break;
     if (used.has(leaf) || taken.has(target) || !isAccountTarget(target)) continue;
     const row = mapping(target, leaf);
-    if (!isMapped(row, sample)) continue;
+    if (!isMapped(row, trial)) continue;
     taken.add(target);
     rows.push(row);
   }
   return rows;
 }
 
-/** Collects values with their paths; arrays and the flags of `features: {…}` as a whole. */
+/**
+ * Collects values with their paths; arrays and the flags of `features: {…}` as a whole. Leaves out what is behind a path
+ * that is too long for a template, before it builds the path: thousands of values may share one long name.
+ */
 function collect(value: JsonObject, prefix: string, levels: number, leaves: Leaf[]): void {
   for (const [name, inner] of Object.entries(value)) {
+    if (prefix.length + name.length > TEMPLATE_PATH_MAX_LENGTH) continue;
     if (name === "" || name.includes(".") || /\[\d*\]$/.test(name) || inner === null || inner === "") continue;
     const path = prefix + name;
-    const isFlags = NAMES.some(([target, names]) => target === "feature_flags" && names.includes(plainName(name)));
-    if (isJsonObject(inner) && !isFlags && levels > 1) collect(inner, `${path}.`, levels - 1, leaves);
-    else leaves.push({ path, value: inner });
+    const plainLast = plainName(name);
+    if (isJsonObject(inner) && !FLAG_NAMES.includes(plainLast) && levels > 1) {
+      collect(inner, `${path}.`, levels - 1, leaves);
+    } else leaves.push({ path, value: inner, plainPath: plainName(path), plainLast });
   }
 }
 
@@ -98,10 +110,10 @@ function bestLeaf(
 ): Leaf | undefined {
   for (const name of names) {
     for (const leaf of leaves) {
-      if (used.has(leaf) || (plainName(lastName(leaf.path)) !== name && plainName(leaf.path) !== name)) continue;
+      if ((leaf.plainLast !== name && leaf.plainPath !== name) || used.has(leaf)) continue;
       const isWhole = typeof leaf.value === "object";
       // A dotted path also reads a property of that exact name.
-      const alone = { [leaf.path]: leaf.value };
+      const alone = withTrialId({ [leaf.path]: leaf.value });
       if (isWhole === (target === "feature_flags") && isMapped(mapping(target, leaf), alone)) return leaf;
     }
   }
@@ -120,12 +132,16 @@ function typeOf(target: string, value: unknown): PayloadMapping["type"] {
   return isAmount && typeof value === "string" && /^\s*-?\d+(\.\d+)?\s*$/.test(value) ? "number" : "string";
 }
 
-/** Whether the mapping works for the payload. Tries it, so that no reason for a refusal is overlooked. */
-function isMapped(row: PayloadMapping, payload: JsonObject): boolean {
+/**
+ * Whether the mapping works for the payload. Tries it, so that no reason for a refusal is overlooked.
+ *
+ * @param trial made by `withTrialId`, once for many mappings: a copy of the payload takes time.
+ */
+function isMapped(row: PayloadMapping, trial: JsonObject): boolean {
   const id: PayloadMapping = { target: "external_id", path: ID_OF_TRIAL, type: "string", required: true };
   try {
     const rows = row.target === "external_id" ? [row] : [row, id];
-    return mapAccount(compileTemplate(rows), { ...payload, [ID_OF_TRIAL]: "trial-1" }).ok;
+    return mapAccount(compileTemplate(rows), trial).ok;
   } catch {
     return false;
   }
@@ -133,6 +149,10 @@ function isMapped(row: PayloadMapping, payload: JsonObject): boolean {
 
 /** A property name that no sample has. */
 const ID_OF_TRIAL = "\u{f8ff}id";
+
+function withTrialId(payload: JsonObject): JsonObject {
+  return { ...payload, [ID_OF_TRIAL]: "trial-1" };
+}
 
 function lastName(path: string): string {
   return path.slice(path.lastIndexOf(".") + 1);

@@ -23,15 +23,15 @@ const RESERVED =
 
 /** Why a header cannot have this name; null: it can. */
 export function headerNameProblem(name: string): string | null {
-  if (!/^[\w!#$%&'*+.^`|~-]+$/.test(name)) return "only letters, digits and hyphens, such as X-Api-Key";
   if (name.length > HEADER_NAME_MAX_LENGTH) return `at most ${HEADER_NAME_MAX_LENGTH} characters`;
+  if (!/^[\w!#$%&'*+.^`|~-]+$/.test(name)) return "only letters, digits and hyphens, such as X-Api-Key";
   return RESERVED.test(name.toLowerCase()) ? "this header is set by the service or the network" : null;
 }
 
 /** Why a header cannot have this value; null: it can. Spaces are allowed inside, as in `Bearer …`. */
 export function headerValueProblem(value: string): string | null {
-  if (!/^[!-~]([ -~]*[!-~])?$/.test(value)) return "only visible ASCII characters, with spaces only inside";
-  return value.length > HEADER_VALUE_MAX_LENGTH ? `at most ${HEADER_VALUE_MAX_LENGTH} characters` : null;
+  if (value.length > HEADER_VALUE_MAX_LENGTH) return `at most ${HEADER_VALUE_MAX_LENGTH} characters`;
+  return /^[!-~]([ -~]*[!-~])?$/.test(value) ? null : "only visible ASCII characters, with spaces only inside";
 }
 
 export function haveDistinctNames(headers: readonly Pick<CustomHeader, "name">[]): boolean {

@@ -16,28 +16,47 @@ type Step =
 
 export type DotPath = readonly Step[];
 
-/** `[0]`, `[]` and chains of them at the end of a segment; other brackets belong to the name (`utm[source]`). */
-const ELEMENT_STEPS = /(?:\[\d*\])+$/;
-
 /** Characters of a name that cost about as much to look up as an element costs to read. */
 const CHARACTERS_A_STEP = 16;
 
+/** Undefined: a segment has no name. Looks at each character once: the text comes from a form or a sender. */
 export function parseDotPath(text: string): DotPath | undefined {
   const steps: Step[] = [];
-  let start = 0;
-  for (const segment of text.split(".")) {
-    const brackets = ELEMENT_STEPS.exec(segment)?.[0] ?? "";
-    const name = segment.slice(0, segment.length - brackets.length);
-    if (name === "") return undefined;
-    const rest = text.slice(start);
+  for (let start = 0; start <= text.length;) {
+    const dot = text.indexOf(".", start);
+    const end = dot === -1 ? text.length : dot;
+    const nameEnd = endOfName(text, start, end);
+    if (nameEnd === start) return undefined;
+    const [name, rest] = [text.slice(start, nameEnd), text.slice(start)];
     const isFirst = steps.at(-1)?.kind !== "name";
     steps.push({ kind: "name", name, rest, cost: (isFirst ? 0 : 1) + Math.floor(rest.length / CHARACTERS_A_STEP) });
-    for (const [, digits] of brackets.matchAll(/\[(\d*)\]/g)) {
-      steps.push(digits ? { kind: "index", index: Number(digits) } : { kind: "any" });
+    for (let open = nameEnd; open < end;) {
+      const close = text.indexOf("]", open);
+      steps.push(close === open + 1 ? { kind: "any" } : { kind: "index", index: Number(text.slice(open + 1, close)) });
+      open = close + 1;
     }
-    start += segment.length + 1;
+    start = end + 1;
   }
   return steps;
+}
+
+/**
+ * The position of `[0]`, `[]` or a chain of them at the end of a segment, or its end. Other brackets belong to the name
+ * (`utm[source]`).
+ */
+function endOfName(text: string, start: number, end: number): number {
+  let nameEnd = end;
+  while (text[nameEnd - 1] === "]") {
+    let open = nameEnd - 2;
+    while (open > start && isDigit(text.charCodeAt(open))) open--;
+    if (open < start || text[open] !== "[") break;
+    nameEnd = open;
+  }
+  return nameEnd;
+}
+
+function isDigit(code: number): boolean {
+  return code >= 0x30 && code <= 0x39;
 }
 
 /** Limits of a reading, so that no path and no payload can make it slow. */

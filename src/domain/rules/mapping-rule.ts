@@ -7,6 +7,7 @@ import type { JsonObject } from "../json/json-value.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { comparatorOf, type Comparator, type MappingCondition } from "./mapping-condition.ts";
 import { dayOf } from "../duration.ts";
+import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 
 /** Frequencies of a rule for each person: at each match, once per UTC day of occurrence, once ever. */
 export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
@@ -65,6 +66,9 @@ export interface CompiledRules {
   /** Whether a condition reads the email. A signal without an email is then evaluated once its person is known. */
   readonly asksForEmail: boolean;
 }
+
+/** A path has at most NAME_MAX_CODE_POINTS characters. Each takes at most two UTF-16 units. */
+const PATH_MAX_LENGTH = 2 * NAME_MAX_CODE_POINTS;
 
 /** `event`, `source`, `email`, or `properties.` and a dot path. */
 export function isRulePath(path: string): boolean {
@@ -167,16 +171,21 @@ export function eventRange(pattern: string): { prefix: string; exact: boolean } 
   return { prefix, exact: rest.length === 0 };
 }
 
-/** Every value except objects and arrays, with its path; of an array, only the first element. */
+/**
+ * Every value except objects and arrays, with its path; of an array, only the first element. Leaves out what no rule can
+ * reach: a path that is too long is not built, because thousands of leaves may share one long name.
+ */
 export function* leavesOf(properties: JsonObject): Generator<[path: string, value: unknown]> {
   yield* leavesAt("properties", properties);
 }
 
 function* leavesAt(path: string, value: unknown): Generator<[path: string, value: unknown]> {
   if (Array.isArray(value)) {
-    yield* leavesAt(`${path}[]`, value[0]);
+    if (path.length + 2 <= PATH_MAX_LENGTH) yield* leavesAt(`${path}[]`, value[0]);
   } else if (isJsonObject(value)) {
-    for (const [name, inner] of Object.entries(value)) yield* leavesAt(`${path}.${name}`, inner);
+    for (const [name, inner] of Object.entries(value)) {
+      if (path.length + 1 + name.length <= PATH_MAX_LENGTH) yield* leavesAt(`${path}.${name}`, inner);
+    }
   } else if (value !== undefined) {
     yield [path, value];
   }

@@ -14,6 +14,11 @@ export type ProposedRule = Omit<RuleContent, "frequency" | "pointsLastDays" | "e
 
 /** Maximum conditions of a proposal: more would match only the sample. */
 const MAX_CONDITIONS = 5;
+/**
+ * Maximum conditions that are tried on the samples. A trial may read a thousand elements of each, and a signal has thousands of
+ * properties that hold for it alone.
+ */
+const MAX_TRIALS = 50;
 /** Points of a proposal: the smallest visible value, because only the admin knows what an event is worth. */
 const PROPOSED_POINTS = 1;
 /** Maximum characters of a proposed text: names and choices are shorter, free text is longer. */
@@ -57,10 +62,12 @@ export function proposeRule(signal: NormalisedSignal, similar: readonly Normalis
   const ranked = preferred.length === 0 ? candidates : preferred;
   const conditions: MappingCondition[] = [];
   const proposed = new Set<unknown>();
+  let trials = 0;
   for (const { condition } of ranked) {
-    if (conditions.length === MAX_CONDITIONS) break;
+    if (conditions.length === MAX_CONDITIONS || trials === MAX_TRIALS) break;
     const value = lowerCase(condition.value ?? condition.path);
     if (proposed.has(value) || !isRulePath(condition.path)) continue;
+    trials++;
     if (![signal, ...similar].every((sample) => holds(condition, sample))) continue;
     proposed.add(value);
     conditions.push(condition);
@@ -86,17 +93,18 @@ function candidatesOf(signal: NormalisedSignal): Candidate[] {
   const personal = new Set(
     [...Object.values(signal.traits), signal.email, signal.userId, signal.anonymousId].map((value) => lowerCase(value)),
   );
+  const words: WordsOfNames = new Map();
   return [...leavesOf(signal.properties)].flatMap(([path, value]) =>
-    personal.has(lowerCase(value)) ? [] : (candidateOf(path, value) ?? []),
+    personal.has(lowerCase(value)) ? [] : (candidateOf(path, value, words) ?? []),
   );
 }
 
-function candidateOf(path: string, value: unknown): Candidate | undefined {
+function candidateOf(path: string, value: unknown, words: WordsOfNames): Candidate | undefined {
   const flag = lowerCase(value);
   if (flag === true || flag === "true") return { rank: "flag", condition: { path, operator: "is_true" } };
   if (flag === false || flag === "false") return { rank: "flag", condition: { path, operator: "is_false" } };
 
-  const rank = rankOf(path);
+  const rank = rankOf(path, words);
   if (rank === undefined) return undefined;
   if (typeof value === "number" || (typeof value === "string" && !/\p{L}/u.test(value))) {
     // A short number under such a name (`step: 3`) is a kind. Any other number differs in the next signal.
@@ -109,17 +117,34 @@ function candidateOf(path: string, value: unknown): Candidate | undefined {
   return isChoice(value) ? { rank, condition: { path, operator: "equals", value } } : undefined;
 }
 
+interface WordsOfName {
+  last: string | undefined;
+  isPersonal: boolean;
+}
+
+/** What the words of a name say, by name: thousands of paths may begin with the same long one. */
+type WordsOfNames = Map<string, WordsOfName>;
+
 /** Ranks a property by the last word of its name, labels also by the neighbouring words; undefined: not proposed. */
-function rankOf(path: string): Rank | undefined {
+function rankOf(path: string, known: WordsOfNames): Rank | undefined {
+  const names = path.split(".").map((name) => {
+    const words = known.get(name) ?? wordsOf(name);
+    known.set(name, words);
+    return words;
+  });
+  const last = names.findLast((name) => name.last !== undefined)?.last ?? "";
+  if (KIND.has(last)) return "kind";
+  if (INSTANCE.has(last) || names.some(({ isPersonal }) => isPersonal)) return undefined;
+  return LABEL.has(last) ? "kind" : "other";
+}
+
+function wordsOf(name: string): WordsOfName {
   const all =
-    path
+    name
       .replaceAll(/(\p{Ll})(\p{Lu})/gu, "$1 $2")
       .toLowerCase()
       .match(/\p{L}+/gu) ?? [];
-  const last = all.at(-1) ?? "";
-  if (KIND.has(last)) return "kind";
-  if (INSTANCE.has(last) || all.some((word) => PERSONAL.has(word))) return undefined;
-  return LABEL.has(last) ? "kind" : "other";
+  return { last: all.at(-1), isPersonal: all.some((word) => PERSONAL.has(word)) };
 }
 
 /** A web address, with and without a host. No part can match where the next begins (linear time). */

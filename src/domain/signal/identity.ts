@@ -107,10 +107,15 @@ function hasOneScript(text: string): boolean {
  * Cyrillic а. The top-level domain may use another script.
  */
 export function memberEmail(value: unknown): string | undefined {
-  if (typeof value !== "string" || value !== value.normalize("NFKC") || /\p{Cf}/u.test(value)) return undefined;
+  if (typeof value !== "string" || value.trim().length > EMAIL_MAX_LENGTH) return undefined;
+  if (value !== value.normalize("NFKC") || /\p{Cf}/u.test(value)) return undefined;
   const email = normaliseEmail(value);
-  const named = email?.replace(/\.[^.@]*$/, "");
-  return named !== undefined && hasOneScript(named) ? email : undefined;
+  return email !== undefined && hasOneScript(withoutTopLevel(email)) ? email : undefined;
+}
+
+function withoutTopLevel(email: string): string {
+  const dot = email.lastIndexOf(".");
+  return dot > email.lastIndexOf("@") ? email.slice(0, dot) : email;
 }
 
 export function hashOfName({ kind, value }: { kind: "email" | "anonymous_id" | "user_id"; value: string }): string {

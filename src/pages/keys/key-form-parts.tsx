@@ -3,7 +3,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { SelectField, TextField } from "../kit/forms.tsx";
 import { exactTime } from "../kit/format.ts";
-import { formText } from "../pages-env.ts";
+import { formText, typedText } from "../pages-env.ts";
 
 const FORM_TOKEN = /^[0-9a-f-]{36}$/;
 
@@ -43,7 +43,7 @@ export interface TypedLifetime {
 
 export function readLifetime(form: FormData): TypedLifetime {
   const lifetime = formText(form, "lifetime");
-  return { lifetime: isLifetime(lifetime) ? lifetime : "", expires: formText(form, "expires") };
+  return { lifetime: isLifetime(lifetime) ? lifetime : "", expires: typedText(form, "expires") };
 }
 
 /**
@@ -71,12 +71,14 @@ function isLifetime(text: string): text is Lifetime {
   return text === "keep" || text === "at" || Object.hasOwn(LIFETIME_MS, text);
 }
 
+const LOCAL_TIME_MAX_LENGTH = 19;
 const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?$/;
 
 /** Undefined: not a time, for example on the 31st of February. */
 function readUtc(text: string): Date | undefined {
+  if (text.length > LOCAL_TIME_MAX_LENGTH || !LOCAL_TIME.test(text)) return undefined;
   const at = new Date(`${text}Z`);
-  if (!LOCAL_TIME.test(text) || Number.isNaN(at.getTime())) return undefined;
+  if (Number.isNaN(at.getTime())) return undefined;
   return at.toISOString().startsWith(text) ? at : undefined;
 }
 

@@ -20,7 +20,7 @@ import { authorName, counted, day, grouped } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
 import { Count, Facts, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, notFoundPage, page } from "../page.tsx";
-import { contextOf, counterOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
+import { contextOf, counterOf, type Ctx, formText, pages, typedText, workspacePath } from "../pages-env.ts";
 import { allFields, checkName, readForm } from "../read-form.tsx";
 import {
   errorList,
@@ -51,7 +51,7 @@ export const keyDetailPages = pages
   })
   .post("/:key_id", readForm(), requireKey, async (c) => {
     const [form, { id }] = [c.get("form"), c.get("apiKey")];
-    const typed = { name: formText(form, "name"), silent_after_days: formText(form, "silent_after_days").trim() };
+    const typed = { name: typedText(form, "name"), silent_after_days: typedText(form, "silent_after_days").trim() };
     const checked = allFields({
       name: checkName(typed.name),
       silent_after_days: checkDays(typed.silent_after_days),
@@ -93,9 +93,12 @@ export const keyDetailPages = pages
     return rotatePage(c, old, typed, refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] });
   });
 
+/** Characters of a number of days. A longer text is no number that is allowed. */
+const DAYS_MAX_LENGTH = 20;
+
 /** Null: no alert. */
 function checkDays(typed: string): Result<number | null, string> {
-  const days = silentAfterDays.safeParse(typed === "" ? null : Number(typed));
+  const days = silentAfterDays.safeParse(typed === "" ? null : typed.length > DAYS_MAX_LENGTH ? NaN : Number(typed));
   return days.success ? ok(days.data) : refuse(`Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`);
 }
 

@@ -25,7 +25,7 @@ import { sentence } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
 import { alreadyCreatedPage, fragment, page } from "../page.tsx";
-import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
+import { contextOf, type Ctx, formText, pages, typedText, workspacePath } from "../pages-env.ts";
 import { allFields, checkName, readForm } from "../read-form.tsx";
 import {
   errorList,
@@ -69,8 +69,7 @@ export const newKeyPages = pages
   .post("/new", readForm(), async (c) => {
     const form = c.get("form");
     const typed = readKeyForm(form);
-    const edit = form.get("do");
-    if (typeof edit === "string") return formPage(c, applyEdit(typed, edit));
+    if (form.has("do")) return formPage(c, applyEdit(typed, formText(form, "do")));
     const checked = checkKeyForm(typed);
     if (!checked.ok) return formPage(c, typed, checked.refusal);
     const result = await createKey(contextOf(c), checked.value, typed.formToken);
@@ -92,20 +91,20 @@ function readKeyForm(form: FormData): TypedKey {
   const rows: MappingRow[] = [];
   for (let at = 0; at <= TEMPLATE_MAX_MAPPINGS && form.has(`rows.${at}.target`); at++) {
     rows.push({
-      target: formText(form, `rows.${at}.target`).trim(),
-      path: formText(form, `rows.${at}.path`).trim(),
+      target: typedText(form, `rows.${at}.target`).trim(),
+      path: typedText(form, `rows.${at}.path`).trim(),
       type: formText(form, `rows.${at}.type`),
       required: form.has(`rows.${at}.required`),
     });
   }
   return {
     formToken: formTokenOf(form),
-    name: formText(form, "name"),
+    name: typedText(form, "name"),
     endpointType: endpointTypeNamed(formText(form, "endpoint_type")),
     ...readLifetime(form),
     secret: form.has("secret"),
     rows,
-    sample: formText(form, "sample"),
+    sample: typedText(form, "sample"),
   };
 }
 

@@ -5,14 +5,15 @@ import { envelopeOf } from "../../domain/events/request-body.ts";
 import { EVENT_CATALOGUE, eventTypes, exampleEvent, type EventType } from "../../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { headerName, headerValue } from "../../http/fields.ts";
-import { DESTINATION_HEADERS_MAX } from "../../limits.ts";
+import { counted } from "../../domain/text.ts";
+import { DESTINATION_HEADERS_MAX, DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import * as destinations from "../../workspace/manage-destinations.ts";
 import { Check, Choices, Form, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Json, Panel } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
-import { type Ctx, formText, pages } from "../pages-env.ts";
+import { type Ctx, formText, pages, typedText } from "../pages-env.ts";
 import { checkName, issueText, readForm } from "../read-form.tsx";
 import {
   destinationsCall,
@@ -85,12 +86,12 @@ export function readDestination(form: FormData, id: string): TypedDestination {
   const [typedId, type, events] = [formText(form, "id"), formText(form, "type"), form.getAll("events")];
   return {
     id: DESTINATION_ID.test(typedId) ? typedId : id,
-    name: formText(form, "name"),
+    name: typedText(form, "name"),
     type: DESTINATION_TYPES.find((known) => known === type) ?? "webhook",
-    target: formText(form, "target").trim(),
+    target: typedText(form, "target").trim(),
     headers: Array.from({ length: DESTINATION_HEADERS_MAX }, (_, index) => ({
-      name: formText(form, `header_name_${index}`).trim(),
-      value: formText(form, `header_value_${index}`).trim(),
+      name: typedText(form, `header_name_${index}`).trim(),
+      value: typedText(form, `header_value_${index}`).trim(),
     })).filter(({ name, value }) => name !== "" || value !== ""),
     events: eventTypes.filter((known) => events.includes(known)),
   };
@@ -105,6 +106,9 @@ export function checkDestination(
   const errors: Errors = headerErrors(headers, storedNames);
   const named = checkName(name);
   if (!named.ok) errors.name = named.refusal;
+  if (target.length > DESTINATION_URL_MAX_LENGTH) {
+    errors.target = `Enter at most ${counted(DESTINATION_URL_MAX_LENGTH, "character")}.`;
+  }
   if (target === "" && emptyTarget === "is_refused") {
     errors.target = type === "email" ? "Enter the email address." : "Enter the URL.";
   }

@@ -9,8 +9,8 @@ import { Form, LinkButton, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Badge, Count, Empty, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
-import { type Ctx, formText, pages } from "../pages-env.ts";
-import { allFields, issueText, readForm } from "../read-form.tsx";
+import { type Ctx, pages, typedText } from "../pages-env.ts";
+import { allFields, checkTyped, issueText, readForm } from "../read-form.tsx";
 import { managersOnly } from "../session/sign-in.tsx";
 import { deliveryPages } from "./delivery.tsx";
 import { destinationFormPages } from "./destination-form.tsx";
@@ -23,7 +23,7 @@ export const notificationPages = pages
   .get("/", (c) => listPage(c))
   .post("/thresholds", readForm(), async (c) => {
     const form = c.get("form");
-    const typed = { people: formText(form, "thresholds"), accounts: formText(form, "account_thresholds") };
+    const typed = { people: typedText(form, "thresholds"), accounts: typedText(form, "account_thresholds") };
     const checked = allFields({ people: readThresholds(typed.people), accounts: readThresholds(typed.accounts) });
     if (!checked.ok) return listPage(c, typed, checked.refusal);
     await changeThresholds(destinationsCall(c), checked.value.people, checked.value.accounts);
@@ -33,8 +33,15 @@ export const notificationPages = pages
   .route("/", destinationPages)
   .route("/", deliveryPages);
 
+/** Characters of a typed list: the scores with the spaces and line ends of a pasted one. */
+const THRESHOLDS_MAX_LENGTH = 200;
+
 /** Reads `100; 50` as 50 and 100. */
 export function readThresholds(typed: string): Result<number[], string> {
+  return checkTyped(typed, THRESHOLDS_MAX_LENGTH, parseThresholds);
+}
+
+function parseThresholds(typed: string): Result<number[], string> {
   const scores = typed.split(/[\s,;]+/).filter((text) => text !== "");
   if (scores.some((text) => !/^-?\d{1,7}$/.test(text))) return refuse("Enter whole numbers, such as 50, 100.");
   if (scores.length > THRESHOLDS_MAX) return refuse(`Enter at most ${THRESHOLDS_MAX} scores.`);

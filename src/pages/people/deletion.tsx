@@ -3,16 +3,17 @@ import { iso } from "../../control/database.ts";
 import { deletionRequestedMs } from "../../control/deletions.ts";
 import { emailAsStored } from "../../domain/signal/identity.ts";
 import { TRAIT_NAMES, traitsInWords } from "../../domain/signal/traits.ts";
-import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
+import { ok, refuse } from "../../domain/result.ts";
+import { DELETION_REMEMBERED_DAYS, EMAIL_MAX_LENGTH } from "../../limits.ts";
 import type { DeletionReceipt } from "../../store/protocol/store-operations.ts";
 import { deletePerson } from "../../workspace/delete-person.ts";
 import { Form, FormErrors, LinkButton, TextField } from "../kit/forms.tsx";
 import { grouped } from "../kit/format.ts";
 import { Badge, Facts, Notice, Panel, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
-import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
+import { contextOf, type Ctx, pages, storeOf, typedText, workspacePath } from "../pages-env.ts";
 import { personPath } from "../paths.ts";
-import { readForm } from "../read-form.tsx";
+import { checkTyped, readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
 import { emailOf } from "./person.tsx";
 
@@ -35,8 +36,11 @@ export const deletionPages = pages
     const email = emailOf(c);
     // If the form is sent twice, a second deletion would replace the receipt of the first.
     if (!(await personExists(c))) return redirectToReceipt(c);
-    const typed = formText(c.get("form"), "email");
-    if (emailAsStored(typed) !== email) return deletePage(c, typed, `Type ${email} to confirm.`);
+    const typed = typedText(c.get("form"), "email");
+    const confirmed = checkTyped(typed, 2 * EMAIL_MAX_LENGTH, (text) =>
+      emailAsStored(text) === email ? ok(null) : refuse(`Type ${email} to confirm.`),
+    );
+    if (!confirmed.ok) return deletePage(c, typed, confirmed.refusal);
     await deletePerson(contextOf(c), email);
     return redirectToReceipt(c);
   })

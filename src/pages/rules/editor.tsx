@@ -5,6 +5,7 @@
 import { findRule, type StoredRule } from "../../control/stored-rules.ts";
 import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-condition.ts";
 import { POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
+import { fitsName } from "../../domain/signal/validate-signal.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
@@ -55,7 +56,8 @@ export async function readEditor(c: Ctx, typingSignals?: number): Promise<Editor
 }
 
 export function suggestionsFor(c: Ctx, form: RuleForm): Promise<RuleSuggestions> {
-  return storeOf(c).suggestForRule(form.event);
+  // A text that no event and no pattern may have is not looked for.
+  return storeOf(c).suggestForRule(fitsName(form.event) ? form.event : "");
 }
 
 interface EditorProps extends EditorState {

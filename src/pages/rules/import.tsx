@@ -19,7 +19,7 @@ import { FormErrors, HiddenFields, LinkButton, TextArea } from "../kit/forms.tsx
 import { counted } from "../kit/format.ts";
 import { Badge, Notice, Stat, Stats, Table } from "../kit/parts.tsx";
 import { done, page } from "../page.tsx";
-import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
+import { contextOf, type Ctx, formText, pages, typedText, workspacePath } from "../pages-env.ts";
 import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
 import { managersOnly, requireManager } from "../session/sign-in.tsx";
 import { EnabledBadge, RuleDifferences, RuleSummary, VALUES_SHOWN } from "./rule-text.tsx";
@@ -61,8 +61,8 @@ export const ruleFilePages = pages
         stopped !== null ? 409 : isPossible(plan) ? 200 : 422,
         <ImportPreview base={rulesPath(c)} text={text} fingerprint={fingerprint} plan={plan} stopped={stopped} />,
       );
-    const version = Number(form.get("rules_version") ?? Number.NaN);
-    const isConfirmed = form.get("do") === "import" && Number.isInteger(version);
+    const version = Number(formText(form, "rules_version") || Number.NaN);
+    const isConfirmed = formText(form, "do") === "import" && Number.isInteger(version);
     const isOtherFile = isConfirmed && formText(form, "fingerprint") !== fingerprint;
     if (!isConfirmed || isOtherFile) {
       const plan = await planRuleImport(c.get("db"), c.get("workspace").id, read.value);
@@ -82,7 +82,7 @@ async function importedText(form: FormData): Promise<string> {
   const file = form.get("file");
   // A browser without a chosen file sends an empty one. The page of an expired session sends the file's text.
   const text = file === null || typeof file === "string" ? file : await file.text();
-  return text || formText(form, "text");
+  return text || typedText(form, "text");
 }
 
 function importPage(c: Ctx, status: 200 | 409 | 422, content: Child): Promise<Response> {

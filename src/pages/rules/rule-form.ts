@@ -8,8 +8,16 @@ import {
 import type { ProposedRule } from "../../domain/rules/propose-conditions.ts";
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
-import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS, RULE_MAX_CONDITIONS } from "../../limits.ts";
+import {
+  CONDITION_MAX_VALUES,
+  NAME_MAX_CODE_POINTS,
+  PREVIEW_DEFAULT_DAYS,
+  PREVIEW_MAX_DAYS,
+  RULE_MAX_CONDITIONS,
+} from "../../limits.ts";
+import { fitsName } from "../../domain/signal/validate-signal.ts";
 import { newRule, ruleProblem } from "../../workspace/rule-schema.ts";
+import { formText, typedText } from "../pages-env.ts";
 
 /** By field, such as `name` or `conditions.0.value`. */
 export type FieldErrors = Record<string, string>;
@@ -33,12 +41,12 @@ export const BLANK_FORM = {
 export type RuleForm = typeof BLANK_FORM;
 
 export function readRuleForm(data: FormData): RuleForm {
-  const text = (name: string) => entryText(data.get(name));
+  const text = (name: string) => typedText(data, name).replaceAll("\r\n", "\n");
   const [operators, values] = [data.getAll("operator"), data.getAll("value")];
   return {
     name: text("name"),
     event: text("event"),
-    match: text("match"),
+    match: formText(data, "match"),
     // Reads at most one row above the limit, so that the schema refuses the rule and the page stays small.
     conditions: data
       .getAll("path")
@@ -50,15 +58,15 @@ export function readRuleForm(data: FormData): RuleForm {
       })),
     scoringSignal: text("scoring_signal"),
     points: text("points"),
-    frequency: text("frequency") || BLANK_FORM.frequency,
-    pointsLastDays: text("points_last_days") || BLANK_FORM.pointsLastDays,
+    frequency: formText(data, "frequency") || BLANK_FORM.frequency,
+    pointsLastDays: formText(data, "points_last_days") || BLANK_FORM.pointsLastDays,
     enabled: data.has("enabled"),
-    days: text("days"),
+    days: formText(data, "days"),
   };
 }
 
 export function postedVersion(data: FormData): number | undefined {
-  const text = entryText(data.get("version"));
+  const text = formText(data, "version");
   return /^[1-9]\d{0,9}$/.test(text) ? Number(text) : undefined;
 }
 
@@ -103,13 +111,17 @@ export function withoutBlankRows(form: RuleForm): RuleForm {
   };
 }
 
+/** Characters of typed points. A longer text is no number that is allowed. */
+const POINTS_MAX_LENGTH = 50;
+
 /**
  * @param form without blank rows: errors name conditions by their place.
  * @param source the rule that the form was filled from. An unchanged field keeps the rule's value: the form cannot express
  * the text "5", a line break in an event's name, or a space at the end of a list's value.
  */
 export function parseRule(form: RuleForm, source: RuleContent | null = null): Result<RuleContent, FieldErrors> {
-  const points = /^\s*[+-]?\d+\s*$/.test(form.points) ? Number(form.points) : form.points;
+  const points =
+    form.points.length <= POINTS_MAX_LENGTH && /^\s*[+-]?\d+\s*$/.test(form.points) ? Number(form.points) : form.points;
   const textOf = (field: "name" | "event" | "scoringSignal"): string =>
     source !== null && form[field] === postedInput(source[field]) ? source[field] : form[field];
   const parsed = newRule.safeParse({
@@ -169,21 +181,33 @@ function conditionOf({ path, operator, value }: ConditionRow): unknown {
   const condition = { path: path.trim(), operator };
   if (OPERATORS_WITHOUT_VALUE.includes(operator as MappingOperator)) return condition;
   if (OPERATORS_WITH_LIST.includes(operator as MappingOperator)) return { ...condition, value: listOf(value) };
-  // A line end before or after a value is invisible, and such a value hardly ever matches.
-  return value.trim() === "" ? condition : { ...condition, value: scalarOf(value.replaceAll(/^\n+|\n+$/g, "")) };
+  return value.trim() === "" ? condition : { ...condition, value: scalarOf(withoutOuterLineEnds(value)) };
 }
 
-/** The values of a list: one per line, or on a single line separated by commas. */
+/** A line end before or after a value is invisible, and such a value hardly ever matches. */
+function withoutOuterLineEnds(text: string): string {
+  let [start, end] = [0, text.length];
+  while (text[start] === "\n") start++;
+  while (end > start && text[end - 1] === "\n") end--;
+  return text.slice(start, end);
+}
+
+/**
+ * The values of a list: one per line, or on a single line separated by commas. Reads at most one value above the limit, so that
+ * the schema refuses the list without a look at all of them.
+ */
 function listOf(text: string): (string | number)[] {
   return text
     .split(text.includes("\n") ? "\n" : ",")
     .map((part) => part.trim())
     .filter((part) => part !== "")
+    .slice(0, CONDITION_MAX_VALUES + 1)
     .map(scalarOf);
 }
 
 /** A text is a number only where numbers are written so: to the rules, `7` and `"7"` are the same, `"007"` is not. */
 function scalarOf(text: string): string | number {
+  if (!fitsName(text)) return text;
   return String(Number(text)) === text && /^-?[\d.]+$/.test(text) ? Number(text) : text;
 }
 

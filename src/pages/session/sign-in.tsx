@@ -14,7 +14,7 @@ import { ROLE_LABEL } from "../copy.ts";
 import { HiddenFields, TextField } from "../kit/forms.tsx";
 import type { Section } from "../kit/layout.tsx";
 import { managersOnlyPage, messagePage, notFoundPage, plainPage } from "../page.tsx";
-import { type Answer, type Ctx, formText, pages } from "../pages-env.ts";
+import { ADDRESS_MAX_LENGTH, type Answer, type Ctx, formText, pages, typedText } from "../pages-env.ts";
 import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
 import { FIRST_PAGE, safeTarget } from "../safe-target.ts";
 import { limitAttempts, problemPage } from "./form-guard.tsx";
@@ -103,9 +103,9 @@ const localDriver: SignInDriver = {
   routes: pages.createApp().post("/", async (c) => {
     const form = await readStrangersForm(c);
     if (!form.ok) return formRefusedPage(c, form.refusal);
-    const email = memberEmail(formText(form.value, "email"));
+    const email = memberEmail(typedText(form.value, "email"));
     if (email === undefined || !(await startSession(c, email, "local"))) return problemPage(c, "no_member");
-    return c.redirect(safeTarget(formText(form.value, "to")), 303);
+    return c.redirect(safeTarget(formText(form.value, "to", ADDRESS_MAX_LENGTH)), 303);
   }),
 };
 

@@ -11,7 +11,7 @@ import { counted, grouped } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, type Scanned, scanUntilMatch } from "../kit/list.tsx";
 import { type Column, Empty, ShortId, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
-import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
+import { contextOf, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { personPath, signalPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
@@ -85,11 +85,12 @@ export const listPages = pages
     );
   })
   .post("/dead-letters/replay", requireManager, readForm(), async (c) => {
-    const id = c.get("form").get("id");
-    const ids = typeof id === "string" ? [id] : null;
+    const form = c.get("form");
+    const id = form.has("id") ? formText(form, "id") : undefined;
+    const ids = id === undefined ? null : [id];
     const { replayed, isUnderWay } = await replayDeadLetters(contextOf(c), ids);
     if (isUnderWay) return done(c, "signals/dead-letters", "replay_under_way");
-    const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
+    const back = replayed > 0 && id !== undefined ? `signals/${id}` : "signals/dead-letters";
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
   });
 

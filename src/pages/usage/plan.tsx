@@ -13,7 +13,7 @@ import { Confirm } from "../kit/forms.tsx";
 import { counted, grouped, money } from "../kit/format.ts";
 import { Badge, type Column, Panel, Table } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
-import { contextOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
+import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
 import { type NoticeCopy, usageHead, UsageTabs } from "../usage-notices.tsx";
@@ -25,12 +25,12 @@ export const planPages = pages
   .createApp()
   .get("/plan", (c) => planPage(c))
   .post("/plan", requireManager, readForm(), async (c) => {
-    const plan = c.get("form").get("plan");
-    const isOffered = typeof plan === "string" && (await isPlanOffered(c.get("db"), plan, c.get("workspace").id));
+    const plan = formText(c.get("form"), "plan");
+    const isOffered = plan !== "" && (await isPlanOffered(c.get("db"), plan, c.get("workspace").id));
     return isOffered ? changeWorkspace(c, { plan }, "plan_changed") : planPage(c, UNKNOWN_PLAN);
   })
   .post("/overages", requireManager, readForm(), async (c) => {
-    const overages = c.get("form").get("overages");
+    const overages = formText(c.get("form"), "overages");
     if (overages !== "on" && overages !== "off") return planPage(c, "Overages are either on or off.");
     return changeWorkspace(c, { overages: overages === "on" }, `overages_${overages}`);
   })
