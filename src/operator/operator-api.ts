@@ -7,6 +7,7 @@ import { authorise, findWorkspaceOfPath, requireScope } from "./authorise.ts";
 import { deletionRoutes, exportRoutes } from "./data-care-routes.ts";
 import { destinationRoutes } from "./destination-routes.ts";
 import { createDocumentRoutes } from "./docs/docs-page.tsx";
+import { openApiDocument } from "./docs/openapi.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { keyRoutes } from "./key-routes.ts";
 import { memberRoutes } from "./member-routes.ts";
@@ -42,7 +43,7 @@ export const OPERATIONS = [
   ...destinationRoutes,
 ];
 
-export const documentRoutes = createDocumentRoutes(OPERATIONS);
+export const documentRoutes = createDocumentRoutes(() => openApiDocument(OPERATIONS));
 
 export const operatorRoutes = new Hono<OperatorEnv>()
   .use(noStore, authorise)

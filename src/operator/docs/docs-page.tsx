@@ -7,12 +7,10 @@ import { html } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { AppEnv } from "../../env.ts";
 import { methodNotAllowed } from "../../http/problem.ts";
-import type { Operation } from "../operation.ts";
 import { grouped } from "../../domain/text.ts";
 import { REFUSALS, isRefusalCode } from "../../http/refusal-table.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../../limits.ts";
 import {
-  openApiDocument,
   resolve,
   schemaName,
   type ApiContent,
@@ -30,21 +28,44 @@ const PAGE_HEADERS = {
   "referrer-policy": "no-referrer",
 };
 
-/** The document is made with the first request for it. @param operations the operator API's. */
-export function createDocumentRoutes(operations: readonly Operation[]) {
-  let made: ApiDocument | undefined;
-  const document = (): ApiDocument => (made ??= openApiDocument(operations));
+/**
+ * Anybody may ask for these. An isolate makes the document and both texts with the first request for them, and keeps them:
+ * rendering the page takes some 20 ms of CPU time.
+ *
+ * @param makeDocument describes the service.
+ */
+export function createDocumentRoutes(makeDocument: () => ApiDocument) {
+  let document: ApiDocument | undefined;
+  let json: string | undefined;
+  let pageParts: readonly string[] | undefined;
+  const made = (): ApiDocument => (document ??= makeDocument());
 
   const app = new Hono<AppEnv>()
     .get("/healthz", (c) => c.json({ status: "ok" }))
-    .get("/openapi.json", (c) => c.json(document()))
+    .get("/openapi.json", (c) => {
+      json ??= JSON.stringify(made());
+      return c.body(json, 200, { "content-type": "application/json" });
+    })
     .get("/docs/style.css", (c) => c.body(DOCS_STYLE, 200, { "content-type": "text/css; charset=utf-8" }))
-    .get("/docs", (c) => {
+    .get("/docs", async (c) => {
+      pageParts ??= (await html`<!doctype html>${<DocsPage document={made()} />}`).split(ORIGIN);
       for (const [name, value] of Object.entries(PAGE_HEADERS)) c.header(name, value);
-      return c.html(html`<!doctype html>${<DocsPage document={document()} origin={new URL(c.req.url).origin} />}`);
+      return c.html(pageParts.join(originOf(c.req.url)));
     });
   for (const path of app.routes.map((route) => route.path)) app.all(path, (c) => methodNotAllowed(c, "GET, HEAD"));
   return app;
+}
+
+/** Stands for the service's own address in the kept page. Nothing else contains it: `.invalid` is no domain (RFC 2606). */
+const ORIGIN = "https://origin.invalid";
+
+/**
+ * The client names the host, which may contain quotes, `&` and `$`. Percent-encoded it is the same host, and ends no
+ * attribute, string or shell word in which it stands.
+ */
+function originOf(url: string): string {
+  const { origin } = new URL(url);
+  return origin.replaceAll(/[^\w.:/[\]-]/g, (character) => `%${character.charCodeAt(0).toString(16)}`);
 }
 
 interface Entry {
@@ -58,7 +79,7 @@ interface Group {
   entries: Entry[];
 }
 
-function DocsPage({ document, origin }: { document: ApiDocument; origin: string }) {
+function DocsPage({ document }: { document: ApiDocument }) {
   const entries = Object.entries(document.paths).flatMap(([path, item]) =>
     Object.entries(item).map(([method, operation]): Entry => ({ method: method.toUpperCase(), path, operation })),
   );
@@ -81,14 +102,14 @@ function DocsPage({ document, origin }: { document: ApiDocument; origin: string 
         <main>
           <h1>{info.title}</h1>
           <p>{marked(info.description)}</p>
-          <FirstCall origin={origin} />
+          <FirstCall />
           <SendingRules />
           <Advice codes={document["x-error-codes"]} />
           {groups.map((group) => (
             <section>
               <h2>{group.name}</h2>
               {group.entries.map((entry) => (
-                <Endpoint {...entry} document={document} origin={origin} />
+                <Endpoint {...entry} document={document} />
               ))}
             </section>
           ))}
@@ -129,7 +150,7 @@ function Contents({ groups }: { groups: readonly Group[] }) {
   );
 }
 
-function Endpoint({ method, path, operation, document, origin }: Entry & { document: ApiDocument; origin: string }) {
+function Endpoint({ method, path, operation, document }: Entry & { document: ApiDocument }) {
   const { operationId, summary, description, parameters = [], requestBody, responses } = operation;
   const body = requestBody?.content["application/json"];
   return (
@@ -148,7 +169,7 @@ function Endpoint({ method, path, operation, document, origin }: Entry & { docum
         </>
       )}
       <h4>Example</h4>
-      <pre tabindex={0}>{curl({ method, path, operation }, origin)}</pre>
+      <pre tabindex={0}>{curl({ method, path, operation })}</pre>
       <h4>Answers</h4>
       {Object.entries(responses).map(([status, response]) => (
         <Answer status={status} description={response.description} content={response.content ?? {}} />
@@ -258,9 +279,9 @@ function Answer({ status, description, content }: { status: string; description:
   );
 }
 
-function curl({ method, path, operation }: Entry, origin: string): string {
+function curl({ method, path, operation }: Entry): string {
   const address =
-    origin + path.replace(/\{(\w+)\}/g, (_, name: string) => `$${name.replace(/(?=[A-Z])/g, "_").toUpperCase()}`);
+    ORIGIN + path.replace(/\{(\w+)\}/g, (_, name: string) => `$${name.replace(/(?=[A-Z])/g, "_").toUpperCase()}`);
   const lines = [`curl ${method === "GET" ? "" : `-X ${method} `}"${address}"`];
   if ((operation.security ?? []).length > 0) lines.push('-H "Authorization: Bearer $TOKEN"');
   const example = operation.requestBody?.content["application/json"]?.example;
@@ -277,8 +298,8 @@ const GUIDE = [
 
 const KEY = "YOUR_API_KEY";
 
-function FirstCall({ origin }: { origin: string }) {
-  const [webhook] = webhooksOf(origin, { key: KEY, endpointType: "signal_staging", payloadTemplate: null });
+function FirstCall() {
+  const [webhook] = webhooksOf(ORIGIN, { key: KEY, endpointType: "signal_staging", payloadTemplate: null });
   return (
     <section id="first-call">
       <h2>The first call</h2>

@@ -299,6 +299,14 @@ describe("/docs", () => {
     for (const code of Object.keys(REFUSALS)) expect(targets).toContain(`#${code}`);
   });
 
+  test("names the origin at which it was asked for, also after another Host has asked", async () => {
+    for (const origin of ["https://a.example", "https://b.example:8443", ORIGIN]) {
+      const page = readHtml(await (await exports.default.fetch(`${origin}/docs`)).text());
+      expect(page.only("#first-call").text).toContain(`${origin}/api/signal-staging/webhook/`);
+      expect(new Set(page.text.match(/https:\/\/[^/ ]+(?=\/(?:api|operator|healthz)\b)/g))).toEqual(new Set([origin]));
+    }
+  });
+
   test("has no dead link", async () => {
     const page = await docsPage();
     const linked = page.all("[href], [src]").flatMap((part) => part.attribute("href") ?? part.attribute("src") ?? []);
