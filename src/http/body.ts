@@ -179,7 +179,10 @@ class BodyReading {
     } finally {
       open.release();
     }
-    if (!(sent instanceof Uint8Array)) return sent;
+    if (!(sent instanceof Uint8Array)) {
+      this.#charge(sent.bytes, 0);
+      return sent;
+    }
     if (gzip) return this.#gunzip(sent);
     return (await this.#begin(sent.byteLength)) ?? sent;
   }
@@ -199,7 +202,7 @@ class BodyReading {
     const early = this.#tooFast(bytes);
     if (early !== null) return early;
     if (bytes > LARGE_BODY_BYTES && this.#turn === null) {
-      this.#turn = await turnOfLargeBody(this.#options.holder);
+      this.#turn = await turnOfLargeBody(this.#options.holder, bytes);
       if (this.#turn === null) return { cause: "no_turn", bytes };
       const late = this.#tooFast(bytes);
       if (late !== null) return late;

@@ -10,7 +10,7 @@ import {
   REQUEST_BODY_BYTES,
   REQUEST_SIGNALS,
 } from "../domain/quota/request-rate.ts";
-import { FairShare } from "../platform/fair-share.ts";
+import { type Capacity, FairShare } from "../platform/fair-share.ts";
 import { Lru } from "../platform/lru.ts";
 import { type Lease, UnderWay } from "../platform/under-way.ts";
 
@@ -72,24 +72,36 @@ export function openBody(
   };
 }
 
-/** 4 MB: the largest body may follow a body of CDP events. */
-const BURST_OF_EACH = 128;
+/** Requests that the bodies of each workspace may count as at once, however many there are: 4 MB, some bodies of CDP events. */
+const BODY_BURST_OF_EACH = 128;
+/** Bytes beyond the first REQUEST_BODY_BYTES of a body, in requests. */
+const bodyBytes = new FairShare(BODY_BURST_OF_EACH);
+
 /**
- * Bytes beyond the first REQUEST_BODY_BYTES of a body, in requests: reading the worst body takes 20 ns a byte, so at the default
- * rate all workspaces together use a third of a processor.
+ * Half the rate of a key, at the default 8 MB a second for all workspaces together: reading the worst body takes 20 ns a byte, so
+ * that is a sixth of a processor. The signals of an ordinary body take more: they are recorded.
  */
-const bodyBytes = new FairShare(BURST_OF_EACH);
+function bodyCapacity({ perSecond, burst }: RequestRate): Capacity {
+  return { perSecond: perSecond / 2, burst: burst / 4 };
+}
 
 /** Milliseconds until the holder may send another body of more than REQUEST_BODY_BYTES; 0: now. */
 export function bodyWaitMs(holder: string, nowMs: number, rate: RequestRate): number {
-  return bodyBytes.waitMs(holder, nowMs, rate);
+  return bodyBytes.waitMs(holder, nowMs, bodyCapacity(rate));
 }
 
-/** @param more requests that the body counts as, beyond the first. Negative: it turned out to be smaller. */
+/**
+ * @param more requests that the body counts as, beyond the first, at most a burst. Negative: it turned out to be smaller than
+ * charged.
+ */
 export function chargeBody(holder: string, more: number, nowMs: number, rate: RequestRate): void {
-  if (more !== 0) bodyBytes.charge(holder, more, nowMs, rate);
+  if (more !== 0) bodyBytes.charge(holder, Math.min(more, rate.burst), nowMs, bodyCapacity(rate));
 }
 
+/** The next large body of any workspace begins when the one before should have taken half of the time. */
+const LARGE_BODY_BYTES_PER_MS = 25_000;
+/** By the runtime's clock, which is never set back. */
+let nextLargeBodyMs = 0;
 const largeBodies = new UnderWay({ each: 1 });
 const waitingBodies = new UnderWay({ each: 4 });
 /** After this time another body may begin, because the platform may end a request without a word. */
@@ -98,9 +110,20 @@ const TURN_WAIT_MS = 5_000;
 /** Other calls run in between. */
 const TURN_POLL_MS = 25;
 
-/** Waits until no other large body of the holder is at work. Null: too many wait, or it took too long. */
-export async function turnOfLargeBody(holder: string): Promise<Lease | null> {
+function beginLargeBody(holder: string, bytes: number): Lease | null {
+  const nowMs = performance.now();
+  if (nowMs < nextLargeBodyMs) return null;
   const turn = largeBodies.begin(holder, Date.now(), TURN_MS);
+  if (turn !== null) nextLargeBodyMs = nowMs + bytes / LARGE_BODY_BYTES_PER_MS;
+  return turn;
+}
+
+/**
+ * Waits until no other large body of the holder is at work, and until other calls had their time after the last large body of any
+ * holder. Null: too many wait, or it took too long.
+ */
+export async function turnOfLargeBody(holder: string, bytes: number): Promise<Lease | null> {
+  const turn = beginLargeBody(holder, bytes);
   if (turn !== null) return turn;
   const waiting = waitingBodies.begin(holder, Date.now(), TURN_WAIT_MS);
   if (waiting === null) return null;
@@ -109,7 +132,7 @@ export async function turnOfLargeBody(holder: string): Promise<Lease | null> {
       // A promise of the call before would be simpler, but a call that waits for another one's promise is ended as hung.
       // oxlint-disable-next-line no-await-in-loop
       await scheduler.wait(TURN_POLL_MS);
-      const next = largeBodies.begin(holder, Date.now(), TURN_MS);
+      const next = beginLargeBody(holder, bytes);
       if (next !== null) return next;
     }
     return null;

@@ -131,8 +131,10 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const { keyId, workspaceId: holder } = key;
   const body = await readBody(c.req.raw, { maxBytes: endpoint.maxBytes, holder, rate, key: keyId });
   const requests = requestsOfBody(body.ok ? body.bytes.length : body.bytes);
-  if (!body.ok)
-    return body.refusal.code === "rate_limited" ? refuseShed(body.refusal) : refuseKnown(body.refusal, requests);
+  if (!body.ok) {
+    const isOfThisIsolate = body.refusal.code === "rate_limited" || body.refusal.code === "unavailable";
+    return isOfThisIsolate ? refuseShed(body.refusal) : refuseKnown(body.refusal, requests);
+  }
   try {
     const budget = { stepsLeft: REQUEST_MAX_STEPS };
     const check = (payload: unknown) => endpoint.check(payload, key, budget);

@@ -30,12 +30,12 @@ export class FairShare {
     return excess < 0 ? 0 : Math.max(1, (1_000 * excess * this.#debts.size) / perSecond);
   }
 
-  /** @param units of a single use: more than a burst counts as a burst. Negative: a charge that was too high. */
-  charge(holder: string, units: number, nowMs: number, { perSecond, burst }: Capacity): void {
+  /** @param units negative: a charge that was too high. */
+  charge(holder: string, units: number, nowMs: number, { perSecond }: Capacity): void {
     this.#payOff(nowMs, perSecond);
-    const debt = (this.#debts.get(holder) ?? 0) + Math.min(units, burst);
+    const debt = (this.#debts.get(holder) ?? 0) + units;
     if (debt <= 0) this.#debts.delete(holder);
-    else this.#debts.set(holder, Math.min(debt, 2 * burst));
+    else this.#debts.set(holder, debt);
   }
 
   /** If the clock was set back, no time counts as passed. */

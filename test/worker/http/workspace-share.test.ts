@@ -182,7 +182,7 @@ describe("large bodies of a workspace", () => {
       const result = await read(new Uint8Array(lying), "liar");
       codes.push(result.ok ? "ok" : result.refusal.code);
     }
-    expect(codes).toEqual(["body_too_large", "body_too_large", "rate_limited", "rate_limited"]);
+    expect(codes).toEqual(["body_too_large", "rate_limited", "rate_limited", "rate_limited"]);
   });
 });
 
