@@ -22,12 +22,18 @@ const LEAVES: Shape = "one long name above many leaves";
 
 /** @param characters of the whole text. The last shape is a dot path: one long name, and many short names. */
 export function textOf(shape: Shape, characters: number): string {
+  const key = `${characters} ${shape}`;
+  const known = texts.get(key);
+  if (known !== undefined) return known;
   const text =
     shape === LEAVES
       ? "n".repeat(Math.ceil(characters / 2)) + ".k".repeat(Math.floor(characters / 4))
       : SHAPES[shape].repeat(characters);
+  texts.set(key, flat(text));
   return flat(text);
 }
+
+const texts = new Map<string, string>();
 
 /** A repeated text is a tree of its parts. What arrives over the network is not. */
 function flat(text: string): string {

@@ -18,7 +18,7 @@ const MAX_CONDITIONS = 5;
  * Maximum conditions that are tried on the samples. A trial may read a thousand elements of each, and a signal has thousands of
  * properties that hold for it alone.
  */
-const MAX_TRIALS = 50;
+const MAX_TRIALS = 25;
 /** Points of a proposal: the smallest visible value, because only the admin knows what an event is worth. */
 const PROPOSED_POINTS = 1;
 /** Maximum characters of a proposed text: names and choices are shorter, free text is longer. */
