@@ -179,6 +179,13 @@ const onEvents =
   ({ name }: Input): Run[] =>
     eventsOf(name).map((event) => () => run(event));
 
+const onWebhook =
+  (run: (webhook: webhookCalls.Webhook) => unknown) =>
+  ({ name }: Input): Run[] => {
+    const body = templateSample.exampleFor(templateOf(name));
+    return [() => run({ id: "a", label: "a", note: "a", url: "https://example.com", body })];
+  };
+
 const headersOf = (value: string) => times(DESTINATION_HEADERS_MAX, (nth) => ({ name: `X-${nth}`, value }));
 const EVALUATED = new Map<Shape, mappingRule.CompiledRules>();
 
@@ -425,15 +432,9 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     const key = { key: "sk_1", endpointType: "product_org" as const, payloadTemplate: templateOf(name) };
     return [() => webhookCalls.webhooksOf("https://example.com", key)];
   },
-  ...Object.fromEntries(
-    (["curlLine", "fetchCall", "pythonCall"] as const).map((name) => [
-      `webhook-calls ${name}`,
-      ({ name: path255 }: Input): Run[] => {
-        const body = templateSample.exampleFor(templateOf(path255));
-        return [() => webhookCalls[name]({ id: "x", label: "x", note: "x", url: "https://example.com", body }, null)];
-      },
-    ]),
-  ),
+  "webhook-calls curlLine": onWebhook((webhook) => webhookCalls.curlLine(webhook, "secret")),
+  "webhook-calls fetchCall": onWebhook((webhook) => webhookCalls.fetchCall(webhook, "secret")),
+  "webhook-calls pythonCall": onWebhook((webhook) => webhookCalls.pythonCall(webhook, "secret")),
   "webhook-calls composedEvent": onForm((sent) => webhookCalls.composedEvent(sent, sent)),
   "webhook-calls marketingTemplate": onForm(webhookCalls.marketingTemplate),
 };
