@@ -57,6 +57,7 @@ import {
   SHAPE_NAMES,
   textOf,
   textPayloads,
+  textsOf,
   type Run,
   type Shape,
 } from "../../support/worst-text.ts";
@@ -71,7 +72,8 @@ interface Input {
   /** Text of a name or an id, whose length its caller has checked. */
   name: string;
   text(max: number): string;
-  bytes(max: number): Uint8Array;
+  /** Alone, and between two letters. */
+  textsOf(max: number): string[];
   /** Signals or account updates: one long text in a field. */
   texts: JsonObject[];
   /** Many values, or long names. */
@@ -95,16 +97,14 @@ function inputOf(shape: Shape, part: number): Input {
     ...payloads,
     name: textOf(shape, NAME_MAX_CODE_POINTS),
     text: (max) => textOf(shape, Math.floor(max * part)),
-    bytes: (max) => new TextEncoder().encode(textOf(shape, Math.floor(max * part))),
+    textsOf: (max) => textsOf(shape, Math.floor(max * part)),
   };
 }
 
 const onText =
   (run: (text: string) => unknown, max: number) =>
-  (input: Input): Run[] => {
-    const sent = input.text(max);
-    return [() => run(sent)];
-  };
+  (input: Input): Run[] =>
+    input.textsOf(max).map((sent) => () => run(sent));
 /** The caller is the form of a page. */
 const onForm = (run: (text: string) => unknown) => onText(run, PAGE_FORM_MAX_CHARACTERS);
 /** The caller is a body of the API. */
@@ -117,10 +117,11 @@ const onName =
   ({ name }: Input): Run[] => [() => run(name)];
 const onBytes =
   (run: (bytes: Uint8Array) => unknown) =>
-  (input: Input): Run[] => {
-    const bytes = input.bytes(BODY_MAX_BYTES);
-    return [() => run(bytes)];
-  };
+  (input: Input): Run[] =>
+    input.textsOf(BODY_MAX_BYTES).map((sent) => {
+      const bytes = new TextEncoder().encode(sent);
+      return () => run(bytes);
+    });
 const onPayloads =
   (run: (payload: JsonObject) => unknown) =>
   ({ payloads }: Input): Run[] =>
@@ -410,7 +411,7 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "signal/signal-body readSignals": (input) => {
     const rules = { maxSignals: 10_000, lines: true, check: ok };
     const bodies = [
-      input.bytes(BODY_MAX_BYTES),
+      ...input.textsOf(BODY_MAX_BYTES).map((sent) => new TextEncoder().encode(sent)),
       ...input.payloads.map((payload) => new TextEncoder().encode(JSON.stringify(payload))),
     ];
     return bodies.map((body) => () => signalBody.readSignals(body, rules));
