@@ -5,7 +5,7 @@ import { slowness } from "./slowness.ts";
 
 /** Shapes of a text: what it repeats. */
 export const SHAPES = {
-  brackets: "[",
+  brackets: "[]",
   "line ends": "\n",
   spaces: " ",
   "at signs": "@",
@@ -20,13 +20,28 @@ export type Shape = keyof typeof SHAPES;
 export const SHAPE_NAMES = Object.keys(SHAPES) as Shape[];
 const LEAVES: Shape = "one long name above many leaves";
 
-/** @param characters of the whole text. The last shape is a dot path: one long name, and many short names. */
-export function textOf(shape: Shape, characters: number): string {
-  const text =
+const texts = new Map<string, string>();
+
+/**
+ * A text of this shape only. `within`: between two letters, so that no expression finds the shape at an end at once, and nothing is
+ * trimmed. The last shape is a dot path: one long name, and many short names.
+ */
+export function textOf(shape: Shape, characters: number, where: "alone" | "within" = "within"): string {
+  const key = `${where} ${characters} ${shape}`;
+  const known = texts.get(key);
+  if (known !== undefined) return known;
+  const [unit, room] = [SHAPES[shape], where === "alone" ? characters : characters - 2];
+  const repeated =
     shape === LEAVES
-      ? "n".repeat(Math.ceil(characters / 2)) + ".k".repeat(Math.floor(characters / 4))
-      : SHAPES[shape].repeat(characters);
-  return flat(text);
+      ? "n".repeat(Math.ceil(room / 2)) + ".k".repeat(Math.floor(room / 4))
+      : unit.repeat(Math.floor(room / unit.length));
+  const text = flat(where === "alone" ? repeated : `x${repeated}x`);
+  texts.set(key, text);
+  return text;
+}
+
+export function textsOf(shape: Shape, characters: number): string[] {
+  return [textOf(shape, characters, "alone"), textOf(shape, characters, "within")];
 }
 
 /** A repeated text is a tree of its parts. What arrives over the network is not. */
@@ -36,7 +51,8 @@ function flat(text: string): string {
 
 /** As many of the unit as JSON writes with this number of bytes. */
 function inJson(shape: Shape, bytes: number): string {
-  return textOf(shape, Math.floor(bytes / (JSON.stringify(SHAPES[shape]).length - 2)));
+  const [unit, inQuotes] = [SHAPES[shape], JSON.stringify(SHAPES[shape])];
+  return textOf(shape, Math.floor((bytes * unit.length) / (inQuotes.length - 2)));
 }
 
 const FIELDS = ["event", "email", "source", "type", "userId", "anonymousId", "timestamp"];

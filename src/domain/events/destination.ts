@@ -114,7 +114,8 @@ export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules)
 
 /** The service answers at every port of the platform; only locally a port is another program. */
 function withoutPort(host: string): string {
-  return host.replace(/:\d+$/, "");
+  const colon = host.lastIndexOf(":");
+  return colon >= 0 && /^\d+$/.test(host.slice(colon + 1)) ? host.slice(0, colon) : host;
 }
 
 function isPublicName(host: string): boolean {

@@ -176,10 +176,9 @@ function endsEmptyString(text: string, position: number): boolean {
 }
 
 function lastBefore(text: string, position: number): string {
-  return text
-    .slice(0, position)
-    .replace(/[ \n\r\t]+$/, "")
-    .slice(-1);
+  let at = position - 1;
+  while (/[ \n\r\t]/.test(text.charAt(at))) at--;
+  return text.charAt(at);
 }
 
 function isQuoteLike(char: string): boolean {

@@ -18,7 +18,7 @@ const MAX_CONDITIONS = 5;
  * Maximum conditions that are tried on the samples. A trial may read a thousand elements of each, and a signal has thousands of
  * properties that hold for it alone.
  */
-const MAX_TRIALS = 50;
+const MAX_TRIALS = 25;
 /** Points of a proposal: the smallest visible value, because only the admin knows what an event is worth. */
 const PROPOSED_POINTS = 1;
 /** Maximum characters of a proposed text: names and choices are shorter, free text is longer. */
@@ -93,18 +93,18 @@ function candidatesOf(signal: NormalisedSignal): Candidate[] {
   const personal = new Set(
     [...Object.values(signal.traits), signal.email, signal.userId, signal.anonymousId].map((value) => lowerCase(value)),
   );
-  const words: WordsOfNames = new Map();
+  const known: WordsOfNames = new Map();
   return [...leavesOf(signal.properties)].flatMap(([path, value]) =>
-    personal.has(lowerCase(value)) ? [] : (candidateOf(path, value, words) ?? []),
+    personal.has(lowerCase(value)) ? [] : (candidateOf(path, value, known) ?? []),
   );
 }
 
-function candidateOf(path: string, value: unknown, words: WordsOfNames): Candidate | undefined {
+function candidateOf(path: string, value: unknown, known: WordsOfNames): Candidate | undefined {
   const flag = lowerCase(value);
   if (flag === true || flag === "true") return { rank: "flag", condition: { path, operator: "is_true" } };
   if (flag === false || flag === "false") return { rank: "flag", condition: { path, operator: "is_false" } };
 
-  const rank = rankOf(path, words);
+  const rank = rankOf(path, known);
   if (rank === undefined) return undefined;
   if (typeof value === "number" || (typeof value === "string" && !/\p{L}/u.test(value))) {
     // A short number under such a name (`step: 3`) is a kind. Any other number differs in the next signal.
@@ -128,9 +128,9 @@ type WordsOfNames = Map<string, WordsOfName>;
 /** Ranks a property by the last word of its name, labels also by the neighbouring words; undefined: not proposed. */
 function rankOf(path: string, known: WordsOfNames): Rank | undefined {
   const names = path.split(".").map((name) => {
-    const words = known.get(name) ?? wordsOf(name);
-    known.set(name, words);
-    return words;
+    const ofName = known.get(name) ?? wordsOf(name);
+    known.set(name, ofName);
+    return ofName;
   });
   const last = names.findLast((name) => name.last !== undefined)?.last ?? "";
   if (KIND.has(last)) return "kind";

@@ -22,6 +22,7 @@ import { envelopeOf } from "../../domain/events/request-body.ts";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
 import { ADMITTED_VERDICTS, eachVerdict, VERDICTS } from "../../domain/quota/quota.ts";
 import { CDP_CALL_TYPES } from "../../domain/signal/signal.ts";
+import { boundedText } from "../../http/fields.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import {
   BATCH_MAX_BYTES,
@@ -226,9 +227,7 @@ const signalsAccepted = z
 
 const requestHeaders = z.object({
   "X-Api-Secret": z.string().optional().describe("The shared secret, if the key has one."),
-  "Idempotency-Key": z
-    .string()
-    .max(IDEMPOTENCY_KEY_MAX_LENGTH)
+  "Idempotency-Key": boundedText(IDEMPOTENCY_KEY_MAX_LENGTH)
     .optional()
     .describe(
       "If a call is repeated with the same value and API key within seven days, its signals are duplicates and score nothing.",

@@ -57,6 +57,7 @@ import {
   SHAPE_NAMES,
   textOf,
   textPayloads,
+  textsOf,
   type Run,
   type Shape,
 } from "../../support/worst-text.ts";
@@ -71,7 +72,8 @@ interface Input {
   /** Text of a name or an id, whose length its caller has checked. */
   name: string;
   text(max: number): string;
-  bytes(max: number): Uint8Array;
+  /** Alone, and between two letters. */
+  textsOf(max: number): string[];
   /** Signals or account updates: one long text in a field. */
   texts: JsonObject[];
   /** Many values, or long names. */
@@ -95,16 +97,14 @@ function inputOf(shape: Shape, part: number): Input {
     ...payloads,
     name: textOf(shape, NAME_MAX_CODE_POINTS),
     text: (max) => textOf(shape, Math.floor(max * part)),
-    bytes: (max) => new TextEncoder().encode(textOf(shape, Math.floor(max * part))),
+    textsOf: (max) => textsOf(shape, Math.floor(max * part)),
   };
 }
 
 const onText =
   (run: (text: string) => unknown, max: number) =>
-  (input: Input): Run[] => {
-    const sent = input.text(max);
-    return [() => run(sent)];
-  };
+  (input: Input): Run[] =>
+    input.textsOf(max).map((sent) => () => run(sent));
 /** The caller is the form of a page. */
 const onForm = (run: (text: string) => unknown) => onText(run, PAGE_FORM_MAX_CHARACTERS);
 /** The caller is a body of the API. */
@@ -117,10 +117,11 @@ const onName =
   ({ name }: Input): Run[] => [() => run(name)];
 const onBytes =
   (run: (bytes: Uint8Array) => unknown) =>
-  (input: Input): Run[] => {
-    const bytes = input.bytes(BODY_MAX_BYTES);
-    return [() => run(bytes)];
-  };
+  (input: Input): Run[] =>
+    input.textsOf(BODY_MAX_BYTES).map((sent) => {
+      const bytes = new TextEncoder().encode(sent);
+      return () => run(bytes);
+    });
 const onPayloads =
   (run: (payload: JsonObject) => unknown) =>
   ({ payloads }: Input): Run[] =>
@@ -178,6 +179,13 @@ const onEvents =
   (run: (event: workspaceEvent.AnyEvent) => unknown) =>
   ({ name }: Input): Run[] =>
     eventsOf(name).map((event) => () => run(event));
+
+const onWebhook =
+  (run: (webhook: webhookCalls.Webhook) => unknown) =>
+  ({ name }: Input): Run[] => {
+    const body = templateSample.exampleFor(templateOf(name));
+    return [() => run({ id: "a", label: "a", note: "a", url: "https://example.com", body })];
+  };
 
 const headersOf = (value: string) => times(DESTINATION_HEADERS_MAX, (nth) => ({ name: `X-${nth}`, value }));
 const EVALUATED = new Map<Shape, mappingRule.CompiledRules>();
@@ -292,11 +300,11 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "keys/api-key isWellFormedToken": onBody(apiKey.isWellFormedToken),
   "keys/api-key holdsKey": onBody(apiKey.holdsKey),
   "keys/api-key withoutKeys": onSignalText((sent) => apiKey.withoutKeys(`sk_${sent}`)),
-  "keys/api-key holdsSecret": onBody(apiKey.holdsSecret),
+  "keys/api-key holdsSecret": onSignalText(apiKey.holdsSecret),
   "keys/api-token readTokenActor": onName((name) => apiToken.readTokenActor(`token tok_1 (${name})`)),
   "keys/api-token tokenActor": onName((name) => apiToken.tokenActor({ id: "tok_1", name })),
   "keys/client-network networkOf": onText(clientNetwork.networkOf, 16_384),
-  "keys/echo holdsCredential": onBody(echo.holdsCredential),
+  "keys/echo holdsCredential": onSignalText(echo.holdsCredential),
   "keys/echo echo": onSignalText(echo.echo),
   "keys/echo withoutCredentials": onSignalText(echo.withoutCredentials),
   "keys/refusal detailForSender": onName((name) => detailForSender({ detail: name, sent: name })),
@@ -403,7 +411,7 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "signal/signal-body readSignals": (input) => {
     const rules = { maxSignals: 10_000, lines: true, check: ok };
     const bodies = [
-      input.bytes(BODY_MAX_BYTES),
+      ...input.textsOf(BODY_MAX_BYTES).map((sent) => new TextEncoder().encode(sent)),
       ...input.payloads.map((payload) => new TextEncoder().encode(JSON.stringify(payload))),
     ];
     return bodies.map((body) => () => signalBody.readSignals(body, rules));
@@ -425,15 +433,9 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     const key = { key: "sk_1", endpointType: "product_org" as const, payloadTemplate: templateOf(name) };
     return [() => webhookCalls.webhooksOf("https://example.com", key)];
   },
-  ...Object.fromEntries(
-    (["curlLine", "fetchCall", "pythonCall"] as const).map((name) => [
-      `webhook-calls ${name}`,
-      ({ name: path255 }: Input): Run[] => {
-        const body = templateSample.exampleFor(templateOf(path255));
-        return [() => webhookCalls[name]({ id: "x", label: "x", note: "x", url: "https://example.com", body }, null)];
-      },
-    ]),
-  ),
+  "webhook-calls curlLine": onWebhook((webhook) => webhookCalls.curlLine(webhook, "secret")),
+  "webhook-calls fetchCall": onWebhook((webhook) => webhookCalls.fetchCall(webhook, "secret")),
+  "webhook-calls pythonCall": onWebhook((webhook) => webhookCalls.pythonCall(webhook, "secret")),
   "webhook-calls composedEvent": onForm((sent) => webhookCalls.composedEvent(sent, sent)),
   "webhook-calls marketingTemplate": onForm(webhookCalls.marketingTemplate),
 };
