@@ -39,6 +39,11 @@ export async function sendThreeWeeks(
 }
 
 const DAYS = 20;
+/**
+ * The number is fixed: the weekday and the time of the start decide how many hours fall on weekends, and the pages must
+ * look the same whenever the sample is made.
+ */
+const SIGNALS = 1_250;
 
 interface Hour {
   atMs: number;
@@ -49,7 +54,8 @@ export function sampleStartMs(untilMs: number): number {
   return untilMs - DAYS * DAY_MS;
 }
 
-function sampleHours(untilMs: number, keys: DemoKeys): Hour[] {
+/** What is sent in each of the hours: fewer signals on weekends. */
+export function sampleHours(untilMs: number, keys: DemoKeys): Hour[] {
   const random = randomNumbers(7);
   const pick = <T>(from: readonly [T, ...T[]]): T => from[Math.floor(random() * from.length)] ?? from[0];
   const anyLead = () => pick(LEADS);
@@ -68,20 +74,37 @@ function sampleHours(untilMs: number, keys: DemoKeys): Hour[] {
     () => ({ ...web("Deal Stage Changed", { stage: pick(STAGES) }, { email: anyLead().email }), source: "crm" }),
   ] as const;
 
-  const hours: Hour[] = [];
-  for (let at = sampleStartMs(untilMs); at < untilMs - 3_600_000; at += DAY_MS / 4) {
-    const day = new Date(at).getUTCDay();
-    const many = day === 0 || day === 6 ? 5 : 20;
-    const signals = Array.from({ length: Math.round(many * (0.7 + random() * 0.6)) }, () => ({
+  const starts = Array.from({ length: 4 * DAYS }, (_, at) => sampleStartMs(untilMs) + (at * DAY_MS) / 4);
+  const counts = shares(
+    SIGNALS,
+    starts.map((at) => (isWeekend(at) ? 1 : 4) * (0.7 + random() * 0.6)),
+  );
+  return starts.map((at, index) => {
+    const signals = Array.from({ length: counts[index] ?? 0 }, () => ({
       ...pick(kinds)(),
       messageId: `m-${Math.floor(random() * 1e12)}`,
     }));
     const batchPath = `/api/signal-staging/webhook/${keys.campaigns}/batch`;
-    const bodies = hours.length === 0 ? [signals, ...LEADS.map(identifyCall), ...LEADS.flatMap(groupCalls)] : [signals];
+    const bodies = index === 0 ? [signals, ...LEADS.map(identifyCall), ...LEADS.flatMap(groupCalls)] : [signals];
     const calls = bodies.map((body) => ({ path: batchPath, body: JSON.stringify(body) }));
-    hours.push({ atMs: at + Math.floor(random() * 3_600_000), calls });
-  }
-  return hours;
+    return { atMs: at + Math.floor(random() * 3_600_000), calls };
+  });
+}
+
+function isWeekend(ms: number): boolean {
+  return [0, 6].includes(new Date(ms).getUTCDay());
+}
+
+/** Divides a number into whole parts by weight. The sum of the parts is always the number. */
+function shares(total: number, weights: number[]): number[] {
+  const sum = weights.reduce((before, weight) => before + weight, 0);
+  let [passed, given] = [0, 0];
+  return weights.map((weight) => {
+    passed += weight;
+    const part = Math.round((total * passed) / sum) - given;
+    given += part;
+    return part;
+  });
 }
 
 type Lead = (typeof LEADS)[number];
