@@ -14,7 +14,7 @@ import {
 } from "../../../src/limits.ts";
 import { signIn } from "../../bench/operator-api.ts";
 import type { Service } from "../../support/service.ts";
-import type { AttackCall } from "./attack.ts";
+import type { Assault, AttackCall } from "./attack.ts";
 import { shapedSignals } from "./shapes.ts";
 import { WORST_TEMPLATE } from "./worst-bodies.ts";
 
@@ -38,7 +38,7 @@ export interface Attacker {
   /** Keys for account updates, each with the worst template. */
   accountKeys: SenderKey[];
   tokens: Record<TokenScope, string[]>;
-  /** Headers of signed-in people. There are few, because a workspace may have 500 but its share is one. */
+  /** Headers of signed-in people: fewer than the 500 of a workspace, because signing in takes time. */
   members: Record<string, string>[];
   admins: Record<string, string>[];
   ruleId: string;
@@ -48,10 +48,30 @@ export interface Attacker {
   shapedSignalIds: string[];
 }
 
+/** All workspaces of the attacks. */
+export interface World {
+  origin: string;
+  attacker: Attacker;
+  free: FreeWorkspace[];
+}
+
+export interface PreparedAttack {
+  /** Distinct calls. Each is also sent without others, and then its processor time is measured. */
+  alone: AttackCall[];
+  assaults: Assault[];
+  /** Calls of the attacker that are accepted soon after the attack. */
+  honest: AttackCall[];
+}
+
+export interface Attack {
+  title: string;
+  make: (world: World) => PreparedAttack | Promise<PreparedAttack>;
+}
+
 const FREE_WORKSPACES = 10;
 const KEYS_OF_A_FREE_WORKSPACE = 10;
+/** Few, because a mebibyte holds all templates of a workspace. */
 const ACCOUNT_KEYS = 20;
-/** The template of a key takes part of a mebibyte that all templates share. */
 const PEOPLE_OF_A_ROLE = 20;
 /** Every fifth key has a secret. */
 const SECRET_EACH = 5;
@@ -169,7 +189,7 @@ function largeSignal(n: number): string {
 }
 
 /** A call of a sender. */
-export function sent(title: string, path: string, sender: SenderKey, body: Buffer, headers = {}): AttackCall {
+export function callOf(title: string, path: string, sender: SenderKey, body: Buffer, headers = {}): AttackCall {
   return {
     title,
     method: "POST",

@@ -2,29 +2,11 @@
 import { randomBytes } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { BATCH_MAX_BYTES, BATCH_MAX_SIGNALS, BULK_MAX_BYTES } from "../../../src/limits.ts";
-import type { Assault, AttackCall } from "./attack.ts";
-import { sent, type Attacker, type FreeWorkspace, type SenderKey } from "./attacker.ts";
-
-/** The workspaces of an attack. */
-export interface World {
-  attacker: Attacker;
-  free: FreeWorkspace[];
-}
-
-export interface Attack {
-  title: string;
-  make: (world: World) => {
-    /** Distinct calls, each also sent alone. */
-    alone: AttackCall[];
-    assaults: Assault[];
-    /** Calls of the attacker that are accepted soon after the attack. */
-    honest: AttackCall[];
-  };
-}
+import { callOf, type Attack } from "./attacker.ts";
+import { get, honestSignal } from "./honest-calls.ts";
 
 const BATCH = "/api/signal-staging/webhook/KEY/batch";
 const BULK = "/api/signal-staging/bulk/KEY";
-const SIGNAL = "/api/signal-staging/webhook/KEY";
 const GZIP = { "content-encoding": "gzip" };
 const STALLED = 1_000;
 const UNREAD = 200;
@@ -41,11 +23,11 @@ export const senderAttacks: Attack[] = [
     make: ({ free }) => {
       const keys = free.flatMap((workspace) => workspace.keys);
       const [body, headers] = invalidJson();
-      const calls = keys.map((key) => sent("gzip body", BULK, key, body, headers));
+      const calls = keys.map((key) => callOf("gzip body", BULK, key, body, headers));
       return {
         alone: [],
         assaults: [{ connections: keys.length, manner: { kind: "answered" }, calls }],
-        honest: free.flatMap(({ keys: [key] }) => (key === undefined ? [] : [signalOf(key)])),
+        honest: free.map(honestSignal),
       };
     },
   },
@@ -66,12 +48,12 @@ export const senderAttacks: Attack[] = [
     make: ({ free }) => {
       const keys = free.flatMap((workspace) => workspace.keys);
       const body = Buffer.alloc(150_000, " ");
-      const calls = keys.map((key) => sent("stalled body", BATCH, key, body));
+      const calls = keys.map((key) => callOf("stalled body", BATCH, key, body));
       const manner = { kind: "stalled", sentBytes: 150_000, declaredBytes: 200_000 } as const;
       return {
         alone: [],
         assaults: [{ connections: STALLED, manner, calls }],
-        honest: free.flatMap(({ keys: [key] }) => (key === undefined ? [] : [signalOf(key)])),
+        honest: free.map(honestSignal),
       };
     },
   },
@@ -100,7 +82,7 @@ function ofBodies(title: string, path: string, makeBody: MakeBody, connections?:
     title,
     make: ({ attacker }) => {
       const [body, headers] = makeBody();
-      const calls = attacker.keys.map((key) => sent(title, path, key, body, headers));
+      const calls = attacker.keys.map((key) => callOf(title, path, key, body, headers));
       return {
         alone: calls.slice(0, 1),
         assaults: [{ connections: connections ?? calls.length, manner: { kind: "answered" }, calls }],
@@ -121,7 +103,7 @@ function ofStalls(title: string, stall: Stall): Attack {
     title,
     make: ({ attacker }) => {
       const body = Buffer.alloc(stall.sentBytes, " ");
-      const calls = attacker.keys.map((key) => sent(title, BATCH, key, body));
+      const calls = attacker.keys.map((key) => callOf(title, BATCH, key, body));
       return {
         alone: [],
         assaults: [{ connections: STALLED, manner: { kind: "stalled", ...stall }, calls }],
@@ -129,19 +111,6 @@ function ofStalls(title: string, stall: Stall): Attack {
       };
     },
   };
-}
-
-export function get(title: string, path: string, headers: Record<string, string>): AttackCall {
-  return { title, method: "GET", path, headers };
-}
-
-export function honestSignal({ keys: [key] }: Attacker): AttackCall {
-  if (key === undefined) throw new Error("the attacker has no key");
-  return signalOf(key);
-}
-
-function signalOf(key: SenderKey): AttackCall {
-  return sent("one small signal", SIGNAL, key, Buffer.from('{"email":"a@attacker.example","event":"e"}'));
 }
 
 /** As many signals as a batch may have, together as large as it may be. */

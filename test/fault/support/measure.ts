@@ -7,11 +7,14 @@ import type { AttackCall } from "./attack.ts";
 
 /** The best of so many attempts counts: other work of the service may fall into a measurement. */
 const CPU_ATTEMPTS = 3;
-/** A call this many times over its limit is not measured again. */
-const HOPELESS = 4;
+/** A call this many times over its limit is not measured again, and no other call either. */
+const HOPELESS = 8;
 /** Longest wait for a call that was refused. */
 const RETRY_MAX_SECONDS = 5;
 const RETRIES = 3;
+/** So many calls over the limit are enough to see what is wrong. */
+const OVER_SHOWN = 5;
+const PATH_SHOWN = 100;
 const ANSWER_TIMEOUT_MS = 120_000;
 
 export interface CallAnswer {
@@ -38,23 +41,48 @@ export function sendCall({ origin }: RunningWorker, { method, path, headers, bod
   });
 }
 
-/** Sends a call alone. @returns the processor time of the runtime from sending to the answer: the best of some attempts. */
-export async function cpuMsAlone(running: RunningWorker, call: AttackCall, limitMs: number): Promise<number> {
-  let best = Infinity;
-  for (let attempt = 0, retries = 0; attempt < CPU_ATTEMPTS && (best > limitMs || attempt === 0); attempt++) {
-    const before = running.cpuMicroseconds();
+interface Measured {
+  title: string;
+  cpuMs: number;
+}
+
+/**
+ * Sends each call alone, and measures the processor time of the runtime from sending to the answer.
+ *
+ * @param limitMs times the factor by which other processes delay the runtime meanwhile.
+ * @returns the most time, and the calls over the limit: not more than are enough to see what is wrong.
+ */
+export async function cpuOfEach(running: RunningWorker, calls: readonly AttackCall[], limitMs: number) {
+  let mostMs = 0;
+  const over: Measured[] = [];
+  for (const call of calls) {
+    const { cpuMs, isOver } = await measureAlone(running, call, limitMs);
+    mostMs = Math.max(mostMs, cpuMs);
+    if (isOver) over.push({ title: `${call.method} ${call.path.slice(0, PATH_SHOWN)}, ${call.title}`, cpuMs });
+    if (over.length === OVER_SHOWN || mostMs > HOPELESS * limitMs) break;
+  }
+  return { mostMs, over, isHopeless: mostMs > HOPELESS * limitMs };
+}
+
+/** The best of some attempts. After a refusal, which costs less than the call itself, the call is sent again. */
+async function measureAlone(running: RunningWorker, call: AttackCall, limitMs: number) {
+  let best = { cpuMs: Infinity, isOver: true };
+  let retries = 0;
+  for (let attempts = 0; attempts < CPU_ATTEMPTS && best.isOver;) {
+    const before = runtimeTimes(running.pid);
     const { status, retryAfter } = await sendCall(running, call);
-    const cpuMs = (running.cpuMicroseconds() - before) / 1_000;
+    const after = runtimeTimes(running.pid);
+    const cpuMs = (after.ran - before.ran) / 1_000_000;
+    const isOver = cpuMs > limitMs * delayOf(before, after);
     const isRefused = status === 429 || status === 503;
-    if (isRefused && retries < RETRIES && cpuMs < limitMs) {
-      // A refusal costs less than the call itself.
+    if (isRefused && retries < RETRIES && !isOver) {
       retries++;
-      attempt--;
       await sleep(Math.min(retryAfter ?? 1, RETRY_MAX_SECONDS) * 1_000);
       continue;
     }
-    best = Math.min(best, cpuMs);
-    if (best > HOPELESS * limitMs) break;
+    attempts++;
+    if (cpuMs < best.cpuMs) best = { cpuMs, isOver };
+    if (cpuMs > HOPELESS * limitMs) break;
   }
   return best;
 }
