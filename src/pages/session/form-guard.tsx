@@ -1,10 +1,10 @@
 /**
- * Refuses forms of other sites, and limits how often one network signs in and one person changes something. The pages that
- * explain a refused form or a failed sign-in.
+ * Refuses forms of other sites, and limits how often one network signs in and one person changes something. The pages
+ * that explain a refused request or a failed sign-in.
  */
 import { csrf } from "hono/csrf";
 import { hasReachedDailyChanges } from "../../control/audit.ts";
-import { clientNetwork, isWithin } from "../../http/auth-failures.ts";
+import { clientNetwork, isWithin, lookupWaitMs } from "../../http/auth-failures.ts";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
 import { messagePage } from "../page.tsx";
 import { type Answer, byMember, type Ctx, pages } from "../pages-env.ts";
@@ -39,9 +39,21 @@ export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
 
 /** Limits attempts to sign in, by network. Local sign-in has no limit: there is nothing to guess. */
 export const limitAttempts = pages.createMiddleware(async (c, next) => {
-  if (!(await isWithin(c.env.SIGN_IN_ATTEMPTS, clientNetwork(c)))) return problemPage(c, "too_many");
+  if (!(await mayAttempt(c))) return problemPage(c, "too_many");
   await next();
 });
+
+export function mayAttempt(c: Ctx): Promise<boolean> {
+  return isWithin(c.env.SIGN_IN_ATTEMPTS, clientNetwork(c));
+}
+
+/**
+ * Whether this isolate may ask the database, which all workspaces share, for a caller that it does not know. Call countMiss if
+ * the caller stays unknown.
+ */
+export function mayAskForStranger(c: Ctx): boolean {
+  return lookupWaitMs(clientNetwork(c), Date.now()) === 0;
+}
 
 /**
  * Limits forms and exports of a person by minute and by day, because each adds an entry to the audit log, which all workspaces
@@ -65,6 +77,8 @@ interface Problem {
   title: string;
   text: string;
   retryAfterSeconds?: number;
+  /** Of a person who is signed in: the code in the log. */
+  memberCode?: string;
 }
 
 const PROBLEMS = {
@@ -109,28 +123,45 @@ const PROBLEMS = {
     title: "Your sign-in provider failed",
     text: "You are not signed in. Try again in a moment. If it keeps failing, contact the operator of this service.",
   },
+  still_signed_in: {
+    status: 429,
+    memberCode: "sign_out_limited",
+    title: "You are still signed in",
+    text: "Too many attempts came from your network or to this server. Wait a minute, then sign out again.",
+    retryAfterSeconds: 60,
+  },
   forms_minute: {
     status: 429,
+    memberCode: "forms_limited",
     title: "Too many changes at a time",
     text: "Nothing was saved. Wait a minute, then go back and send the form again. Your input is still there.",
     retryAfterSeconds: 60,
   },
   forms_day: {
     status: 429,
+    memberCode: "forms_limited",
     title: "Too many changes in 24 hours",
     text: `Nothing was saved. One person may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours. Try again tomorrow, import rules, or use the operator API.`,
     retryAfterSeconds: 3_600,
   },
 } as const satisfies Record<string, Problem>;
 
-export type SignInProblem = Exclude<keyof typeof PROBLEMS, "forms_minute" | "forms_day">;
+export type SignInProblem = Exclude<keyof typeof PROBLEMS, "still_signed_in" | "forms_minute" | "forms_day">;
 
 export function problemPage(c: Ctx, problem: keyof typeof PROBLEMS): Answer {
-  const { retryAfterSeconds, ...message }: Problem = PROBLEMS[problem];
-  const isForm = problem.startsWith("forms_");
-  c.get("logFields")["code"] = isForm ? "forms_limited" : problem;
+  const { retryAfterSeconds, memberCode, ...message }: Problem = PROBLEMS[problem];
+  c.get("logFields")["code"] = memberCode ?? problem;
   if (retryAfterSeconds !== undefined) c.header("retry-after", String(retryAfterSeconds));
-  return messagePage(c, isForm ? message : { ...message, link: ["Try again", "/sign-in"] });
+  if (memberCode === undefined) return messagePage(c, { ...message, link: ["Try again", "/sign-in"] });
+  return messagePage(c, message, problem === "still_signed_in" && <SignOut />);
+}
+
+function SignOut() {
+  return (
+    <form method="post" action="/sign-out">
+      <button class="primary">Sign out</button>
+    </form>
+  );
 }
 
 /**
