@@ -1,11 +1,13 @@
 /**
- * Refuses forms of other sites, and limits how often one network signs in and one person changes something. The pages
+ * Refuses forms of other sites, and limits how often one network signs in and one person opens or changes something. The pages
  * that explain a refused request or a failed sign-in.
  */
 import { csrf } from "hono/csrf";
 import { hasReachedDailyChanges } from "../../control/audit.ts";
 import { clientNetwork, isWithin, lookupWaitMs } from "../../http/auth-failures.ts";
-import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
+import { FULL_BUCKET, type RateBucket, takeRequest } from "../../domain/quota/request-rate.ts";
+import { ACTOR_MAX_CHANGES_A_DAY, PAGE_VIEWS_A_MINUTE } from "../../limits.ts";
+import { Lru } from "../../platform/lru.ts";
 import { messagePage } from "../page.tsx";
 import { type Answer, byMember, type Ctx, pages } from "../pages-env.ts";
 import { readStrangersForm } from "../read-form.tsx";
@@ -53,6 +55,24 @@ export function mayAttempt(c: Ctx): Promise<boolean> {
  */
 export function mayAskForStranger(c: Ctx): boolean {
   return lookupWaitMs(clientNetwork(c), Date.now()) === 0;
+}
+
+const PAGE_VIEWS = { perSecond: PAGE_VIEWS_A_MINUTE / 60, burst: PAGE_VIEWS_A_MINUTE };
+
+/** Some 200 bytes each. */
+const VIEWERS = 10_000;
+/** By email. In memory, because a call of the platform's limiter for each page would cost more than it saves. */
+const viewers = new Lru<string, RateBucket>(VIEWERS);
+
+/**
+ * Counts a GET of a person: a page, an export, or a poll of Live, over all sessions. Needs only the email, so that a flood is
+ * refused before it reaches the database.
+ */
+export function mayView(c: Ctx, email: string): boolean {
+  if (c.req.method === "POST") return true;
+  const { allowed, bucket } = takeRequest(viewers.get(email) ?? FULL_BUCKET, Date.now(), PAGE_VIEWS);
+  viewers.set(email, bucket);
+  return allowed;
 }
 
 /**
@@ -130,6 +150,13 @@ const PROBLEMS = {
     text: "Too many attempts came from your network or to this server. Wait a minute, then sign out again.",
     retryAfterSeconds: 60,
   },
+  views_minute: {
+    status: 429,
+    memberCode: "views_limited",
+    title: "Too many pages at a time",
+    text: `One person may open ${PAGE_VIEWS_A_MINUTE} pages a minute, in all tabs and scripts together. Wait ten seconds, then reload this page.`,
+    retryAfterSeconds: 10,
+  },
   forms_minute: {
     status: 429,
     memberCode: "forms_limited",
@@ -146,7 +173,10 @@ const PROBLEMS = {
   },
 } as const satisfies Record<string, Problem>;
 
-export type SignInProblem = Exclude<keyof typeof PROBLEMS, "still_signed_in" | "forms_minute" | "forms_day">;
+export type SignInProblem = Exclude<
+  keyof typeof PROBLEMS,
+  "still_signed_in" | "views_minute" | "forms_minute" | "forms_day"
+>;
 
 export function problemPage(c: Ctx, problem: keyof typeof PROBLEMS): Answer {
   const { retryAfterSeconds, memberCode, ...message }: Problem = PROBLEMS[problem];

@@ -16,7 +16,7 @@ import { managersOnlyPage, messagePage, notFoundPage, plainPage } from "../page.
 import { type Answer, type Ctx, formText, pages } from "../pages-env.ts";
 import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
 import { FIRST_PAGE, safeTarget } from "../safe-target.ts";
-import { mayAskForStranger, problemPage } from "./form-guard.tsx";
+import { mayAskForStranger, mayView, problemPage } from "./form-guard.tsx";
 import { oidcDriver } from "./oidc.tsx";
 import { endSession, knownSessions, type SignInDriver, startSession, withSessions } from "./session.ts";
 import { isSignInName, type SignInName } from "./sign-in-settings.ts";
@@ -146,6 +146,7 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   // Undefined: the session may be invented.
   const known = "email" in proof ? proof.email : knownSessions.get(proof.tokenHash);
   if (known === undefined && !mayAskForStranger(c)) return problemPage(c, "too_many");
+  if (known !== undefined && !mayView(c, known)) return problemPage(c, "views_minute");
   const db = controlDatabase(c.env.DB);
   const slug = c.req.param("slug") ?? null;
   const signedIn = await findSignedIn(db, proof, slug, Date.now());
@@ -155,6 +156,7 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
     return unknownSession(c, driver);
   }
   if (session !== null) knownSessions.set(session, signedIn.email);
+  if (known === undefined && !mayView(c, signedIn.email)) return problemPage(c, "views_minute");
   c.set("db", db);
   c.set("user", { email: signedIn.email });
   c.set("workspaces", signedIn.workspaces);

@@ -12,7 +12,7 @@ import {
 } from "../../../src/control/sessions.ts";
 import { AUTH_FAILURES_PER_MINUTE, countMiss, lookupWaitMs, MISSES_BURST } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
-import { ACTOR_MAX_CHANGES_A_DAY, SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../../../src/limits.ts";
+import { ACTOR_MAX_CHANGES_A_DAY, PAGE_VIEWS_A_MINUTE, SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../../../src/limits.ts";
 import { pageRoutes } from "../../../src/pages/page-routes.tsx";
 import { newId } from "../../../src/platform/ids.ts";
 import { Answer, Browser, type Members, newMembers, OFFICE } from "../../support/members.ts";
@@ -489,6 +489,41 @@ describe("the limit of attempts", () => {
   ] as const)("applies to %s by network, and not to other networks", async (_, make, addressOf, otherAddress) => {
     expect((await untilLimited(TWO_WINDOWS, (n) => make(addressOf(n)))).body).toContain("Too many attempts");
     expect((await make(otherAddress)).status).not.toBe(429);
+  });
+
+  test("applies to the pages, exports and polls of a person over all sessions, and not to other people and to forms", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
+    const { home, owner, admin } = team;
+    const elsewhere = new Browser(owner.email);
+    // Exports of people and of rules, the polls of Live, a HEAD, and the way to the only workspace.
+    const paths = [
+      "/people/export?records=people&format=csv",
+      "/rules/export.json",
+      "/live/signals",
+      "/live/rejections",
+    ];
+    for (const path of paths) expect((await owner.get(home + path)).status).toBeLessThan(300);
+    const head = { method: "HEAD", headers: { cookie: await elsewhere.cookie(), ...OFFICE } };
+    expect((await visit(usage, head)).status).toBe(200);
+    for (let n = paths.length + 1; n < PAGE_VIEWS_A_MINUTE; n++) {
+      expect((await (n % 2 === 0 ? owner : elsewhere).get("/w/")).location).toBe(home);
+    }
+    for (const path of ["/w/", usage, ...paths.map((each) => home + each)]) {
+      const refused = await owner.get(path);
+      expect([path, refused.status, refused.headers.get("retry-after")]).toEqual([path, 429, "10"]);
+      expect(refused.text).toContain(`One person may open ${PAGE_VIEWS_A_MINUTE} pages a minute`);
+    }
+    // A known session is refused before the database is asked, and a new one once its person is known.
+    const { d1, queries } = recordD1(env.DB);
+    const answerTo = async (browser: Browser) =>
+      visitWith({ DB: d1 }, HERE + usage, { headers: { cookie: await browser.cookie(), ...OFFICE } });
+    expect([(await answerTo(elsewhere)).status, queries()]).toEqual([429, []]);
+    expect((await answerTo(new Browser(owner.email))).status).toBe(429);
+    expect((await owner.post(`${home}/dismiss`, { what: "none", state: "x", back: usage })).status).toBe(303);
+    await admin.see(usage);
+    vi.setSystemTime(Date.now() + 60_000 / PAGE_VIEWS_A_MINUTE);
+    await owner.see(usage);
+    expect((await owner.get(usage)).status).toBe(429);
   });
 
   test("applies to the forms of a person over all sessions, and not to other people", async () => {
