@@ -238,6 +238,11 @@ export const AUDIT_DETAIL_MAX_BYTES = 4_096;
  * a minute would be 800 MB.
  */
 export const ACTOR_MAX_CHANGES_A_DAY = 1_000;
+/**
+ * Pages, exports and polls of one person in a minute and isolate. A visible tab with Live asks 36 times a minute. A page takes
+ * some milliseconds of CPU time, and calls of D1, which all workspaces share.
+ */
+export const PAGE_VIEWS_A_MINUTE = 600;
 
 /**
  * The shortest retention of a plan: the longest billing period, so a held signal is purged first. It is also far beyond

@@ -102,8 +102,13 @@ function deleteExpired(db: ControlDatabase, table: typeof sessions | typeof sign
   return db.delete(table).where(inArray(table.tokenHash, expired));
 }
 
-export async function closeSession(db: ControlDatabase, tokenHash: string): Promise<void> {
-  await db.delete(sessions).where(eq(sessions.tokenHash, tokenHash));
+/** False: there is no such session. */
+export async function closeSession(db: ControlDatabase, tokenHash: string): Promise<boolean> {
+  const closed = await db
+    .delete(sessions)
+    .where(eq(sessions.tokenHash, tokenHash))
+    .returning({ tokenHash: sessions.tokenHash });
+  return closed.length > 0;
 }
 
 export interface SignInAttempt {

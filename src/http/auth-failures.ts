@@ -30,8 +30,8 @@ let penalisedBucket = FULL_BUCKET;
 /** Many senders may start at once with the keys of another environment. */
 export const MISSES_BURST = 1_000;
 /**
- * Failed look-ups of all networks. Each asks the database that all workspaces share; an attacker may have many
- * networks, and honest senders mistype a key sometimes.
+ * Failed look-ups and starts of a sign-in, of all networks. Each asks the database that all workspaces share; an attacker may
+ * have many networks, and honest senders mistype a key sometimes.
  */
 const MISSES = { perSecond: 200, burst: MISSES_BURST };
 let missesBucket = FULL_BUCKET;
@@ -40,7 +40,7 @@ export function clientNetwork({ req }: { req: HonoRequest }): string {
   return networkOf(req.header("cf-connecting-ip"));
 }
 
-/** Milliseconds until an unknown key or session of the network may be looked up; 0: now. */
+/** Milliseconds until the database may be asked for an unknown key, session or sign-in of the network; 0: now. */
 export function lookupWaitMs(network: string, nowMs: number): number {
   const leftMs = Math.max(penaltyLeftMs(network, nowMs), missesWaitMs(nowMs));
   if (leftMs === 0) return 0;
@@ -49,6 +49,7 @@ export function lookupWaitMs(network: string, nowMs: number): number {
   return taken.allowed ? 0 : leftMs;
 }
 
+/** Of a caller who stays unknown after the database was asked. */
 export function countMiss(nowMs: number): void {
   missesBucket = takeRequest(missesBucket, nowMs, MISSES).bucket;
 }

@@ -180,7 +180,7 @@ class BodyReading {
       open.release();
     }
     if (!(sent instanceof Uint8Array)) {
-      this.#charge(sent.bytes, 0);
+      if (sent.cause === "too_large") this.#charge(sent.bytes, 0);
       return sent;
     }
     if (gzip) return this.#gunzip(sent);
@@ -308,10 +308,11 @@ class BodyReading {
    * @param bytes the expected size. @param maxOutputLength a small body may unpack to gigabytes. @returns null: it is larger.
    */
   async #unpack(compressed: Uint8Array, bytes: number, maxOutputLength: number): Promise<Uint8Array | Unread | null> {
+    const isLarge = bytes > AT_ONCE_MAX_BYTES;
+    if (isLarge && !this.#reservation.reserve(bytes, Date.now(), LARGE_BODY_STORED_MS))
+      return { cause: "no_memory", bytes: compressed.byteLength };
     const problem = await this.#begin(bytes);
     if (problem !== null) return problem;
-    const reserve = (size: number): boolean => this.#reservation.reserve(size, Date.now(), LARGE_BODY_STORED_MS);
-    if (bytes > AT_ONCE_MAX_BYTES && !reserve(bytes)) return { cause: "no_memory", bytes: compressed.byteLength };
     try {
       const unpacked = zlib().gunzipSync(compressed, { maxOutputLength });
       this.#charge(unpacked.byteLength, bytes);

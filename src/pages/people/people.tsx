@@ -13,7 +13,7 @@ import { Count, Empty, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { personPath } from "../paths.ts";
-import { memberProblemPage } from "../session/form-guard.tsx";
+import { problemPage } from "../session/form-guard.tsx";
 import { requireManager } from "../session/sign-in.tsx";
 import { deletionPages } from "./deletion.tsx";
 import { personPages } from "./person.tsx";
@@ -81,7 +81,7 @@ export const peoplePages = pages
     const { records = "people", format = "csv" } = c.req.query();
     if (!isKey(EXPORT_LABEL, records) || !isKey(FORMAT_LABEL, format)) return notFoundPage(c, "export");
     const file = await exportFile(contextOf(c), c.get("workspace").slug, { records, format });
-    if (file === null) return memberProblemPage(c, "downloads");
+    if (file === null) return problemPage(c, "downloads");
     const { name, contentType, body } = file;
     return c.body(body, 200, {
       "content-type": contentType,

@@ -1,12 +1,14 @@
 /**
- * Refuses forms of other sites, and limits how often one network signs in and one person changes something. The pages that
- * explain a refused form or a failed sign-in.
+ * Refuses forms of other sites, and limits how often one network signs in and one person opens or changes something. The pages
+ * that explain a refused request or a failed sign-in.
  */
 import { csrf } from "hono/csrf";
 import { hasReachedDailyChanges } from "../../control/audit.ts";
-import { clientNetwork, isWithin } from "../../http/auth-failures.ts";
+import { FULL_BUCKET, type RateBucket, takeRequest } from "../../domain/quota/request-rate.ts";
+import { clientNetwork, isWithin, lookupWaitMs } from "../../http/auth-failures.ts";
 import { DOWNLOADS, takePageCall } from "../../http/workspace-share.ts";
-import { ACTOR_MAX_CHANGES_A_DAY } from "../../limits.ts";
+import { ACTOR_MAX_CHANGES_A_DAY, PAGE_VIEWS_A_MINUTE } from "../../limits.ts";
+import { Lru } from "../../platform/lru.ts";
 import { messagePage } from "../page.tsx";
 import { type Answer, byMember, type Ctx, pages } from "../pages-env.ts";
 import { readStrangersForm } from "../read-form.tsx";
@@ -40,9 +42,39 @@ export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
 
 /** Limits attempts to sign in, by network. Local sign-in has no limit: there is nothing to guess. */
 export const limitAttempts = pages.createMiddleware(async (c, next) => {
-  if (!(await isWithin(c.env.SIGN_IN_ATTEMPTS, clientNetwork(c)))) return problemPage(c, "too_many");
+  if (!(await mayAttempt(c))) return problemPage(c, "too_many");
   await next();
 });
+
+export function mayAttempt(c: Ctx): Promise<boolean> {
+  return isWithin(c.env.SIGN_IN_ATTEMPTS, clientNetwork(c));
+}
+
+/**
+ * Whether this isolate may ask the database, which all workspaces share, for a caller that it does not know. Call countMiss if
+ * the caller stays unknown.
+ */
+export function mayAskForStranger(c: Ctx): boolean {
+  return lookupWaitMs(clientNetwork(c), Date.now()) === 0;
+}
+
+const PAGE_VIEWS = { perSecond: PAGE_VIEWS_A_MINUTE / 60, burst: PAGE_VIEWS_A_MINUTE };
+
+/** Some 200 bytes each. */
+const VIEWERS = 10_000;
+/** By email. In memory, because a call of the platform's limiter for each page would cost more than it saves. */
+const viewers = new Lru<string, RateBucket>(VIEWERS);
+
+/**
+ * Counts a GET of a person: a page, an export, or a poll of Live, over all sessions. Needs only the email, so that a flood is
+ * refused before it reaches the database.
+ */
+export function mayView(c: Ctx, email: string): boolean {
+  if (c.req.method === "POST") return true;
+  const { allowed, bucket } = takeRequest(viewers.get(email) ?? FULL_BUCKET, Date.now(), PAGE_VIEWS);
+  viewers.set(email, bucket);
+  return allowed;
+}
 
 /**
  * Limits forms and exports of a person by minute and by day, because each adds an entry to the audit log, which all workspaces
@@ -66,6 +98,8 @@ interface Problem {
   title: string;
   text: string;
   retryAfterSeconds?: number;
+  /** Of a person who is signed in: the code in the log. */
+  memberCode?: string;
 }
 
 const PROBLEMS = {
@@ -110,29 +144,43 @@ const PROBLEMS = {
     title: "Your sign-in provider failed",
     text: "You are not signed in. Try again in a moment. If it keeps failing, contact the operator of this service.",
   },
+  still_signed_in: {
+    status: 429,
+    memberCode: "sign_out_limited",
+    title: "You are still signed in",
+    text: "Too many attempts came from your network or to this server. Wait a minute, then sign out again.",
+    retryAfterSeconds: 60,
+  },
+  views_minute: {
+    status: 429,
+    memberCode: "views_limited",
+    title: "Too many pages at a time",
+    text: `One person may open ${PAGE_VIEWS_A_MINUTE} pages a minute, in all tabs and scripts together. Wait ten seconds, then reload this page.`,
+    retryAfterSeconds: 10,
+  },
   forms_minute: {
     status: 429,
+    memberCode: "forms_limited",
     title: "Too many changes at a time",
     text: "Nothing was saved. Wait a minute, then go back and send the form again. Your input is still there.",
     retryAfterSeconds: 60,
   },
   forms_day: {
     status: 429,
+    memberCode: "forms_limited",
     title: "Too many changes in 24 hours",
     text: `Nothing was saved. One person may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours. Try again tomorrow, import rules, or use the operator API.`,
     retryAfterSeconds: 3_600,
   },
-} as const satisfies Record<string, Problem>;
-
-/** Problems of signed-in members. */
-const MEMBER_PROBLEMS = {
   workspace_busy: {
+    memberCode: "workspace_busy",
     status: 429,
     title: "Your workspace is very busy",
     text: "Its pages and API tokens have used their share of this server. Nothing was saved. Wait some seconds, then try again.",
     retryAfterSeconds: 5,
   },
   downloads: {
+    memberCode: "downloads_limited",
     status: 429,
     title: "Too many downloads at a time",
     text: `A workspace may have ${DOWNLOADS.each} downloads under way. Finish or end one, then try again.`,
@@ -140,27 +188,31 @@ const MEMBER_PROBLEMS = {
   },
 } as const satisfies Record<string, Problem>;
 
-export function memberProblemPage(c: Ctx, problem: keyof typeof MEMBER_PROBLEMS): Answer {
-  const { retryAfterSeconds, ...message } = MEMBER_PROBLEMS[problem];
-  c.get("logFields")["code"] = problem;
-  c.header("retry-after", String(retryAfterSeconds));
-  return messagePage(c, message);
-}
-
 /** Charges the workspace for each page: five hundred members weigh as much as one. Use it after requireMember. */
 export const limitWorkspace = pages.createMiddleware(async (c, next) => {
-  if (takePageCall(c.get("workspace").id, Date.now()) > 0) return memberProblemPage(c, "workspace_busy");
+  if (takePageCall(c.get("workspace").id, Date.now()) > 0) return problemPage(c, "workspace_busy");
   await next();
 });
 
-export type SignInProblem = Exclude<keyof typeof PROBLEMS, "forms_minute" | "forms_day">;
+export type SignInProblem = Exclude<
+  keyof typeof PROBLEMS,
+  "still_signed_in" | "views_minute" | "forms_minute" | "forms_day" | "workspace_busy" | "downloads"
+>;
 
 export function problemPage(c: Ctx, problem: keyof typeof PROBLEMS): Answer {
-  const { retryAfterSeconds, ...message }: Problem = PROBLEMS[problem];
-  const isForm = problem.startsWith("forms_");
-  c.get("logFields")["code"] = isForm ? "forms_limited" : problem;
+  const { retryAfterSeconds, memberCode, ...message }: Problem = PROBLEMS[problem];
+  c.get("logFields")["code"] = memberCode ?? problem;
   if (retryAfterSeconds !== undefined) c.header("retry-after", String(retryAfterSeconds));
-  return messagePage(c, isForm ? message : { ...message, link: ["Try again", "/sign-in"] });
+  if (memberCode === undefined) return messagePage(c, { ...message, link: ["Try again", "/sign-in"] });
+  return messagePage(c, message, problem === "still_signed_in" && <SignOut />);
+}
+
+function SignOut() {
+  return (
+    <form method="post" action="/sign-out">
+      <button class="primary">Sign out</button>
+    </form>
+  );
 }
 
 /**

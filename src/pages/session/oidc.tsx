@@ -8,12 +8,13 @@ import { storeAttempt, type SignInAttempt, takeAttempt } from "../../control/ses
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { memberEmail } from "../../domain/signal/identity.ts";
 import type { AppEnv } from "../../env.ts";
+import { countMiss } from "../../http/auth-failures.ts";
 import { isLoopback } from "../../http/loopback.ts";
 import { SIGN_IN_ATTEMPT_MS } from "../../limits.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { messagePage } from "../page.tsx";
 import { pages, type Ctx } from "../pages-env.ts";
-import { limitAttempts, problemPage, type SignInProblem } from "./form-guard.tsx";
+import { limitAttempts, mayAskForStranger, problemPage, type SignInProblem } from "./form-guard.tsx";
 import {
   deleteTokenCookie,
   setTokenCookie,
@@ -38,6 +39,9 @@ export const oidcDriver: SignInDriver = {
     .createApp()
     .use(limitAttempts)
     .get("/", async (c) => {
+      // Anybody may begin, and each attempt is a row.
+      if (!mayAskForStranger(c)) return problemPage(c, "too_many");
+      countMiss(Date.now());
       const begun = await beginSignIn(c.env, callbackUrl(c), safeTarget(c.req.query("to"))).catch(providerFault(c));
       if (begun === null) return problemPage(c, "provider_failed");
       const token = newToken();
@@ -47,8 +51,11 @@ export const oidcDriver: SignInDriver = {
     })
     .get("/callback", async (c) => {
       const hash = tokenHash(c, "sign-in");
+      // The cookie stays, so that the person can load this address again.
+      if (hash !== null && !mayAskForStranger(c)) return problemPage(c, "too_many");
       deleteTokenCookie(c, "sign-in");
       const attempt = hash === null ? null : await takeAttempt(controlDatabase(c.env.DB), hash, Date.now());
+      if (hash !== null && attempt === null) countMiss(Date.now());
       if (attempt === null) return problemPage(c, "attempt_unknown");
       const email = await finishSignIn(c.env, callbackUrl(c), new URL(c.req.url), attempt).catch(providerFault(c));
       if (email === null) return problemPage(c, "provider_failed");

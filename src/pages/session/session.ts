@@ -4,11 +4,13 @@ import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import type { CookieOptions } from "hono/utils/cookie";
 import { controlDatabase } from "../../control/database.ts";
 import { closeSession, openSession, type SignInProof } from "../../control/sessions.ts";
+import { countMiss } from "../../http/auth-failures.ts";
 import { isLoopback } from "../../http/loopback.ts";
 import { SESSION_MS } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
+import { Lru } from "../../platform/lru.ts";
 import type { Answer, Ctx, PagesEnv } from "../pages-env.ts";
-import { sessionEndedPage } from "./form-guard.tsx";
+import { mayAskForStranger, mayAttempt, sessionEndedPage } from "./form-guard.tsx";
 import type { SignInName } from "./sign-in-settings.ts";
 import { safeTarget } from "../safe-target.ts";
 
@@ -40,11 +42,23 @@ export function withSessions(name: SignInName): Pick<SignInDriver, "proofOf" | "
   };
 }
 
+/** Sessions that an isolate remembers, of some 300 bytes each. */
+const KNOWN_SESSIONS = 10_000;
+
+/**
+ * The email of each session that this isolate has found, by hash. Signed-in members do not wait while others send invented
+ * sessions. No entry makes an ended session valid, because each request reads the session.
+ */
+export const knownSessions = new Lru<string, string>(KNOWN_SESSIONS);
+
 /** Opens a session with a new token and ends the browser's earlier one. False: no member has this email. */
 export async function startSession(c: Ctx, email: string, driver: SignInName): Promise<boolean> {
   const db = controlDatabase(c.env.DB);
   const before = tokenHash(c, "session");
-  if (before !== null) await closeSession(db, before);
+  if (before !== null) {
+    await closeSession(db, before);
+    knownSessions.delete(before);
+  }
   const token = newToken();
   const opened = await openSession(db, { tokenHash: token.hash, email, driver }, Date.now());
   if (opened) setTokenCookie(c, "session", token.value, SESSION_MS);
@@ -52,10 +66,19 @@ export async function startSession(c: Ctx, email: string, driver: SignInName): P
   return opened;
 }
 
-export async function endSession(c: Ctx): Promise<void> {
+/**
+ * Ends the session of the request, and its cookie. False: the session is unknown here, and the limits of strangers are reached.
+ * Then the cookie stays, because the session may be valid: a person must not believe that it has ended.
+ */
+export async function endSession(c: Ctx): Promise<boolean> {
   const hash = tokenHash(c, "session");
-  if (hash !== null) await closeSession(controlDatabase(c.env.DB), hash);
+  if (hash !== null) {
+    if (!knownSessions.has(hash) && !(mayAskForStranger(c) && (await mayAttempt(c)))) return false;
+    if (!(await closeSession(controlDatabase(c.env.DB), hash))) countMiss(Date.now());
+    knownSessions.delete(hash);
+  }
   deleteTokenCookie(c, "session");
+  return true;
 }
 
 /** The two cookies of sign-in: a random token each. The database stores only its SHA-256. */

@@ -8,8 +8,7 @@ import { requireJurisdiction } from "../../domain/jurisdiction.ts";
 import { canManage } from "../../domain/keys/role.ts";
 import { memberEmail } from "../../domain/signal/identity.ts";
 import { configuredJurisdiction } from "../../env.ts";
-import { clientNetwork, countFailure, countMiss, lookupWaitMs } from "../../http/auth-failures.ts";
-import { Lru } from "../../platform/lru.ts";
+import { clientNetwork, countFailure, countMiss } from "../../http/auth-failures.ts";
 import { ROLE_LABEL } from "../copy.ts";
 import { HiddenFields, TextField } from "../kit/forms.tsx";
 import type { Section } from "../kit/layout.tsx";
@@ -17,9 +16,9 @@ import { managersOnlyPage, messagePage, notFoundPage, plainPage } from "../page.
 import { ADDRESS_MAX_LENGTH, type Answer, type Ctx, formText, pages, typedText } from "../pages-env.ts";
 import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
 import { FIRST_PAGE, safeTarget } from "../safe-target.ts";
-import { limitAttempts, problemPage } from "./form-guard.tsx";
+import { mayAskForStranger, mayView, problemPage } from "./form-guard.tsx";
 import { oidcDriver } from "./oidc.tsx";
-import { endSession, type SignInDriver, startSession, withSessions } from "./session.ts";
+import { endSession, knownSessions, type SignInDriver, startSession, withSessions } from "./session.ts";
 import { isSignInName, type SignInName } from "./sign-in-settings.ts";
 
 const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
@@ -137,12 +136,6 @@ for (const [name, driver] of Object.entries(DRIVERS)) {
   driverRoutes.use(`/${name}/*`, onlyWhileOn).route(`/${name}`, driver.routes);
 }
 
-/** Sessions that an isolate remembers, of some 100 bytes each. */
-const KNOWN_SESSIONS = 10_000;
-
-/** Hashes of sessions that this isolate has found. Signed-in members do not wait while others send invented sessions. */
-const knownSessions = new Lru<string, true>(KNOWN_SESSIONS);
-
 /** Sets `user`, `workspaces` and `db`, and for a path of their workspace `workspace` and `role`. Else redirects to sign-in. */
 export const requireSignIn = pages.createMiddleware(async (c, next) => {
   const driver = signInDriver(c);
@@ -150,8 +143,10 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   const proof = await driver.proofOf(c);
   if (proof === null) return askToSignIn(c, driver);
   const session = "tokenHash" in proof ? proof.tokenHash : null;
-  const mayBeInvented = session !== null && knownSessions.get(session) === undefined;
-  if (mayBeInvented && lookupWaitMs(clientNetwork(c), Date.now()) > 0) return problemPage(c, "too_many");
+  // Undefined: the session may be invented.
+  const known = "email" in proof ? proof.email : knownSessions.get(proof.tokenHash);
+  if (known === undefined && !mayAskForStranger(c)) return problemPage(c, "too_many");
+  if (known !== undefined && !mayView(c, known)) return problemPage(c, "views_minute");
   const db = controlDatabase(c.env.DB);
   const slug = c.req.param("slug") ?? null;
   const signedIn = await findSignedIn(db, proof, slug, Date.now());
@@ -160,7 +155,8 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
     knownSessions.delete(session);
     return unknownSession(c, driver);
   }
-  if (session !== null) knownSessions.set(session, true);
+  if (session !== null) knownSessions.set(session, signedIn.email);
+  if (known === undefined && !mayView(c, signedIn.email)) return problemPage(c, "views_minute");
   c.set("db", db);
   c.set("user", { email: signedIn.email });
   c.set("workspaces", signedIn.workspaces);
@@ -232,7 +228,7 @@ export const sessionRoutes = pages
   })
   .get("/sign-in", (c) => signInDriver(c)?.signInPage(c, safeTarget(c.req.query("to"))) ?? notFoundPage(c))
   .route("/sign-in", driverRoutes)
-  .post("/sign-out", limitAttempts, async (c) => {
-    await endSession(c);
+  .post("/sign-out", async (c) => {
+    if (!(await endSession(c))) return problemPage(c, "still_signed_in");
     return signInDriver(c)?.signedOut(c) ?? c.redirect("/sign-in", 303);
   });

@@ -10,9 +10,9 @@ import {
   storeAttempt,
   takeAttempt,
 } from "../../../src/control/sessions.ts";
-import { AUTH_FAILURES_PER_MINUTE } from "../../../src/http/auth-failures.ts";
+import { AUTH_FAILURES_PER_MINUTE, countMiss, lookupWaitMs, MISSES_BURST } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
-import { ACTOR_MAX_CHANGES_A_DAY, SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../../../src/limits.ts";
+import { ACTOR_MAX_CHANGES_A_DAY, PAGE_VIEWS_A_MINUTE, SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../../../src/limits.ts";
 import { pageRoutes } from "../../../src/pages/page-routes.tsx";
 import { newId } from "../../../src/platform/ids.ts";
 import { Answer, Browser, type Members, newMembers, OFFICE } from "../../support/members.ts";
@@ -491,6 +491,41 @@ describe("the limit of attempts", () => {
     expect((await make(otherAddress)).status).not.toBe(429);
   });
 
+  test("applies to the pages, exports and polls of a person over all sessions, and not to other people and to forms", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
+    const { home, owner, admin } = team;
+    const elsewhere = new Browser(owner.email);
+    // Exports of people and of rules, the polls of Live, a HEAD, and the way to the only workspace.
+    const paths = [
+      "/people/export?records=people&format=csv",
+      "/rules/export.json",
+      "/live/signals",
+      "/live/rejections",
+    ];
+    for (const path of paths) expect((await owner.get(home + path)).status).toBeLessThan(300);
+    const head = { method: "HEAD", headers: { cookie: await elsewhere.cookie(), ...OFFICE } };
+    expect((await visit(usage, head)).status).toBe(200);
+    for (let n = paths.length + 1; n < PAGE_VIEWS_A_MINUTE; n++) {
+      expect((await (n % 2 === 0 ? owner : elsewhere).get("/w/")).location).toBe(home);
+    }
+    for (const path of ["/w/", usage, ...paths.map((each) => home + each)]) {
+      const refused = await owner.get(path);
+      expect([path, refused.status, refused.headers.get("retry-after")]).toEqual([path, 429, "10"]);
+      expect(refused.text).toContain(`One person may open ${PAGE_VIEWS_A_MINUTE} pages a minute`);
+    }
+    // A known session is refused before the database is asked, and a new one once its person is known.
+    const { d1, queries } = recordD1(env.DB);
+    const answerTo = async (browser: Browser) =>
+      visitWith({ DB: d1 }, HERE + usage, { headers: { cookie: await browser.cookie(), ...OFFICE } });
+    expect([(await answerTo(elsewhere)).status, queries()]).toEqual([429, []]);
+    expect((await answerTo(new Browser(owner.email))).status).toBe(429);
+    expect((await owner.post(`${home}/dismiss`, { what: "none", state: "x", back: usage })).status).toBe(303);
+    await admin.see(usage);
+    vi.setSystemTime(Date.now() + 60_000 / PAGE_VIEWS_A_MINUTE);
+    await owner.see(usage);
+    expect((await owner.get(usage)).status).toBe(429);
+  });
+
   test("applies to the forms of a person over all sessions, and not to other people", async () => {
     const { home, owner, admin } = team;
     const sessions = [owner, new Browser(owner.email)];
@@ -549,6 +584,130 @@ describe("the limit of attempts", () => {
     // A failing limiter does not delay signed-in people.
     expect(await make(owner, "POST", "/rules", () => Promise.reject(new Error("no answer")))).toBe(303);
   });
+});
+
+describe("the cap of an isolate on asking the database for strangers", () => {
+  const ISSUER = "https://issuer.example";
+  const nextNetwork = () => ({ "cf-connecting-ip": crypto.randomUUID() });
+
+  /** Later in each test, because a clock that is set back pays off nothing. */
+  let startMs = Date.now();
+
+  beforeEach(() => {
+    startMs += 60_000;
+    vi.useFakeTimers({ toFake: ["Date"], now: startMs });
+    const metadata = { issuer: ISSUER, authorization_endpoint: `${ISSUER}/auth` };
+    vi.spyOn(globalThis, "fetch").mockImplementation(async () => Response.json(metadata));
+  });
+  afterEach(waitUntilAllMayAsk);
+
+  /** In a later test of this isolate nobody waits. */
+  function waitUntilAllMayAsk(): void {
+    vi.setSystemTime(Date.now() + 10_000);
+    countMiss(Date.now());
+  }
+
+  /** Leaves room for so many strangers. */
+  function useUpAllBut(left: number): void {
+    for (let n = left; n < MISSES_BURST; n++) countMiss(Date.now());
+    if (left === 0) useUpTheRest();
+  }
+
+  /** What an isolate may still ask in a second in which too many strangers have asked. */
+  function useUpTheRest(): void {
+    for (let n = 0; n < 50; n++) lookupWaitMs("192.0.2.81", Date.now());
+  }
+
+  /** Calls with a recorded database, each from another network. */
+  function recorded() {
+    const { d1, queries } = recordD1(env.DB);
+    const ask = (path: string, cookie: string, init: RequestInit = {}) =>
+      visitWith({ DB: d1, OIDC_ISSUER: ISSUER }, HERE + path, {
+        ...init,
+        headers: { ...FORM, ...nextNetwork(), origin: HERE, cookie },
+      });
+    return {
+      queries,
+      signOut: (cookie: string) => ask("/sign-out", cookie, { method: "POST" }),
+      begin: () => ask("/sign-in/oidc", ""),
+      comeBack: (cookie: string) => ask("/sign-in/oidc/callback?code=x&state=y", cookie),
+    };
+  }
+
+  const INVENTED = "__Host-session=invented; __Host-sign-in=invented";
+
+  test("refuses the start of a sign-in, its end and a sign-out with an unknown cookie, and keeps the cookie", async () => {
+    useUpAllBut(0);
+    const { queries, signOut, begin, comeBack } = recorded();
+    for (const [answer, title] of [
+      [await begin(), "Too many attempts"],
+      [await comeBack(INVENTED), "Too many attempts"],
+      [await signOut(INVENTED), "You are still signed in"],
+    ] as const) {
+      expect([answer.page.only("h1").text, answer.status, answer.headers.get("retry-after")]).toEqual([
+        title,
+        429,
+        "60",
+      ]);
+      expect(answer.headers.getSetCookie()).toEqual([]);
+    }
+    expect(queries()).toEqual([]);
+    waitUntilAllMayAsk();
+    const begun = await begin();
+    expect([begun.status, begun.location]).toEqual([303, expect.stringContaining(`${ISSUER}/auth?`)]);
+    expect((await comeBack(INVENTED)).status).toBe(400);
+    const out = await signOut(INVENTED);
+    expect([out.status, out.location, out.cookie]).toEqual([303, "/sign-in", "__Host-session="]);
+  });
+
+  test.each(["begin", "comeBack", "signOut"] as const)("counts each call: %s", async (step) => {
+    const calls = recorded();
+    useUpAllBut(3);
+    for (let n = 0; n < 3; n++) expect((await calls[step](INVENTED)).status).not.toBe(429);
+    useUpTheRest();
+    expect((await calls[step](INVENTED)).status).toBe(429);
+  });
+
+  test("never delays the sign-out of a session that the isolate knows, and never ends another one silently", async () => {
+    const { email } = team.owner;
+    const elsewhere = new Browser(email);
+    const [known, unknown] = [await team.owner.cookie(), await elsewhere.cookie()];
+    await team.owner.see(usage);
+    useUpAllBut(0);
+    const { signOut, queries } = recorded();
+    const refused = await signOut(unknown);
+    expect([refused.status, refused.headers.getSetCookie(), queries()]).toEqual([429, [], []]);
+    expect(refused.page.only('form[action="/sign-out"]').text).toBe("Sign out");
+    expect(await sessionsOf(email)).toHaveLength(2);
+
+    const out = await signOut(known);
+    expect([out.status, out.cookie]).toEqual([303, "__Host-session="]);
+    expect(await sessionsOf(email)).toHaveLength(1);
+    // It is no longer known, so it waits like an invented one.
+    expect((await signOut(known)).status).toBe(429);
+
+    waitUntilAllMayAsk();
+    expect((await signOut(unknown)).status).toBe(303);
+    expect(await sessionsOf(email)).toEqual([]);
+  });
+
+  test("a sign-out without a cookie asks neither the database nor a limiter", async () => {
+    useUpAllBut(0);
+    const { signOut, queries } = recorded();
+    for (let n = 0; n < 2; n++) expect((await signOut("")).location).toBe("/sign-in");
+    expect(queries()).toEqual([]);
+  });
+});
+
+test("a full network does not keep a member signed in", async () => {
+  const address = { "cf-connecting-ip": "192.0.2.83" };
+  const cookie = await team.owner.cookie();
+  await team.owner.see(usage);
+  const headers = { ...FORM, ...address, origin: HERE };
+  const out = (sent: string) => visit("/sign-out", { method: "POST", headers: { ...headers, cookie: sent } });
+  await untilLimited(TWO_WINDOWS, (n) => out(`__Host-session=invented${n}`));
+  expect((await out(cookie)).status).toBe(303);
+  expect(await sessionsOf(team.owner.email)).toEqual([]);
 });
 
 test("the log names the route and the reason, but never the target, an email or a token", async () => {
