@@ -3,6 +3,7 @@ import { fork, type ChildProcess } from "node:child_process";
 import { constants as os } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { CLOCK_AHEAD, clockAheadMs, SHIFTED_WORKER } from "./clock-ahead.ts";
 
 export const PROJECT_DIR = path.resolve(import.meta.dirname, "../..");
 
@@ -84,9 +85,22 @@ export async function applyMigrations(stateDir: string, signal?: AbortSignal): P
 
 /** Resolves when /healthz answers. @throws CommandError */
 export async function startService({ stateDir, port, args, signal, entry }: StartOptions): Promise<Service> {
-  const main = entry === undefined ? [] : [entry];
+  const shifted = clockAheadMs === 0 ? undefined : SHIFTED_WORKER;
+  const main = [entry ?? shifted].filter((file) => file !== undefined);
   // The local runtime has no jurisdictions.
-  const dev = ["dev", ...main, "--port", port, "--persist-to", stateDir, "--var", "JURISDICTION:", ...args];
+  const dev = [
+    "dev",
+    ...main,
+    "--port",
+    port,
+    "--persist-to",
+    stateDir,
+    "--var",
+    "JURISDICTION:",
+    "--var",
+    `${CLOCK_AHEAD}:${clockAheadMs}`,
+    ...args,
+  ];
   const wrangler = startWrangler(dev, stateDir, signal);
   try {
     const origin = await Promise.race([wrangler.origin, wrangler.ended]);

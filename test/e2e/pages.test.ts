@@ -3,13 +3,13 @@
  * the network.
  */
 import { gzipSync } from "node:zlib";
-import { AxeBuilder } from "@axe-core/playwright";
 import { html as markup } from "hono/html";
 import type { Browser, BrowserContext, Page, Response } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { TimeChart } from "../../src/pages/kit/charts.tsx";
 import { type Part, readHtml } from "../support/html.ts";
 import { launch, newContext, signIn, SIZES } from "./support/browser.ts";
+import { overflow, problems, unreadable } from "./support/problems.ts";
 import { newWorkspace, send } from "./support/workspace.ts";
 
 const FIRST_VIEW_MAX_BYTES = 60 * 1024;
@@ -87,74 +87,12 @@ beforeAll(async () => {
 beforeEach(() => void consoleErrors.splice(0));
 afterAll(() => browser?.close());
 
-const LOOKS = (["light", "dark"] as const).flatMap((colorScheme) =>
-  (["wide", "narrow"] as const).map((size) => ({ colorScheme, size })),
-);
-
-/** The problems of the shown page, in each look. */
-async function problems(): Promise<string[]> {
-  const found: string[] = [];
-  for (const { colorScheme, size } of LOOKS) {
-    await page.emulateMedia({ colorScheme });
-    await page.setViewportSize(SIZES[size]);
-    const inLook = [...(await violations()), ...(await overflow())];
-    found.push(...inLook.map((problem) => `${colorScheme}, ${size}: ${problem}`));
-  }
-  await page.setViewportSize(SIZES.large);
-  found.push(...(await overflow()).map((problem) => `large: ${problem}`));
-  return found;
-}
-
-/**
- * Serious accessibility errors with their elements. The pages have no frames, so that the faster check is sufficient.
- */
-async function violations(): Promise<string[]> {
-  const axe = new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ["violations"] });
-  const { violations: found } = await axe.analyze();
-  return found
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .flatMap(({ id, nodes }) => nodes.map(({ html, any }) => `${id}: ${html} ${any[0]?.message ?? ""}`));
-}
-
-async function overflow(of = page): Promise<string[]> {
-  const { scrollWidth, clientWidth } = await of.evaluate<{ scrollWidth: number; clientWidth: number }>(
-    "({ scrollWidth: document.documentElement.scrollWidth, clientWidth: document.documentElement.clientWidth })",
-  );
-  const tables = await of.evaluate<string[]>(
-    `[...document.querySelectorAll(".table")]
-      .filter((table) => table.scrollWidth > table.clientWidth)
-      .map((table) => table.getAttribute("aria-label") + " scrolls sideways")`,
-  );
-  return [
-    ...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []),
-    ...tables,
-    ...(await unreadable(of)),
-  ];
-}
-
-/** Unreadable content: cells that cut their label on a phone, and overlapping labels of an axis. */
-function unreadable(of: Page): Promise<string[]> {
-  return of.evaluate<string[]>(`(() => {
-    const cells = [...document.querySelectorAll(".table tbody > tr > *")].filter((cell) => cell.scrollHeight > cell.clientHeight + 1);
-    const meet = ([a, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
-    const charts = [...document.querySelectorAll("svg.chart")].flatMap((chart) => {
-      const boxes = [...chart.querySelectorAll("text")].map((text) => text.getBoundingClientRect());
-      const pairs = boxes.flatMap((box, index) => boxes.slice(index + 1).map((next) => [box, next]));
-      return pairs.some(meet) ? [chart] : [];
-    });
-    return [
-      ...cells.map((cell) => "a cell cuts " + cell.dataset.label + ": " + cell.textContent),
-      ...charts.map((chart) => "texts meet in: " + chart.getAttribute("aria-label")),
-    ];
-  })()`);
-}
-
 describe("in light and dark, wide and narrow, and without accessibility errors", () => {
   test.each([...PATHS.map((path) => HOME + path), "/sign-in", "/w/"])(
     "%s is accessible and within the screen",
     async (path) => {
       await page.goto(path);
-      expect(await problems()).toEqual([]);
+      expect(await problems(page)).toEqual([]);
       expect(consoleErrors).toEqual([]);
     },
   );
@@ -222,7 +160,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.getByLabel("Shared secret").check();
     await page.getByRole("button", { name: "Create API key" }).last().click();
     await page.locator("#new-key").waitFor();
-    expect(await problems()).toEqual([]);
+    expect(await problems(page)).toEqual([]);
     expect(consoleErrors).toEqual([]);
   });
 
@@ -237,7 +175,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.getByLabel("Remove member@example.com?").click();
     await page.getByRole("dialog").waitFor();
     expect(await rows()).toEqual(before);
-    expect(await problems()).toEqual([]);
+    expect(await problems(page)).toEqual([]);
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "hidden" });
     expect(consoleErrors).toEqual([]);
@@ -251,7 +189,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.getByLabel("Or paste its text").fill(JSON.stringify({ items }));
     await page.getByRole("button", { name: "Preview import" }).click();
     await page.getByRole("button", { name: button }).waitFor();
-    expect(await problems()).toEqual([]);
+    expect(await problems(page)).toEqual([]);
     expect(consoleErrors.filter((line) => !line.includes("422"))).toEqual([]);
   });
 
@@ -266,7 +204,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     await page.evaluate("document.querySelectorAll('form').forEach((form) => (form.noValidate = true))");
     await page.getByRole("button", { name: button }).last().click();
     await page.getByRole("alert").waitFor();
-    expect(await problems()).toEqual([]);
+    expect(await problems(page)).toEqual([]);
   });
 });
 

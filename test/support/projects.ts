@@ -23,7 +23,9 @@ export const root = path.join(import.meta.dirname, "../..");
 const CI_SEED = "20261120";
 if (process.env["CI"] !== undefined) process.env["PROPERTY_SEED"] ??= CI_SEED;
 /** Variables of this process that tests in the runtime read. */
-const given = Object.entries(process.env).filter(([name]) => /^(MODEL|HOSTILE|RACES|FAULTS|PROPERTY)_/.test(name));
+const given = Object.entries(process.env).filter(([name]) =>
+  /^(CLOCK|MODEL|HOSTILE|RACES|FAULTS|PROPERTY)_/.test(name),
+);
 
 /** A small machine that is busy with other processes may take ten times as long as an idle machine. */
 const patience = { testTimeout: 60_000, hookTimeout: 120_000, expect: { poll: { timeout: 20_000 } } };

@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
+import { CLOCK_AHEAD, clockAheadMs, SHIFTED_WORKER } from "../../src/dev/clock-ahead.ts";
 import { randomNumbers } from "../../src/dev/sample.ts";
 import { SERVICE_CONFIG, buildOnce } from "../bench/build.ts";
 import type { BuiltWorker } from "../bench/build.ts";
@@ -11,11 +12,9 @@ import type { RunningWorker, StartOptions } from "../bench/start.ts";
 import { seedOr, note } from "./amount.ts";
 
 const TOKEN = "test-operator";
-/** The service with a clock that a test can move. */
-const SHIFTED = path.join(import.meta.dirname, "../fault/workers/shifted.ts");
 
 export interface ServiceOptions extends Omit<StartOptions, "stateDir"> {
-  /** The clock of a `shifted` service is this far ahead of the real time, or behind it. */
+  /** The clock of a `shifted` service is this far ahead of the test's, or behind it. */
   aheadMs?: number;
   /** Another Worker that runs with the service's bindings. */
   main?: BuiltWorker;
@@ -37,14 +36,14 @@ export class Service {
 
   /** Built as deployed, and running on an empty database. */
   static async make(options: ServiceOptions = {}): Promise<Service> {
-    const service = new Service(await buildOnce(SERVICE_CONFIG));
+    const service = new Service(await buildOnce(SERVICE_CONFIG, clockAheadMs === 0 ? undefined : SHIFTED_WORKER));
     await service.startEmpty(options);
     return service;
   }
 
   /** Built with a clock that the test moves. The state folder does not exist yet. */
   static async shifted(): Promise<Service> {
-    const service = new Service(await buildOnce(SERVICE_CONFIG, SHIFTED));
+    const service = new Service(await buildOnce(SERVICE_CONFIG, SHIFTED_WORKER));
     // Only the tests may end a call.
     Object.assign(service.#vars, { REQUEST_RATE_PER_SECOND: "100000", REQUEST_BURST: "100000" });
     return service;
@@ -86,7 +85,7 @@ export class Service {
   async start({ aheadMs = 0, main = this.built, vars, ...options }: ServiceOptions = {}): Promise<RunningWorker> {
     await this.stop();
     this.#aheadMs = aheadMs;
-    this.#vars = { ...this.#vars, ...vars, CLOCK_AHEAD_MS: String(aheadMs) };
+    this.#vars = { ...this.#vars, ...vars, [CLOCK_AHEAD]: String(clockAheadMs + aheadMs) };
     this.#running = await start(main, { ...options, stateDir: this.stateDir, vars: this.#vars });
     return this.#running;
   }

@@ -5,9 +5,13 @@
 import { applyD1Migrations, reset } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, afterEach, vi } from "vitest";
+import { shiftDate } from "../../src/dev/worker/shift-date.ts";
 import { configureProperties } from "./properties.ts";
 import { forgetShared } from "./shared-for-file.ts";
+import { clockAheadMs } from "./worker.ts";
 
+// Zero, unless `npm run at` started this run.
+shiftDate(clockAheadMs);
 configureProperties();
 keepLogLines();
 keepImports();

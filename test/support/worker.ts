@@ -1,21 +1,26 @@
 /** The Worker, its Durable Objects with a backup of each moment that a test requests. */
+import { env } from "cloudflare:workers";
+import { shiftAlarms } from "../../src/dev/worker/shift-alarms.ts";
 import * as real from "../../src/index.ts";
 
+/** Zero, unless `npm run at` started this run. */
+export const clockAheadMs = Number((env as { CLOCK_AHEAD_MS?: string }).CLOCK_AHEAD_MS ?? 0);
+
 export class QuotaCounter extends real.QuotaCounter {
-  constructor(ctx: DurableObjectState, env: Env) {
-    super(withBackups(ctx), env);
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    super(withBackups(ctx), bindings);
   }
 }
 
 export class SignalStore extends real.SignalStore {
-  constructor(ctx: DurableObjectState, env: Env) {
-    super(withBackups(ctx), env);
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    super(withBackups(ctx), bindings);
   }
 }
 
 export class Destinations extends real.Destinations {
-  constructor(ctx: DurableObjectState, env: Env) {
-    super(withBackups(ctx), env);
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    super(withBackups(ctx), bindings);
   }
 }
 
@@ -89,6 +94,7 @@ function withBackups(ctx: DurableObjectState): DurableObjectState {
   const backups = backupsOf(ctx);
   if (backups.armed !== null) restore(ctx, backups.armed);
   backups.armed = null;
+  shiftAlarms(ctx.storage, clockAheadMs);
   const bookmarkOf = (copy: Copy): string => String(backups.copies.push(copy) - 1);
   Object.assign(ctx.storage, {
     getCurrentBookmark: async () => bookmarkOf(copyOf(ctx)),

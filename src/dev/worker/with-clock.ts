@@ -1,7 +1,7 @@
 /** The Worker with a settable clock, to simulate weeks in seconds. Never deployed. */
 import worker from "../../index.ts";
 
-export * from "../../index.ts";
+export * from "./shifted-objects.ts";
 
 const realNow = Date.now;
 let aheadMs = 0;

@@ -1,6 +1,8 @@
 /** Shared steps of the browser tests. */
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, inject } from "vitest";
+import { clockAheadMs } from "../../../src/dev/clock-ahead.ts";
+import { shiftDate } from "../../../src/dev/worker/shift-date.ts";
 import { launch } from "./chromium.ts";
 
 export { launch };
@@ -14,6 +16,7 @@ export const SIZES = {
 export async function newContext(browser: Browser, options: BrowserContextOptions = {}): Promise<BrowserContext> {
   const context = await browser.newContext({ baseURL: inject("origin"), viewport: SIZES.wide, ...options });
   context.setDefaultTimeout(20_000);
+  await context.addInitScript(shiftDate, clockAheadMs);
   return context;
 }
 

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TestProject } from "vitest/node";
+import { CLOCK_AHEAD, clockAheadMs, SHIFTED_WORKER } from "../../../src/dev/clock-ahead.ts";
 import { SERVICE_CONFIG, build } from "../../bench/build.ts";
 import { startEmpty } from "../../bench/start.ts";
 import { fillDemo } from "./demo.ts";
@@ -22,8 +23,9 @@ declare module "vitest" {
 
 export default async function setUp(project: TestProject): Promise<() => Promise<void>> {
   const scratch = await mkdtemp(path.join(tmpdir(), "signal-ingestion-e2e-"));
-  const built = await build(SERVICE_CONFIG, path.join(scratch, "worker"));
-  const vars = { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" };
+  const entry = clockAheadMs === 0 ? undefined : SHIFTED_WORKER;
+  const built = await build(SERVICE_CONFIG, path.join(scratch, "worker"), entry);
+  const vars = { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local", [CLOCK_AHEAD]: String(clockAheadMs) };
   const running = await startEmpty(built, { stateDir: path.join(scratch, "state"), vars });
   const tearDown = async (): Promise<void> => {
     await running.stop();

@@ -2,7 +2,7 @@
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import { consume } from "../../../src/queue/consumer.ts";
 
-export * from "./shifted-objects.ts";
+export * from "../../../src/dev/worker/shifted-objects.ts";
 
 export default {
   fetch: (request, env, ctx) => ingestApp.fetch(request, env, ctx),

@@ -1,3 +1,3 @@
 /** The whole service with a moved clock. */
-export { default } from "../../../src/index.ts";
+export { default } from "../../index.ts";
 export * from "./shifted-objects.ts";

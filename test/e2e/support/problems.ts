@@ -1,0 +1,91 @@
+/** Problems of a page that people see: errors of accessibility, and contents that are too wide, cut or look like others. */
+import { AxeBuilder } from "@axe-core/playwright";
+import type { Page } from "playwright-core";
+import { SIZES } from "./browser.ts";
+
+const LOOKS = (["light", "dark"] as const).flatMap((colorScheme) =>
+  (["wide", "narrow"] as const).map((size) => ({ colorScheme, size })),
+);
+
+/** The problems of the shown page, in each look. */
+export async function problems(page: Page): Promise<string[]> {
+  const found: string[] = [];
+  for (const { colorScheme, size } of LOOKS) {
+    await page.emulateMedia({ colorScheme });
+    await page.setViewportSize(SIZES[size]);
+    const inLook = [...(await violations(page)), ...(await overflow(page))];
+    found.push(...inLook.map((problem) => `${colorScheme}, ${size}: ${problem}`));
+  }
+  await page.setViewportSize(SIZES.large);
+  found.push(...(await overflow(page)).map((problem) => `large: ${problem}`));
+  return found;
+}
+
+/**
+ * Serious accessibility errors with their elements. The pages have no frames, so that the faster check is sufficient.
+ */
+async function violations(page: Page): Promise<string[]> {
+  const axe = new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ["violations"] });
+  const { violations: found } = await axe.analyze();
+  return found
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .flatMap(({ id, nodes }) => nodes.map(({ html, any }) => `${id}: ${html} ${any[0]?.message ?? ""}`));
+}
+
+export async function overflow(of: Page): Promise<string[]> {
+  const { scrollWidth, clientWidth } = await of.evaluate<{ scrollWidth: number; clientWidth: number }>(
+    "({ scrollWidth: document.documentElement.scrollWidth, clientWidth: document.documentElement.clientWidth })",
+  );
+  const tables = await of.evaluate<string[]>(
+    `[...document.querySelectorAll(".table")]
+      .filter((table) => table.scrollWidth > table.clientWidth)
+      .map((table) => table.getAttribute("aria-label") + " scrolls sideways")`,
+  );
+  return [
+    ...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []),
+    ...tables,
+    ...(await unreadable(of)),
+    ...(await linksLikeText(of)),
+  ];
+}
+
+/** Unreadable content: cells that cut their label on a phone, and overlapping labels of an axis. */
+export function unreadable(of: Page): Promise<string[]> {
+  return of.evaluate<string[]>(`(() => {
+    const cells = [...document.querySelectorAll(".table tbody > tr > *")].filter((cell) => cell.scrollHeight > cell.clientHeight + 1);
+    const meet = ([a, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+    const charts = [...document.querySelectorAll("svg.chart")].flatMap((chart) => {
+      const boxes = [...chart.querySelectorAll("text")].map((text) => text.getBoundingClientRect());
+      const pairs = boxes.flatMap((box, index) => boxes.slice(index + 1).map((next) => [box, next]));
+      return pairs.some(meet) ? [chart] : [];
+    });
+    return [
+      ...cells.map((cell) => "a cell cuts " + cell.dataset.label + ": " + cell.textContent),
+      ...charts.map((chart) => "texts meet in: " + chart.getAttribute("aria-label")),
+    ];
+  })()`);
+}
+
+/**
+ * Links that look like the text around them: in the middle of a text only an underline shows them to everybody. axe-core
+ * does not decide where the text has parts, such as bold words.
+ */
+function linksLikeText(of: Page): Promise<string[]> {
+  return of.evaluate<string[]>(`(() => {
+    const isInline = (element) => getComputedStyle(element).display === "inline";
+    const blockOf = (element) => (isInline(element) ? blockOf(element.parentElement) : element);
+    const hasTextBeside = (link) => {
+      const block = blockOf(link);
+      const texts = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+      while (texts.nextNode() !== null) {
+        const { data, parentElement } = texts.currentNode;
+        if (/[\\p{L}\\p{N}]/u.test(data) && !parentElement.closest("a, button") && blockOf(parentElement) === block) return true;
+      }
+      return false;
+    };
+    return [...document.querySelectorAll("a")]
+      .filter((link) => isInline(link) && link.checkVisibility() && getComputedStyle(link).textDecorationLine !== "underline")
+      .filter(hasTextBeside)
+      .map((link) => "a link looks like the text around it: " + link.outerHTML);
+  })()`);
+}
