@@ -17,7 +17,7 @@ import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 import type { RecordResult } from "../store/protocol/stored-signals.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { readMessage, type ReceivedMessage, type ReceivedRow } from "../wire/message.ts";
-import { givenUpSignal, processSignal, rowsToRecord } from "./process.ts";
+import { givenUpSignal, processRows, rowsToRecord } from "./process.ts";
 import { queueKind } from "./queue-names.ts";
 
 /**
@@ -158,7 +158,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
     ]);
     const { terms } = current;
     if (isRestoring(env, terms)) return RESTORING;
-    const batch = rowsToRecord(rows, (signal) => processSignal(signal, { rules: current.rules, templates }));
+    const batch = await processRows(rows, { rules: current.rules, templates }, () => scheduler.wait(0));
     const store = env.SIGNAL_STORE.getByName(workspaceId);
     const result = await within<RecordResult>(
       RECORD_TIMEOUT_MS,

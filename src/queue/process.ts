@@ -15,12 +15,14 @@ import type { JsonObject } from "../domain/json/json-value.ts";
 import { RULES_MAX_STEPS, TEMPLATE_KEPT_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol/stored-signals.ts";
-import { evaluate } from "../domain/rules/evaluate-rules.ts";
+import { evaluate, type StepCount } from "../domain/rules/evaluate-rules.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 
 interface ProcessingInput {
   rules: CompiledRules;
   templates: ReadonlyMap<string, CompiledTemplate>;
+  /** Gets the steps of the rules added. */
+  count?: StepCount;
 }
 
 /** The rules of one signal never block the next (design §8.5). */
@@ -35,11 +37,36 @@ export function rowsToRecord(
   return rows.map(({ row, signals }) => ({ row: row.row, signals: signals.map(process) }));
 }
 
+/** Steps of the rules after which other calls of the isolate get their turn: some 20 ms. */
+const STEPS_A_TURN = 500_000;
+
+/** As `rowsToRecord`. The slowest rules on the smallest signals would keep other workspaces waiting for seconds. */
+export async function processRows(
+  rows: ReceivedRow[],
+  input: Omit<ProcessingInput, "count">,
+  letOthersRun: () => Promise<void>,
+): Promise<RowToRecord[]> {
+  const count = { steps: 0 };
+  const processed: RowToRecord[] = [];
+  for (const { row, signals } of rows) {
+    const toRecord: SignalToRecord[] = [];
+    for (const signal of signals) {
+      toRecord.push(processSignal(signal, { ...input, count }));
+      if (count.steps < STEPS_A_TURN) continue;
+      count.steps = 0;
+      // oxlint-disable-next-line no-await-in-loop
+      await letOthersRun();
+    }
+    processed.push({ row: row.row, signals: toRecord });
+  }
+  return processed;
+}
+
 export function processSignal(received: ReceivedSignal, input: ProcessingInput): SignalToRecord {
   const { admission, payload } = received;
   try {
     const isAccountUpdate = admission.endpoint === "product_org";
-    const work = isAccountUpdate ? accountWork(received, input.templates) : signalWork(received, input.rules);
+    const work = isAccountUpdate ? accountWork(received, input.templates) : signalWork(received, input);
     return { admission, payload, work };
   } catch (error) {
     return { admission, payload, work: { kind: "dead", reason: `Could not be processed: ${String(error)}` } };
@@ -50,7 +77,7 @@ export function givenUpSignal({ admission, payload }: ReceivedSignal, reason: st
   return { admission, payload, work: { kind: "dead", reason } };
 }
 
-function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRecord["work"] {
+function signalWork(received: ReceivedSignal, { rules, count }: ProcessingInput): SignalToRecord["work"] {
   const { admission, payload: text } = received;
   const { pathSource } = admission;
   const payload = JSON.parse(text) as JsonObject;
@@ -62,7 +89,7 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   const group = groupOf(normalised.traits.account, groupTraits);
   const work = { kind: normalised.kind, normalised: kept, ...group, occurred, ...hashed(duplicate) };
   if (normalised.kind === "identify") return { ...work, evaluation: { rulesTried: 0, matches: [] } };
-  const evaluation = evaluate(rules, normalised);
+  const evaluation = evaluate(rules, normalised, undefined, count);
   if (evaluation === null) return { kind: "dead", reason: TOO_MANY_STEPS };
   // Rules that ask for the email wait until the person is known.
   return { ...work, evaluation: rules.asksForEmail && normalised.email === undefined ? null : evaluation };

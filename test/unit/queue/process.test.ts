@@ -5,8 +5,8 @@ import type { MappingCondition } from "../../../src/domain/rules/mapping-conditi
 import { compileTemplate } from "../../../src/domain/accounts/payload-template.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../../src/limits.ts";
 import { readAdmission, type Envelope } from "../../../src/wire/admission.ts";
-import type { ReceivedSignal } from "../../../src/wire/message.ts";
-import { givenUpSignal, processSignal, rowsToRecord } from "../../../src/queue/process.ts";
+import type { ReceivedRow, ReceivedSignal } from "../../../src/wire/message.ts";
+import { givenUpSignal, processRows, processSignal, rowsToRecord } from "../../../src/queue/process.ts";
 
 const template = compileTemplate([
   { target: "external_id", path: "id", type: "string", required: true },
@@ -92,6 +92,57 @@ describe("§8.2 an account update", () => {
 
 test("§8.2 a signal that cannot be a duplicate has neither hash nor window", () =>
   expect(workOf({}, { event: "A" })).toMatchObject({ contentHash: null, duplicateWindowMs: 0 }));
+
+describe("the signals of a batch", () => {
+  const received = (count: number, payload: object): ReceivedRow[] =>
+    [1, 2].map((number) => {
+      const row = {
+        row: number,
+        at: AT,
+        period_start: AT,
+        period_end: AT + 1,
+        limit: 10,
+        first: 1,
+        count,
+        accepted: count,
+      };
+      const signals = Array.from({ length: count }, (_, index) => ({
+        admission: readAdmission(row, { id: `sig_${number}_${index}`, key: "key_1" }, index),
+        payload: JSON.stringify(payload),
+      }));
+      return { row, signals };
+    });
+  const process = async (rows: ReceivedRow[], compiled: CompiledRules) => {
+    let turns = 0;
+    const others = () => Promise.resolve(void turns++);
+    return { toRecord: await processRows(rows, { ...input, rules: compiled }, others), turns: () => turns };
+  };
+
+  test("are processed in order, and let other calls run if their rules take long", async () => {
+    const conditions: MappingCondition[] = [{ path: "properties.a[]", operator: "equals", value: "x" }];
+    const rule: MappingRule = {
+      id: "r",
+      version: 1,
+      event: "*",
+      match: "all",
+      conditions,
+      scoringSignal: "s",
+      points: 1,
+    };
+    const rows = received(1_000, { event: "A", properties: { a: Array.from({ length: 900 }, () => 1) } });
+    const { toRecord, turns } = await process(rows, compileRules([rule]));
+    expect(toRecord.map(({ row, signals }) => [row, signals.map(({ admission }) => admission.id)])).toEqual(
+      rows.map(({ row, signals }) => [row.row, signals.map(({ admission }) => admission.id)]),
+    );
+    // 2,000 signals of some 2,700 steps, half a million a turn.
+    expect(turns()).toBe(10);
+  });
+
+  test("do not pause for ordinary rules", async () => {
+    const { turns } = await process(received(1_000, { event: "A" }), compileRules([]));
+    expect(turns()).toBe(0);
+  });
+});
 
 test("keeps rows, the order of signals, admissions and payloads", () => {
   const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 7, count: 2, accepted: 0 };
