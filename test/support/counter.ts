@@ -171,6 +171,7 @@ export async function countRows(
 ): Promise<{ rows: number; alarms: number }> {
   const cursors: SqlStorageCursor<Record<string, SqlStorageValue>>[] = [];
   let alarms = 0;
+  let setAlarm: DurableObjectStorage["setAlarm"];
   await runInDurableObject(counter.stub, (_, { storage }) => {
     const exec = storage.sql.exec.bind(storage.sql);
     storage.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
@@ -178,16 +179,16 @@ export async function countRows(
       cursors.push(cursor);
       return cursor;
     }) as typeof storage.sql.exec;
-    const setAlarm = storage.setAlarm.bind(storage);
+    ({ setAlarm } = storage);
     storage.setAlarm = (...given) => {
       alarms++;
-      return setAlarm(...given);
+      return setAlarm.apply(storage, given);
     };
   });
   await work();
   return runInDurableObject(counter.stub, (_, { storage }) => {
     Reflect.deleteProperty(storage.sql, "exec");
-    Reflect.deleteProperty(storage, "setAlarm");
+    storage.setAlarm = setAlarm;
     return { rows: cursors.reduce((sum, cursor) => sum + cursor.rowsWritten, 0), alarms };
   });
 }
