@@ -9,7 +9,8 @@ import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { ApiToken } from "../control/api-tokens.ts";
 import { cut, grouped } from "../domain/text.ts";
-import { jsonShape } from "../domain/json/json-scan.ts";
+import { describePlace } from "../domain/json/json-error.ts";
+import { findJsonError, jsonShape } from "../domain/json/json-scan.ts";
 import type { TokenScope } from "../domain/keys/api-token.ts";
 import { withoutCredentials } from "../domain/keys/echo.ts";
 import type { Result } from "../domain/result.ts";
@@ -188,8 +189,11 @@ async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ va
     }
     // A missing body becomes an empty object, which may suffice; otherwise the 422 names the missing fields.
     return { value: JSON.parse(new TextDecoder().decode(body.bytes) || "{}") };
-  } catch (error) {
-    const detail = error instanceof Error ? error.message : "The body could not be parsed.";
+  } catch {
+    // The runtime's own message quotes the body, which may have a key there.
+    const error = findJsonError(body.bytes, 0, body.bytes.length);
+    const where = error === null ? "" : `: it goes wrong at ${describePlace(body.bytes, 0, error.position)}`;
+    const detail = `The body is not valid JSON${where}. Send a JSON object.`;
     return problem(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail });
   } finally {
     body.release();

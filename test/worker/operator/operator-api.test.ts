@@ -156,6 +156,14 @@ describe("a request body", () => {
     expect(await post(body)).toMatchObject({ status, body: { code } });
   });
 
+  test("that is not JSON is refused with the place, and without a part of the body", async () => {
+    const { key } = await newWorkspace();
+    const { body } = await post(`{"slug": "acme",\n "name": ${key.key}}`);
+    expect(body["detail"]).toContain("line 2, column 10");
+    for (let at = 0; at + 6 <= key.key.length; at++)
+      expect(JSON.stringify(body)).not.toContain(key.key.slice(at, at + 6));
+  });
+
   test("with too many values is refused before it is parsed, with the limit", async () => {
     const workspace = await onPlan();
     const tooMany = await workspace.ask("POST", "/rules/import", `{"items":[${"1,".repeat(2_000_000)}1]}`);
