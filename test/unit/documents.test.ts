@@ -87,6 +87,20 @@ test.each(DOCUMENTS)("%s names only existing files and tests", (document) => {
   }
 });
 
+test("docs/security.md names an existing test of each protection", () => {
+  const protections = /^## The key in the URL$(.*)^## Known limits$/ms.exec(read("docs/security.md"))?.[1] ?? "";
+  const entries = protections.split(/^(?:- |\d+\. )/m).slice(1);
+  expect(entries.length).toBeGreaterThan(30);
+  const withoutTest = entries.filter((entry) => {
+    if (entry.includes("](#")) return false;
+    const names = [...entry.matchAll(/`((?:unit|worker|long|fault|sdk|sign-in|e2e)\/[\w.-]+)`/g)].map(
+      ([, name = ""]) => name,
+    );
+    return names.length === 0 || names.some((name) => !TESTS.has(name));
+  });
+  expect(withoutTest).toEqual([]);
+});
+
 test("test/README.md names only existing tests", () => {
   const names = read("test/README.md").matchAll(
     /(?<![\w/.])(unit|worker|long|sdk|sign-in|events|fault|e2e)\/(?:\{([^}]+)\}|(\w[\w.-]*))(?![\w/])/g,

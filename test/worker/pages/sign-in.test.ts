@@ -425,6 +425,7 @@ describe("every page", () => {
     for (const path of [...paths, "/w/nowhere/usage", `${team.home}/nowhere`]) {
       const { headers } = await team.owner.get(path);
       expect([path, headers.get("cache-control"), headers.get("x-frame-options")]).toEqual([path, "no-store", "DENY"]);
+      expect(headers.get("referrer-policy")).toBe("same-origin");
       expect(headers.get("content-security-policy")?.replaceAll(/'nonce-[^']{20,}'/g, "NONCE")).toBe(
         "default-src 'none'; style-src NONCE; script-src NONCE; img-src 'self' data:; connect-src 'self'; " +
           "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
