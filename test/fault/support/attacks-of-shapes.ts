@@ -4,7 +4,7 @@ import type { AttackCall } from "./attack.ts";
 import { callOf, type Attack, type Attacker, type PreparedAttack } from "./attacker.ts";
 import { honestGet, honestSignal } from "./honest-calls.ts";
 import { bodyRoutes } from "./routes.ts";
-import { longNameAboveLeaves, REPEATED, repeated } from "./shapes.ts";
+import { fitting, longNameAboveLeaves, REPEATED, repeated } from "./shapes.ts";
 
 const CONNECTIONS = 24;
 /** Of a field of the operator API: enough to see time that grows with the square. */
@@ -56,7 +56,7 @@ function shapedSenderCalls({ keys, accountKeys }: Attacker): AttackCall[] {
   };
   const most = SIGNAL_MAX_BYTES - 100;
   for (const [shape, text] of shapes(most)) {
-    const value = text.slice(0, Math.floor((most * text.length) / JSON.stringify(text).length) - 50);
+    const value = fitting(text, most);
     const half = value.slice(0, value.length / 2 - 50);
     for (const field of SIGNAL_FIELDS) {
       const payload = field === "NAME" ? { [value]: 1 } : { event: "e", [field]: value };

@@ -24,14 +24,15 @@ export function repeated(text: string, characters: number): string {
 }
 
 const LONG_NAME_CHARACTERS = 30_000;
+/** Long names of one word, of many words, and of each shape. */
+const LONG_NAMES = ["n", "nN", "n ", ...REPEATED.map(([, text]) => text)];
 
-/** A JSON object: one long name above as many leaves as fit. */
-export function longNameAboveLeaves(
-  bytes: number,
-  name = "n".repeat(Math.min(LONG_NAME_CHARACTERS, bytes / 2)),
-): string {
+/** A JSON object: one long name above as many leaves as fit. @param text repeated, it is the name. */
+export function longNameAboveLeaves(bytes: number, text = "nN"): string {
+  const escaped = JSON.stringify(text).length - 2;
+  const name = text.repeat(Math.floor(Math.min(LONG_NAME_CHARACTERS, bytes / 2) / escaped));
   const leaves: string[] = [];
-  let left = bytes - name.length - 20;
+  let left = bytes - JSON.stringify(name).length - 20;
   for (let n = 0; left > 20; n++) {
     const leaf = `"k${n}":1`;
     leaves.push(leaf);
@@ -40,14 +41,17 @@ export function longNameAboveLeaves(
   return `{${JSON.stringify(name)}:{${leaves.join(",")}}}`;
 }
 
-/** One signal of each shape, of the maximum size: the shape in names, in values and in the known fields. */
+/** Signals of the maximum size: each shape as a value, and each long name above leaves. */
 export function shapedSignals(): string[] {
   const most = SIGNAL_MAX_BYTES - 200;
-  const fits = (text: string): string =>
-    text.slice(0, Math.floor((text.length * most) / JSON.stringify(text).length) - 4);
-  const ofShapes = REPEATED.map(([, text]) =>
-    JSON.stringify({ event: "Shaped", properties: { a: fits(repeated(text, most)) } }),
-  );
-  const long = longNameAboveLeaves(most);
-  return [...ofShapes, `{"event":"Shaped","properties":${long}}`, `{"event":"Shaped","traits":${long}}`];
+  const values = REPEATED.map(([, text]) => fitting(repeated(text, most), most));
+  return [
+    ...values.map((value) => JSON.stringify({ event: "Shaped", properties: { a: value } })),
+    ...LONG_NAMES.map((text) => `{"event":"Shaped","properties":${longNameAboveLeaves(most, text)}}`),
+  ];
+}
+
+/** @returns the beginning of the text that takes at most so many bytes as JSON. */
+export function fitting(text: string, bytes: number): string {
+  return text.slice(0, Math.floor((bytes * text.length) / JSON.stringify(text).length) - 50);
 }
