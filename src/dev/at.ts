@@ -3,7 +3,7 @@
  * Worker that they start, and the browser of the tests have the same clock, which runs on. Timers are real.
  */
 import { spawn } from "node:child_process";
-import { CLOCK_AHEAD } from "./clock-ahead.ts";
+import { CLOCK_AHEAD, clockAheadMs } from "./clock-ahead.ts";
 import { shiftDate } from "./worker/shift-date.ts";
 
 const [at = "", command, ...args] = process.argv.slice(2);
@@ -12,14 +12,15 @@ if (Number.isNaN(atMs) || command === undefined) {
   console.error("Usage: npm run at -- 2027-01-31T23:58Z npm test");
   process.exit(2);
 }
-const aheadMs = atMs - Date.now();
-const code = encodeURIComponent(`(${shiftDate})(${aheadMs})`);
+// This process may run at another time already. The first of several imports counts.
+const aheadMs = atMs - (Date.now() - clockAheadMs);
+const code = encodeURIComponent(`(${shiftDate.toString()})(${aheadMs})`);
 const child = spawn(command, args, {
   stdio: "inherit",
   env: {
     ...process.env,
     [CLOCK_AHEAD]: String(aheadMs),
-    NODE_OPTIONS: `${process.env["NODE_OPTIONS"] ?? ""} --import=data:text/javascript,${code}`,
+    NODE_OPTIONS: `--import=data:text/javascript,${code} ${process.env["NODE_OPTIONS"] ?? ""}`,
   },
 });
 child.once("exit", (exitCode) => (process.exitCode = exitCode ?? 1));

@@ -6,6 +6,7 @@ import { gzipSync } from "node:zlib";
 import { html as markup } from "hono/html";
 import type { Browser, BrowserContext, Page, Response } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
+import { DAY_MS } from "../../src/domain/duration.ts";
 import { TimeChart } from "../../src/pages/kit/charts.tsx";
 import { type Part, readHtml } from "../support/html.ts";
 import { launch, newContext, signIn, SIZES } from "./support/browser.ts";
@@ -153,6 +154,21 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     }
     await otherContext.close();
   });
+
+  test.each(["wide", "narrow"] as const)(
+    "on a %s screen the Live page also has room for rows of yesterday",
+    async (size) => {
+      const tomorrow = await newContext(browser, { reducedMotion: "reduce", viewport: SIZES[size] });
+      await tomorrow.clock.setFixedTime(Date.now() + DAY_MS);
+      const live = await signIn(tomorrow, "owner@example.com", `${HOME}/live`);
+      await live
+        .locator("tbody time", { hasText: /20\d\d/ })
+        .first()
+        .waitFor();
+      expect(await overflow(live)).toEqual([]);
+      await tomorrow.close();
+    },
+  );
 
   test("a created key is accessible and fits on the screen", async () => {
     await page.goto(`${HOME}/settings/api-keys/new`);

@@ -171,7 +171,8 @@ export async function countRows(
 ): Promise<{ rows: number; alarms: number }> {
   const cursors: SqlStorageCursor<Record<string, SqlStorageValue>>[] = [];
   let alarms = 0;
-  let setAlarm: DurableObjectStorage["setAlarm"];
+  /** Of a shifted clock, see shift-alarms.ts. */
+  let own: PropertyDescriptor | undefined;
   await runInDurableObject(counter.stub, (_, { storage }) => {
     const exec = storage.sql.exec.bind(storage.sql);
     storage.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
@@ -179,16 +180,18 @@ export async function countRows(
       cursors.push(cursor);
       return cursor;
     }) as typeof storage.sql.exec;
-    ({ setAlarm } = storage);
+    own = Object.getOwnPropertyDescriptor(storage, "setAlarm");
+    const setAlarm = storage.setAlarm.bind(storage);
     storage.setAlarm = (...given) => {
       alarms++;
-      return setAlarm.apply(storage, given);
+      return setAlarm(...given);
     };
   });
   await work();
   return runInDurableObject(counter.stub, (_, { storage }) => {
     Reflect.deleteProperty(storage.sql, "exec");
-    storage.setAlarm = setAlarm;
+    if (own === undefined) Reflect.deleteProperty(storage, "setAlarm");
+    else Object.defineProperty(storage, "setAlarm", own);
     return { rows: cursors.reduce((sum, cursor) => sum + cursor.rowsWritten, 0), alarms };
   });
 }

@@ -8,7 +8,7 @@ const RETRY_MAX_MS = 60_000;
 const IDLE_MS = 10 * 60_000;
 
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
-const dayAndClock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 
 export function startLive(): void {
   const page = document.querySelector<HTMLElement>("[data-live]");
@@ -147,14 +147,15 @@ class Live {
   }
 }
 
-/** Rows stay for a while, so a relative time would become wrong. */
+/** Rows stay for a while, so a relative time would become wrong. A date and its time are on two lines if the row is full. */
 function showClock(row: HTMLTableRowElement): void {
   localTimes(row);
   const time = row.querySelector("time");
   if (time === null) return;
   const at = new Date(time.dateTime);
   const isToday = at.toDateString() === new Date().toDateString();
-  time.textContent = (isToday ? clock : dayAndClock).format(at);
+  const parts = (isToday ? [clock] : [day, clock]).map((part) => part.format(at).replaceAll(/\s/g, "\u00a0"));
+  time.textContent = parts.join(" ");
 }
 
 function find(selector: string): HTMLElement {
