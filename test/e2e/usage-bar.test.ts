@@ -141,4 +141,5 @@ test("the bar leads to the usage", async () => {
   const page = await openPage("/w/at-80/rules/new");
   await page.getByRole("link", { name: "View usage" }).click();
   await page.waitForURL("**/w/at-80/usage");
+  expect(new URL(page.url()).pathname).toBe("/w/at-80/usage");
 });

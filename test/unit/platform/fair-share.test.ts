@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import { array, assert, constantFrom, nat, property, tuple } from "fast-check";
 import { describe, expect, test } from "vitest";
 import { FairShare } from "../../../src/platform/fair-share.ts";
 
@@ -85,12 +85,12 @@ describe("a capacity that holders share", () => {
   });
 
   test("gives no more than the capacity in all, at any times", () => {
-    const uses = fc.array(fc.tuple(fc.constantFrom("a", "b", "c"), fc.nat(50), fc.nat(20)), {
+    const uses = array(tuple(constantFrom("a", "b", "c"), nat(50), nat(20)), {
       minLength: 50,
       maxLength: 400,
     });
-    fc.assert(
-      fc.property(uses, (list) => {
+    assert(
+      property(uses, (list) => {
         const share = new FairShare(5);
         let [atMs, used] = [START_MS, 0];
         for (const [holder, afterMs, units] of list) {

@@ -101,14 +101,14 @@ describe("large bodies of a workspace", () => {
   function heldCounter(workspace: TestWorkspace) {
     const { promise, resolve: go } = Promise.withResolvers<void>();
     let [atOnce, most] = [0, 0];
-    const admit = async (call: AdmitCall): Promise<AdmitResult> => {
+    const admit = async (admitted: AdmitCall): Promise<AdmitResult> => {
       most = Math.max(most, ++atOnce);
       await promise;
-      const result = (await workspace.counter.admit(call)) as AdmitResult;
+      const result = (await workspace.counter.admit(admitted)) as AdmitResult;
       atOnce--;
       return result;
     };
-    const refused = (call: never) => workspace.counter.refused(call);
+    const refused = (refusedCall: never) => workspace.counter.refused(refusedCall);
     const namespace = { getByName: () => ({ admit, refused }) } as unknown as typeof env.QUOTA_COUNTER;
     return { go, most: () => most, bindings: { ...env, QUOTA_COUNTER: namespace } };
   }
