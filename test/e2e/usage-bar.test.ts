@@ -140,6 +140,6 @@ test("a dismissed bar is gone from every page of its workspace, and stays in oth
 test("the bar leads to the usage", async () => {
   const page = await openPage("/w/at-80/rules/new");
   await page.getByRole("link", { name: "View usage" }).click();
-  await page.waitForURL("**/w/at-80/usage");
+  await page.getByRole("heading", { name: "Usage", level: 1 }).waitFor();
   expect(new URL(page.url()).pathname).toBe("/w/at-80/usage");
 });
