@@ -17,7 +17,7 @@ import { shapeAttacks } from "./support/attacks-of-shapes.ts";
 import { cpuOfEach, delayOf, runtimeTimes, sendCall } from "./support/measure.ts";
 import { figuresOf, Neighbour, type NeighbourFigures } from "./support/neighbour.ts";
 
-const ATTACK_MS = Number(process.env["ATTACK_MS"] ?? 3_000);
+const ATTACK_MS = Number(process.env["ATTACK_MS"] ?? 2_000);
 const NEIGHBOUR_MAX_MS = { p50: 100, p99: 1_000, max: 2_000 } as const;
 const CPU_MAX_MS = 250;
 const MEBIBYTE = 1024 * 1024;
@@ -115,7 +115,10 @@ async function besides<T>(act: () => Promise<T>) {
 
 interface Outcome {
   result: AttackResult;
+  /** Of the calls that were due during the attack. */
   during: NeighbourFigures;
+  /** Of all calls, until the end of the recovery. */
+  whole: NeighbourFigures;
   after: NeighbourFigures;
   growthBytes: number;
   residentBytes: number;
@@ -138,7 +141,8 @@ async function carryOut({ assaults }: PreparedAttack): Promise<Outcome> {
   const { result, endedMs } = acted;
   return {
     result,
-    during: figuresOf(calls, startedMs, endedMs + RECOVERY_MS - COMPARED_MS),
+    during: figuresOf(calls, startedMs, endedMs),
+    whole: figuresOf(calls, startedMs, Infinity),
     after: figuresOf(calls, endedMs + RECOVERY_MS - COMPARED_MS, Infinity),
     growthBytes: running.peakBytes() - before,
     residentBytes: running.residentBytes(),
@@ -155,7 +159,7 @@ async function complaintsOnce(title: string, made: PreparedAttack): Promise<stri
     show(`${title}: CPU ${Math.round(mostCpuMs)} ms of one call; not carried out — FAILED`);
     return wrong;
   }
-  const { result, during, after, growthBytes, residentBytes, delay } = await carryOut(made);
+  const { result, during, whole, after, growthBytes, residentBytes, delay } = await carryOut(made);
   const late = (what: string, ms: number, mostMs: number): string[] =>
     ms > mostMs * delay
       ? [`the neighbour's ${what} was ${Math.round(ms)} ms, of at most ${Math.round(mostMs * delay)}`]
@@ -163,10 +167,10 @@ async function complaintsOnce(title: string, made: PreparedAttack): Promise<stri
   wrong.push(
     ...late("median", during.p50Ms, NEIGHBOUR_MAX_MS.p50),
     ...late("99th percentile", during.p99Ms, NEIGHBOUR_MAX_MS.p99),
-    ...late("slowest answer", during.maxMs, NEIGHBOUR_MAX_MS.max),
+    ...late("slowest answer", whole.maxMs, NEIGHBOUR_MAX_MS.max),
     ...late("median five seconds later", after.p50Ms, Math.max(PROMPT_MS, COMPARED_FACTOR * quietMs)),
   );
-  for (const [status, times] of Object.entries({ ...during.lost, ...after.lost })) {
+  for (const [status, times] of Object.entries(whole.lost)) {
     wrong.push(`${times} signals of the neighbour were answered with ${status}`);
   }
   const mostBytes = GROWTH_MAX_BYTES + honestBytes;
@@ -184,8 +188,8 @@ async function complaintsOnce(title: string, made: PreparedAttack): Promise<stri
   if (result.withoutRetryAfter > 0) wrong.push(`${result.withoutRetryAfter} refusals had no Retry-After`);
   for (const call of made.honest) wrong.push(...(await refusalsAfter(call)));
   show(
-    `${title}: p50 ${Math.round(during.p50Ms)} p99 ${Math.round(during.p99Ms)} max ${Math.round(during.maxMs)} ms, ` +
-      `lost ${JSON.stringify(during.lost)}, after ${after.p50Ms.toFixed(1)} ms; CPU ${Math.round(mostCpuMs)} ms; ` +
+    `${title}: p50 ${Math.round(during.p50Ms)} p99 ${Math.round(during.p99Ms)} max ${Math.round(whole.maxMs)} ms, ` +
+      `lost ${JSON.stringify(whole.lost)}, after ${after.p50Ms.toFixed(1)} ms; CPU ${Math.round(mostCpuMs)} ms; ` +
       `+${megabytes(growthBytes)} MB, then ${megabytes(residentBytes)}; ×${delay.toFixed(2)}; ` +
       `${JSON.stringify(result.statuses)}, ${result.sent} sent, ${result.open} open${wrong.length === 0 ? "" : " — FAILED"}`,
   );
@@ -204,22 +208,21 @@ async function refusalsAfter(call: AttackCall): Promise<string[]> {
   return second.status < 300 ? [] : [`${call.title} was answered with ${second.status} after its Retry-After`];
 }
 
-test.each([...senderAttacks, ...shapeAttacks, ...readAttacks])(
-  "no sender loses a signal during $title",
-  async ({ title, make }) => {
-    let wrong: string[] = [];
-    for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-      await settled();
-      wrong = await complaintsOnce(title, await make(world));
-      if (wrong.length === 0) break;
-      // What a failed attempt left in memory must not count for the next one.
-      await service.start();
-      world.origin = service.origin;
-      await measureQuiet();
-    }
-    expect(wrong).toEqual([]);
-  },
-);
+const ATTACKS = [...senderAttacks, ...shapeAttacks, ...readAttacks].map(({ title, make }) => [title, make] as const);
+
+test.each(ATTACKS)("a neighbour loses nothing during %s", async (title, make) => {
+  let wrong: string[] = [];
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    await settled();
+    wrong = await complaintsOnce(title, await make(world));
+    if (wrong.length === 0) break;
+    // What a failed attempt left in memory must not count for the next one.
+    await service.start();
+    world.origin = service.origin;
+    await measureQuiet();
+  }
+  expect(wrong).toEqual([]);
+});
 
 test("each signal of the neighbour that was accepted is recorded", async () => {
   const books = await service.api.settled(neighbourWorkspace.id);
