@@ -4,8 +4,8 @@ import os from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { AttackResult, Manner, PackedCall, PackedOrder } from "./attack.ts";
 
-/** Pause before the place of a closed connection is taken by a new one. */
-const REOPEN_MS = 100;
+/** Pause before a new connection takes the place of a closed one: the attack is no flood of connections. */
+const REOPEN_MS = 1_000;
 /** Connections opened at once: the runtime's queue of new connections is short. */
 const OPENED_AT_ONCE = 100;
 const OPEN_PAUSE_MS = 10;
