@@ -3,6 +3,7 @@
  * scope, members of each role, rules, destinations, accounts and stored signals, also of the worst shapes. Ten have the
  * free plan.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { randomBytes } from "node:crypto";
 import { TOKEN_SCOPES, type TokenScope } from "../../../src/domain/keys/api-token.ts";
 import {
@@ -169,7 +170,10 @@ async function storeSignals(service: Service, key: string, accountKey: SenderKey
   for (let sent = 0; sent < STORED_BODIES; sent++) {
     const signals = Array.from({ length: STORED_SIGNALS_OF_A_BODY }, (_, n) => largeSignal(n));
     const answer = await service.post(`signal-staging/bulk/${key}`, signals.join("\n"));
-    if (answer.status !== 202) throw new Error(`stored signals: ${answer.status} ${await answer.text()}`);
+    if (answer.status === 429) {
+      await sleep(1_000 * Number(answer.headers.get("retry-after")));
+      sent--;
+    } else if (answer.status !== 202) throw new Error(`stored signals: ${answer.status} ${await answer.text()}`);
     await answer.arrayBuffer();
   }
   if (accountKey !== undefined) {

@@ -4,11 +4,12 @@
  * routers; a route without a row here fails.
  */
 import { env } from "cloudflare:workers";
-import { beforeAll, expect, test } from "vitest";
+import { beforeAll, beforeEach, expect, test } from "vitest";
 import { TOKEN_SCOPES, type TokenScope } from "../../../src/domain/keys/api-token.ts";
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import { otherRoutes } from "../../../src/other-routes.ts";
 import { ACCESS } from "../../support/access.ts";
+import { stopClock } from "../../support/clock.ts";
 import { newMembers, Browser } from "../../support/members.ts";
 import type { Members } from "../../support/members.ts";
 import { call, newPlan, newWorkspace } from "../../support/workspace.ts";
@@ -44,6 +45,10 @@ beforeAll(async () => {
   const ofScopes = { read, rules, keys, export: exports, delete: deletes } as Record<TokenScope, string>;
   tokens = { ...ofScopes, all: all.token, foreign: foreign.token };
 });
+
+/** The calls of a test use the workspace's share of pages and API calls. Some seconds later it is full again. */
+let nowMs = Date.now();
+beforeEach(() => stopClock((nowMs += 10_000)));
 
 async function newSubject(actor: Actor, signalId: string, deletionId: string): Promise<Subject> {
   const { workspace, slug } = team;
