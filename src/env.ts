@@ -20,6 +20,8 @@ export interface AppEnv {
     requestId: `req_${string}`;
     /** Further fields of the log line. Never a path, a key or a payload. */
     logFields: Record<string, string | number | boolean | null>;
+    /** The caller has a valid token or session, or asks for what costs nothing: the answer is not delayed. */
+    isKnown?: true;
   };
 }
 

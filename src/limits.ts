@@ -158,8 +158,8 @@ export const RULE_VERSIONS_KEPT = 20;
 export const ACCOUNT_HISTORY_SHOWN = 100;
 /** Characters of one slice of accounts, well below the 32 MB limit of a Durable Object's answer. */
 export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
-/** Stored signals that a rule's preview reads: some two seconds, as long as an admin waits. */
-export const PREVIEW_MAX_SIGNALS = 20_000;
+/** Stored signals that a rule's preview reads: a quarter of a second of the processor, which other calls wait for. */
+export const PREVIEW_MAX_SIGNALS = 5_000;
 export const PREVIEW_SAMPLES = 10;
 export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;

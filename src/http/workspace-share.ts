@@ -9,6 +9,7 @@ import {
   type RequestRate,
   REQUEST_BODY_BYTES,
   REQUEST_SIGNALS,
+  takeRequest,
 } from "../domain/quota/request-rate.ts";
 import { type Capacity, FairShare } from "../platform/fair-share.ts";
 import { Lru } from "../platform/lru.ts";
@@ -152,17 +153,70 @@ export function tooFast(
   return { code: "rate_limited", retryAfterMs, detail };
 }
 
+// --- Refusals ---
+
+/**
+ * Refusals of this isolate wait before they are sent. Else a caller that repeats its call at once, on many connections, would use
+ * the whole processor. The more of them wait, the longer each waits: together they are at most 500 a second.
+ */
+const pauses = new UnderWay({ each: 1_000, all: 2_000 });
+const PAUSE_MS = 250;
+const PAUSE_FOR_EACH_MS = 2;
+
+/** Waits before a call is refused for what its account has used. */
+export async function pauseOfRefusal(holder: string): Promise<void> {
+  const pauseMs = PAUSE_MS + PAUSE_FOR_EACH_MS * pauses.count;
+  const pause = pauses.begin(holder, Date.now(), 2 * pauseMs);
+  if (pause === null) return;
+  await scheduler.wait(pauseMs);
+  pause.release();
+}
+
 // --- Pages and the operator API ---
 
 /** Pages and API calls: each takes some 10 ms of the processor, so all workspaces together use half of it. */
 const PAGES = { perSecond: 50, burst: 100 };
-const pageCalls = new FairShare(10);
+/** Pages and API calls that each workspace may make at once, however many there are. */
+const PAGES_AT_ONCE_OF_EACH = 10;
+const pageCalls = new FairShare(PAGES_AT_ONCE_OF_EACH);
+/** Longest time that a call waits for its turn. */
+export const PAGE_WAIT_MS = 2_000;
 
-/** Charges a page or an API call. @returns milliseconds until the workspace may send it; 0: now. */
-export function takePageCall(workspaceId: string, nowMs: number): number {
+/**
+ * Charges a page or an API call, and waits for its turn.
+ *
+ * @param units some 10 ms of the processor each. @returns 0: it may go on; otherwise the milliseconds after which it may be
+ * repeated.
+ */
+export async function turnOfPage(workspaceId: string, units = 1): Promise<number> {
+  const nowMs = performance.now();
   const waitMs = pageCalls.waitMs(workspaceId, nowMs, PAGES);
-  if (waitMs === 0) pageCalls.charge(workspaceId, 1, nowMs, PAGES);
-  return waitMs;
+  if (waitMs > PAGE_WAIT_MS) {
+    await pauseOfRefusal(workspaceId);
+    return waitMs;
+  }
+  pageCalls.charge(workspaceId, units, nowMs, PAGES);
+  if (waitMs > 0) await scheduler.wait(waitMs);
+  return 0;
+}
+
+/** Answers a second to callers without a valid token or session, some milliseconds of the processor each. */
+const STRANGERS_RATE = { perSecond: 200, burst: 400 };
+const STRANGER_MAX_PAUSE_MS = 2_000;
+let strangersBucket = FULL_BUCKET;
+const waitingStrangers = new UnderWay({ each: 1_000 });
+
+/** Delays an answer while there are very many strangers. It never refuses: people who sign in are strangers too. */
+export async function delayStranger(): Promise<void> {
+  const nowMs = Date.now();
+  const taken = takeRequest(strangersBucket, nowMs, STRANGERS_RATE);
+  strangersBucket = taken.bucket;
+  if (taken.allowed) return;
+  const pauseMs = Math.min(STRANGER_MAX_PAUSE_MS, ((waitingStrangers.count + 1) * 1_000) / STRANGERS_RATE.perSecond);
+  const waiting = waitingStrangers.begin(STRANGERS, nowMs, 2 * pauseMs);
+  if (waiting === null) return;
+  await scheduler.wait(pauseMs);
+  waiting.release();
 }
 
 /** Previews of mapping rules: each reads up to PREVIEW_MAX_SIGNALS signals, and one begins with each pause in typing. */

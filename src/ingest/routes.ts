@@ -22,7 +22,7 @@ import { readBody } from "../http/body.ts";
 import { onNotFound, methodNotAllowed, storedDetail, problem, problemBody, refusalProblem } from "../http/problem.ts";
 import { refuseIfRemote } from "../http/loopback.ts";
 import { logged } from "../http/request-log.ts";
-import { chargeBody, tooFast } from "../http/workspace-share.ts";
+import { chargeBody, pauseOfRefusal, tooFast } from "../http/workspace-share.ts";
 import {
   BATCH_MAX_BYTES,
   BATCH_MAX_SIGNALS,
@@ -113,7 +113,8 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
 
   const rate = configuredRate(c.env);
   const refuseKnown = (refusal: Refusal, requests = 1) => refuseAuthenticated(c, credentials, key, refusal, requests);
-  const refuseShed = (refusal: Refusal) => {
+  const refuseShed = async (refusal: Refusal) => {
+    await pauseOfRefusal(key.workspaceId);
     // A deactivated key gets 401 at any rate (design §5), so some of the calls ask the counter.
     if (nowMs >= key.shedAskAtMs) {
       key.shedAskAtMs = nowMs + SHED_ASK_MS;

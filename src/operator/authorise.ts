@@ -17,7 +17,7 @@ import {
   lookupWaitMs,
 } from "../http/auth-failures.ts";
 import { problem } from "../http/problem.ts";
-import { takePageCall } from "../http/workspace-share.ts";
+import { turnOfPage } from "../http/workspace-share.ts";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { digest, digestHex } from "../platform/hashes.ts";
 import { requireJurisdiction } from "../domain/jurisdiction.ts";
@@ -45,6 +45,7 @@ export const authorise = createMiddleware<OperatorEnv>(async (c, next) => {
   // A correct token is accepted even from a network that has sent too many wrong ones.
   if (await matchesAny(operatorTokens, presented)) {
     c.set("token", null);
+    c.set("isKnown", true);
     c.set("by", { actor: OPERATOR, nowMs });
     return next();
   }
@@ -53,6 +54,7 @@ export const authorise = createMiddleware<OperatorEnv>(async (c, next) => {
   if (token instanceof Response) return token;
   if (token === null) return unauthorized(c, presented);
   c.set("token", token);
+  c.set("isKnown", true);
   c.set("by", { actor: tokenActor(token), nowMs });
   c.get("logFields")["token"] = token.id;
   c.get("logFields")["workspace"] = token.workspaceId;
@@ -127,7 +129,7 @@ export const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next)
   if (workspace === null) return notFound(c, "workspace");
   requireJurisdiction(configuredJurisdiction(c.env), workspace.jurisdiction);
   c.set("workspace", workspace);
-  const waitMs = token === null ? 0 : takePageCall(workspace.id, Date.now());
+  const waitMs = token === null ? 0 : await turnOfPage(workspace.id);
   if (waitMs > 0) {
     const detail =
       "The API tokens and the pages of the workspace have used its share of this server. Send again after Retry-After seconds.";

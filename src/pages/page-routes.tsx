@@ -68,14 +68,21 @@ const workspacePages = pages
   .post("/dismiss", readForm(), dismissNotice)
   .all("*", (c) => notFoundPage(c));
 
+const costsNothing = pages.createMiddleware(async (c, next) => {
+  c.set("isKnown", true);
+  await next();
+});
+
 const IMMUTABLE = { "cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff" };
 
 const PERSONAL = ["/", "/w/*", "/sign-in/*", "/sign-out"];
 
 export const pageRoutes = pages
   .createApp()
-  .get(STYLE_PATH, (c) => c.body(STYLE, 200, { ...IMMUTABLE, "content-type": "text/css; charset=utf-8" }))
-  .get(SCRIPT_PATH, (c) => c.body(SCRIPT, 200, { ...IMMUTABLE, "content-type": "text/javascript; charset=utf-8" }))
+  .get(STYLE_PATH, costsNothing, (c) => c.body(STYLE, 200, { ...IMMUTABLE, "content-type": "text/css; charset=utf-8" }))
+  .get(SCRIPT_PATH, costsNothing, (c) =>
+    c.body(SCRIPT, 200, { ...IMMUTABLE, "content-type": "text/javascript; charset=utf-8" }),
+  )
   .on("ALL", PERSONAL, safeHeaders, noStore, fromThisOrigin)
   .route("/", sessionRoutes)
   .route("/w/:slug", workspacePages)

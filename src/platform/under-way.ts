@@ -21,6 +21,11 @@ export class UnderWay {
     this.#bounds = { each, all, always };
   }
 
+  /** Of all holders together; expired ones count until a holder has no room. */
+  get count(): number {
+    return this.#count;
+  }
+
   /** @param forMs counts as ended after this time: the platform may end a request without a word. Null: too many. */
   begin(holder: string, nowMs: number, forMs: number): Lease | null {
     if (!this.#hasRoom(holder)) {

@@ -1,7 +1,7 @@
 /** Streams an export from the Worker: reads the store slice by slice, each when the receiver has taken the one before. */
 import { auditEntry } from "../control/audit.ts";
 import { withoutKeys } from "../domain/keys/api-key.ts";
-import { downloads } from "../http/workspace-share.ts";
+import { downloads, turnOfPage } from "../http/workspace-share.ts";
 import { within } from "../platform/time-limit.ts";
 import type { Lease } from "../platform/under-way.ts";
 import type { ExportedRecords, ExportFormat } from "../store/protocol/store-operations.ts";
@@ -16,6 +16,8 @@ const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
 /** Time limit of one slice, which usually takes 20 ms. After it the download fails visibly instead of hanging. */
 const PAGE_TIMEOUT_MS = 30_000;
 
+/** A slice takes so many times as long as a page. */
+const SLICE_UNITS = 2;
 /** Characters of a portion: a receiver that stops keeps one in memory. */
 const PORTION_CHARACTERS = 262_144;
 /** Time in which the receiver takes a portion, at least 9 KB a second. Then the download fails and its place is free. */
@@ -43,7 +45,10 @@ export async function exportFile(
   if (place === null) return null;
   // Use a new stub for each slice: a stub that failed once stays broken.
   const read = async (cursor: string | null): Promise<Slice> => {
-    place.untilMs = Date.now() + PAGE_TIMEOUT_MS;
+    // Waits while the workspace has used its share.
+    // oxlint-disable-next-line no-await-in-loop
+    do place.untilMs = Date.now() + PAGE_TIMEOUT_MS;
+    while ((await turnOfPage(workspaceId, SLICE_UNITS)) > 0);
     const page = await within(PAGE_TIMEOUT_MS, signalStore(env, workspaceId).exportPage({ records, format, cursor }));
     return { text: withoutKeys(page.text), next: page.next };
   };

@@ -7,13 +7,17 @@ import { DAY_MS, dayOf } from "../domain/duration.ts";
 import type { MappingRule } from "../domain/rules/mapping-rule.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { proposeRule, type ProposedRule } from "../domain/rules/propose-conditions.ts";
-import { previews } from "../http/workspace-share.ts";
+import { previews, turnOfPage } from "../http/workspace-share.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
 import type { PreviewPage, PreviewSample, RuleJob } from "../store/protocol/store-operations.ts";
 import { signalStore, type WorkspaceContext } from "./objects.ts";
 
 /** Maximum slices that a preview reads for a rare event. 25 slices cover a million lines. */
 const PREVIEW_MAX_PAGES = 250;
+/** Characters of the payloads that a preview reads: 5,000 signals of a kilobyte, or 80 of 64 KB. */
+const PREVIEW_MAX_CHARACTERS = 5_000_000;
+/** A slice of a preview takes so many times as long as a page. */
+const PREVIEW_PAGE_UNITS = 5;
 /** Pages and the operator API give up a call after this time (other-routes.ts). */
 const PREVIEW_TIMEOUT_MS = 30_000;
 
@@ -62,13 +66,18 @@ async function readPreview(
   const people = new Set<number>();
   const [occasions, lapsedOccasions] = [new Set<string>(), new Set<string>()];
   const samples: PreviewSample[] = [];
-  let [scanned, matches, lapsed, complete] = [0, 0, 0, true];
+  let [scanned, characters, matches, lapsed, complete] = [0, 0, 0, 0, true];
   let next: number | null = Number.MAX_SAFE_INTEGER;
   // Read slice by slice, so that the store can answer other calls in between.
-  for (let pages = 0; next !== null && scanned < maxSignals && pages < PREVIEW_MAX_PAGES; pages++) {
+  const isWithin = (): boolean => scanned < maxSignals && characters < PREVIEW_MAX_CHARACTERS;
+  for (let pages = 0; next !== null && isWithin() && pages < PREVIEW_MAX_PAGES; pages++) {
+    // Too many calls of the workspace wait: the preview ends early.
+    // oxlint-disable-next-line no-await-in-loop
+    if ((await turnOfPage(workspaceId, PREVIEW_PAGE_UNITS)) > 0) break;
     const limit = Math.min(RULE_STEP_SIGNALS, maxSignals - scanned);
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
     const page: PreviewPage = await store.previewPage(rule, { ...range, beforeSeq: next, limit });
+    characters += page.characters;
     for (const person of page.people) people.add(person);
     for (const occasion of page.occasions) occasions.add(occasion);
     for (const occasion of page.lapsedOccasions) lapsedOccasions.add(occasion);

@@ -272,8 +272,8 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
   );
 }
 
-/** Signals that a preview while typing reads: a quarter of a second. The Preview button reads all. */
-export const TYPING_SIGNALS = 3_000;
+/** Signals that a preview while typing reads: a tenth of a second. The Preview button reads more. */
+export const TYPING_SIGNALS = 2_000;
 
 /** `busy`: too many previews of the workspace are under way. */
 type PreviewResult = Found | "incomplete" | "busy" | null;

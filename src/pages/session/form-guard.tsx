@@ -6,7 +6,7 @@ import { csrf } from "hono/csrf";
 import { hasReachedDailyChanges } from "../../control/audit.ts";
 import { FULL_BUCKET, type RateBucket, takeRequest } from "../../domain/quota/request-rate.ts";
 import { clientNetwork, isWithin, lookupWaitMs } from "../../http/auth-failures.ts";
-import { DOWNLOADS, takePageCall } from "../../http/workspace-share.ts";
+import { DOWNLOADS, turnOfPage } from "../../http/workspace-share.ts";
 import { ACTOR_MAX_CHANGES_A_DAY, PAGE_VIEWS_A_MINUTE } from "../../limits.ts";
 import { Lru } from "../../platform/lru.ts";
 import { messagePage } from "../page.tsx";
@@ -190,7 +190,7 @@ const PROBLEMS = {
 
 /** Charges the workspace for each page: five hundred members weigh as much as one. Use it after requireMember. */
 export const limitWorkspace = pages.createMiddleware(async (c, next) => {
-  if (takePageCall(c.get("workspace").id, Date.now()) > 0) return problemPage(c, "workspace_busy");
+  if ((await turnOfPage(c.get("workspace").id)) > 0) return problemPage(c, "workspace_busy");
   await next();
 });
 

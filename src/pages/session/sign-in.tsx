@@ -158,6 +158,7 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   if (session !== null) knownSessions.set(session, signedIn.email);
   if (known === undefined && !mayView(c, signedIn.email)) return problemPage(c, "views_minute");
   c.set("db", db);
+  c.set("isKnown", true);
   c.set("user", { email: signedIn.email });
   c.set("workspaces", signedIn.workspaces);
   if (signedIn.here !== null) {

@@ -107,6 +107,8 @@ export interface PreviewRange {
 
 export interface PreviewPage {
   scanned: number;
+  /** Of the payloads that were read. */
+  characters: number;
   matches: number;
   lapsed: number;
   people: number[];

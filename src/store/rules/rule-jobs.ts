@@ -428,6 +428,9 @@ export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFa
 
 // Tries a mapping rule on stored signals before it is saved (design §8.5): the newest first, a page at a time. Writes nothing.
 
+/** Segments whose payloads a page of a preview reads, each of some 112 KB: some 50 ms. */
+const PREVIEW_STEP_SEGMENTS = 20;
+
 interface CoveredLine {
   segment: Segment;
   seq: number;
@@ -449,7 +452,7 @@ export async function previewPage(
   const payloads = await readPayloads(state.signals, objects, ofSegments);
   const people = new People(state, Date.now());
   const matches: { personId: number; atMs: number }[] = [];
-  const page = { scanned: 0, samples: [] as PreviewSample[], next, complete: true };
+  const page = { scanned: 0, characters: 0, samples: [] as PreviewSample[], next, complete: true };
   for (const line of lines) {
     const { seq, facts } = line;
     if (isTried(line) && !payloads.has(seq)) {
@@ -459,6 +462,7 @@ export async function previewPage(
     }
     page.scanned++;
     const payload = payloads.get(seq) ?? null;
+    page.characters += payload?.length ?? 0;
     if (!canScore(facts) || payload === null || matchesOf(compiled, facts, payload, people).length === 0) continue;
     const { personId } = facts.person;
     const email = people.emailOf(personId);
@@ -509,10 +513,11 @@ function latestLines(
 ): { lines: CoveredLine[]; next: number | null } {
   const { prefix, exact } = eventRange(rule.event);
   const lines: CoveredLine[] = [];
-  let segments = 0;
+  let [segments, segmentsWithLines] = [0, 0];
   for (const segment of signals.walkBack(beforeSeq, exact ? { event: prefix } : {})) {
     // A line is received before it is recorded. So older segments have no line that was received since `sinceMs`.
     if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
+    const before = lines.length;
     const seqs = !hasEventsOf(segment, compiled) ? [] : exact ? segment.seqsWith("event", prefix) : segment.seqs();
     for (const seq of seqs.toReversed()) {
       if (seq >= beforeSeq) continue;
@@ -522,7 +527,9 @@ function latestLines(
       if (lines.length === limit) return { lines, next: seq + 1 };
       lines.push({ segment, seq, facts });
     }
-    if (++segments === RULE_STEP_SEGMENTS) return { lines, next: segment.firstSeq };
+    if (lines.length > before) segmentsWithLines++;
+    if (++segments === RULE_STEP_SEGMENTS || segmentsWithLines === PREVIEW_STEP_SEGMENTS)
+      return { lines, next: segment.firstSeq };
   }
   return { lines, next: null };
 }
