@@ -17,7 +17,7 @@ import { type Lease, UnderWay } from "../platform/under-way.ts";
 
 /** The account of all callers without a valid key, token or session. Other accounts have the id of a workspace. */
 export const STRANGERS = "strangers";
-/** The account of the operator token. */
+/** The account of the operator token. Nothing is charged to it; its large bodies wait for each other. */
 export const OPERATOR_ACCOUNT = "operator";
 
 // --- Ingestion calls ---
@@ -88,7 +88,7 @@ function bodyCapacity({ perSecond, burst }: RequestRate): Capacity {
 
 /** Milliseconds until the holder may send another body of more than REQUEST_BODY_BYTES; 0: now. */
 export function bodyWaitMs(holder: string, nowMs: number, rate: RequestRate): number {
-  return bodyBytes.waitMs(holder, nowMs, bodyCapacity(rate));
+  return holder === OPERATOR_ACCOUNT ? 0 : bodyBytes.waitMs(holder, nowMs, bodyCapacity(rate));
 }
 
 /**
@@ -96,7 +96,8 @@ export function bodyWaitMs(holder: string, nowMs: number, rate: RequestRate): nu
  * charged.
  */
 export function chargeBody(holder: string, more: number, nowMs: number, rate: RequestRate): void {
-  if (more !== 0) bodyBytes.charge(holder, Math.min(more, rate.burst), nowMs, bodyCapacity(rate));
+  if (more !== 0 && holder !== OPERATOR_ACCOUNT)
+    bodyBytes.charge(holder, Math.min(more, rate.burst), nowMs, bodyCapacity(rate));
 }
 
 /** The next large body of any workspace begins when the one before should have taken half of the time. */

@@ -1,9 +1,16 @@
 /** One account for each workspace and isolate (src/http/workspace-share.ts): its keys, tokens and members share it. */
 import { env } from "cloudflare:workers";
 import { gzipSync } from "node:zlib";
-import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { readBody, SMALL_BODY_MS } from "../../../src/http/body.ts";
-import { DOWNLOADS, LARGE_BODY_BYTES, OPEN_BODIES, PREVIEWS, previews } from "../../../src/http/workspace-share.ts";
+import {
+  DOWNLOADS,
+  LARGE_BODY_BYTES,
+  OPEN_BODIES,
+  pauseOfRefusal,
+  PREVIEWS,
+  previews,
+} from "../../../src/http/workspace-share.ts";
 import { SHED_FACTOR } from "../../../src/ingest/shedding.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
@@ -203,27 +210,27 @@ test("the calls of all keys of a workspace share an isolate's limit", async () =
 });
 
 describe("pages and API calls of a workspace", () => {
-  beforeEach(() => stopClock(Date.UTC(2033, 0, 1) + MINUTE_MS * minute++));
-
-  test("share a limit among all tokens; other workspaces and the operator token do not notice", async () => {
+  test("share a limit among all tokens: calls wait for their turn, and some are refused", async () => {
     const [workspace, neighbour] = [await newWorkspace(), await newWorkspace()];
-    const tokens = await Promise.all([workspace.newToken(["read"]), workspace.newToken(["read"])]);
-    const statuses: number[] = [];
-    for (let n = 0; n < 120; n++) {
-      const token = tokens[n % 2];
-      if (token !== undefined) statuses.push((await workspace.askWith(token, "GET", "/usage")).status);
-    }
-    expect(statuses.filter((status) => status === 200)).toHaveLength(100);
-    const [first] = tokens;
-    if (first === undefined) return;
-    const refused = await workspace.askWith(first, "GET", "/usage");
-    expect([refused.status, refused.body["code"], refused.headers.get("retry-after")]).toEqual([
-      429,
-      "rate_limited",
-      "1",
+    const tokens = await Promise.all(Array.from({ length: 4 }, () => workspace.newToken(["read"])));
+    const neighbours = await neighbour.newToken(["read"]);
+    const all = tokens.flatMap((token) => Array.from({ length: 65 }, () => workspace.askWith(token, "GET", "/usage")));
+    // Others do not wait behind them.
+    const others = await Promise.all([
+      neighbour.askWith(neighbours, "GET", "/usage"),
+      workspace.ask("GET", "/usage"),
+      Promise.race(all),
     ]);
-    expect((await neighbour.askWith(await neighbour.newToken(["read"]), "GET", "/usage")).status).toBe(200);
-    expect((await workspace.ask("GET", "/usage")).status).toBe(200);
+    expect(others.map(({ status }) => status)).toEqual([200, 200, 200]);
+    const answers = await Promise.all(all);
+    const refused = answers.filter(({ status }) => status === 429);
+    // A hundred at once, and those that wait for at most two seconds.
+    expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(190);
+    expect(refused.length).toBeGreaterThanOrEqual(20);
+    for (const { body, headers } of refused) {
+      expect(body["code"]).toBe("rate_limited");
+      expect(Number(headers.get("retry-after"))).toBeGreaterThanOrEqual(2);
+    }
   });
 
   test("previews of rules have few places", async () => {
@@ -235,6 +242,39 @@ describe("pages and API calls of a workspace", () => {
     for (const place of places) place?.release();
     for (let n = 0; n < 2 * PREVIEWS.each; n++)
       expect((await workspace.ask("POST", "/rules/preview", rule)).status).toBe(200);
+  });
+});
+
+describe("callers who repeat their calls at once", () => {
+  const timed = async <T>(work: Promise<T>): Promise<number> => {
+    const startedMs = performance.now();
+    await work;
+    return performance.now() - startedMs;
+  };
+
+  test("wait for a refusal, the longer the more of them wait", async () => {
+    expect(await timed(pauseOfRefusal("alone"))).toBeGreaterThan(240);
+    const waits = await Promise.all(Array.from({ length: 200 }, (_, n) => timed(pauseOfRefusal(`caller ${n % 3}`))));
+    expect(waits[0]).toBeLessThan(500);
+    expect(waits.at(-1)).toBeGreaterThan(600);
+    // A body that is refused for the share of its workspace.
+    stopClock(Date.UTC(2032, 0, 1) + MINUTE_MS * minute++);
+    const workspace = await newWorkspace();
+    const send = () => workspace.send(gzipSync("[".repeat(8 * 1024 * 1024)), { headers: GZIPPED });
+    await send();
+    expect(await timed(send())).toBeGreaterThan(240);
+  });
+
+  test("are delayed if they are strangers, and never refused; others are not delayed", async () => {
+    const workspace = await newWorkspace();
+    const strangers = Array.from({ length: 500 }, () => call("/sign-in"));
+    const known = workspace.ask("GET", "/usage");
+    const tookMs = await timed(Promise.all(strangers));
+    const statuses = new Set((await Promise.all(strangers)).map(({ status }) => status));
+    expect(statuses).toEqual(new Set([200]));
+    // A hundred beyond those that may come at once, two hundred a second.
+    expect(tookMs).toBeGreaterThan(400);
+    expect((await known).status).toBe(200);
   });
 });
 
