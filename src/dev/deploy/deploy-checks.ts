@@ -24,7 +24,7 @@ export function environmentArguments(environment: string | undefined): string[] 
 }
 
 /** Settings that every environment inherits: with others, its Worker would be another program than the tested one. */
-const INHERITED = ["main", "compatibility_flags", "migrations", "triggers"] as const;
+const INHERITED = ["main", "compatibility_flags", "migrations", "triggers", "limits"] as const;
 
 /** The relevant settings of wrangler.toml for one environment, as wrangler reads them. */
 export type DeployConfig = Pick<

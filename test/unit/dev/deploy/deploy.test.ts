@@ -101,6 +101,10 @@ describe("the configuration", () => {
     for (const environment of environments) expect(environment).toEqual(top);
   });
 
+  test("has the same limit on processor time in each environment", () => {
+    expect(readSections(FILE).map(({ config }) => config.limits)).toEqual([{ cpu_ms: 30_000 }, { cpu_ms: 30_000 }]);
+  });
+
   test.each<[what: string, edits: Edits, found: string]>([
     [
       "local sign-in",
