@@ -180,8 +180,8 @@ const PAGES = { perSecond: 50, burst: 100 };
 /** Pages and API calls that each workspace may make at once, however many there are. */
 const PAGES_AT_ONCE_OF_EACH = 10;
 const pageCalls = new FairShare(PAGES_AT_ONCE_OF_EACH);
-/** Longest time that a call waits for its turn. */
-export const PAGE_WAIT_MS = 2_000;
+/** Longest time that a call waits for its turn: as long as somebody looks at a page that loads. */
+const PAGE_WAIT_MS = 5_000;
 
 /**
  * Charges a page or an API call, and waits for its turn.

@@ -212,7 +212,7 @@ test("the calls of all keys of a workspace share an isolate's limit", async () =
 describe("pages and API calls of a workspace", () => {
   test("share a limit among all tokens: calls wait for their turn, and some are refused", async () => {
     const [workspace, neighbour] = [await newWorkspace(), await newWorkspace()];
-    const tokens = await Promise.all(Array.from({ length: 4 }, () => workspace.newToken(["read"])));
+    const tokens = await Promise.all(Array.from({ length: 6 }, () => workspace.newToken(["read"])));
     const neighbours = await neighbour.newToken(["read"]);
     const all = tokens.flatMap((token) => Array.from({ length: 65 }, () => workspace.askWith(token, "GET", "/usage")));
     // Others do not wait behind them.
@@ -224,12 +224,12 @@ describe("pages and API calls of a workspace", () => {
     expect(others.map(({ status }) => status)).toEqual([200, 200, 200]);
     const answers = await Promise.all(all);
     const refused = answers.filter(({ status }) => status === 429);
-    // A hundred at once, and those that wait for at most two seconds.
-    expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(190);
-    expect(refused.length).toBeGreaterThanOrEqual(20);
+    // A hundred at once, and those that wait for at most five seconds.
+    expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(330);
+    expect(refused.length).toBeGreaterThanOrEqual(10);
     for (const { body, headers } of refused) {
       expect(body["code"]).toBe("rate_limited");
-      expect(Number(headers.get("retry-after"))).toBeGreaterThanOrEqual(2);
+      expect(Number(headers.get("retry-after"))).toBeGreaterThanOrEqual(5);
     }
   });
 
