@@ -98,6 +98,7 @@ describe.each(leftVersions())("data left by version %s", (version) => {
     ends.push(async () => receiver.close());
     const { id, secret } = upgrade.left.destination;
     receiver.secret = secret;
+    receiver.aheadMs = upgrade.aheadMs;
     const { api } = await upgrade.start();
     const home = `${upgrade.home}/destinations/${id}`;
     await api.call("PATCH", home, { target: receiver.url });
@@ -188,8 +189,13 @@ class Upgrade {
     return `workspaces/${this.left.workspaceId}`;
   }
 
+  /** The service continues at the time at which its state was left. */
+  get aheadMs(): number {
+    return this.left.atMs - this.#atMs;
+  }
+
   async start(options: ServiceOptions = {}, laterMs = 0): Promise<Service> {
-    const aheadMs = this.left.atMs - this.#atMs + laterMs;
+    const aheadMs = this.aheadMs + laterMs;
     await this.service.start({ aheadMs, vars: { SIGN_IN: "local" }, ...options });
     return this.service;
   }
