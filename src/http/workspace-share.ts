@@ -166,8 +166,9 @@ const PAUSE_FOR_EACH_MS = 2;
 
 /** Waits before a call is refused for what its account has used. */
 export async function pauseOfRefusal(holder: string): Promise<void> {
-  const pauseMs = PAUSE_MS + PAUSE_FOR_EACH_MS * pauses.count;
-  const pause = pauses.begin(holder, Date.now(), 2 * pauseMs);
+  const nowMs = performance.now();
+  const pauseMs = PAUSE_MS + PAUSE_FOR_EACH_MS * pauses.count(nowMs);
+  const pause = pauses.begin(holder, nowMs, 2 * pauseMs);
   if (pause === null) return;
   await scheduler.wait(pauseMs);
   pause.release();
@@ -209,11 +210,12 @@ const waitingStrangers = new UnderWay({ each: 1_000 });
 
 /** Delays an answer while there are very many strangers. It never refuses: people who sign in are strangers too. */
 export async function delayStranger(): Promise<void> {
-  const nowMs = Date.now();
+  const nowMs = performance.now();
   const taken = takeRequest(strangersBucket, nowMs, STRANGERS_RATE);
   strangersBucket = taken.bucket;
   if (taken.allowed) return;
-  const pauseMs = Math.min(STRANGER_MAX_PAUSE_MS, ((waitingStrangers.count + 1) * 1_000) / STRANGERS_RATE.perSecond);
+  const before = waitingStrangers.count(nowMs);
+  const pauseMs = Math.min(STRANGER_MAX_PAUSE_MS, ((before + 1) * 1_000) / STRANGERS_RATE.perSecond);
   const waiting = waitingStrangers.begin(STRANGERS, nowMs, 2 * pauseMs);
   if (waiting === null) return;
   await scheduler.wait(pauseMs);

@@ -21,8 +21,9 @@ export class UnderWay {
     this.#bounds = { each, all, always };
   }
 
-  /** Of all holders together; expired ones count until a holder has no room. */
-  get count(): number {
+  /** Of all holders together. */
+  count(nowMs: number): number {
+    this.#endExpired(nowMs);
     return this.#count;
   }
 

@@ -31,6 +31,13 @@ describe("things under way", () => {
     expect(open.begin("a", FOR_MS + 1, FOR_MS)).toBeNull();
   });
 
+  test("are counted without those whose time is over", () => {
+    const open = new UnderWay({ each: 5 });
+    open.begin("a", 0, FOR_MS);
+    open.begin("b", 0, 2 * FOR_MS);
+    expect([open.count(FOR_MS), open.count(FOR_MS + 1), open.count(2 * FOR_MS + 1)]).toEqual([2, 1, 0]);
+  });
+
   test("can be prolonged", () => {
     const open = new UnderWay({ each: 1 });
     const long = open.begin("a", 0, FOR_MS);
