@@ -99,7 +99,7 @@ type ReadBody =
       ok: true;
       /** Without a byte order mark. */
       bytes: Uint8Array;
-      /** The caller calls it when it needs the bytes no more. */
+      /** Frees the memory and the turn of the body. The caller calls it after the body is stored or refused. */
       release: () => void;
     }
   | {
@@ -109,14 +109,14 @@ type ReadBody =
       bytes: number;
     };
 
-type Cause = "too_large" | "too_many_open" | "no_memory" | "no_turn" | "too_slow" | "unreadable" | { waitMs: number };
+type Cause = "too_large" | "too_slow" | "unreadable" | keyof typeof OVERLOADED | { waitMs: number };
 
 interface Unread {
   cause: Cause;
   bytes: number;
 }
 
-const OVERLOADED: Partial<Record<string, string>> = {
+const OVERLOADED = {
   too_many_open: "too many requests of the key or the workspace were open whose bodies had not arrived",
   no_memory: "too many large bodies came at once",
   no_turn: `too many bodies of more than ${LARGE_BODY_BYTES} bytes of the workspace came at once`,
@@ -288,7 +288,7 @@ class BodyReading {
     const { maxBytes } = this.#options;
     if (!isGzip(compressed)) return { cause: "unreadable", bytes: compressed.byteLength };
     const { byteLength } = compressed;
-    // The end of a truncated body is no size, so it is trusted only within what is possible.
+    // A truncated body ends with random bytes instead of its size, so the size is limited to what gzip can reach.
     const declared = Math.min(
       maxBytes,
       DEFLATE_MAX_RATIO * byteLength,

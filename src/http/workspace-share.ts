@@ -121,8 +121,8 @@ function beginLargeBody(holder: string, bytes: number): Lease | null {
 }
 
 /**
- * Waits until no other large body of the holder is at work, and until other calls had their time after the last large body of any
- * holder. Null: too many wait, or it took too long.
+ * Waits until no other large body of the holder is at work. It also waits for the pause after the last large body of any holder, in
+ * which other calls run. Null: too many wait, or it took too long.
  */
 export async function turnOfLargeBody(holder: string, bytes: number): Promise<Lease | null> {
   const turn = beginLargeBody(holder, bytes);

@@ -37,7 +37,7 @@ export function rowsToRecord(
   return rows.map(({ row, signals }) => ({ row: row.row, signals: signals.map(process) }));
 }
 
-/** Steps of the rules after which other calls of the isolate get their turn: some 20 ms. */
+/** Steps of the rules after which other calls of the isolate run: 5 to 50 ms. */
 const STEPS_A_TURN = 500_000;
 
 /** As `rowsToRecord`. The slowest rules on the smallest signals would keep other workspaces waiting for seconds. */

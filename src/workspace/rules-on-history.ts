@@ -39,12 +39,16 @@ export interface RulePreview {
  * previews under way.
  */
 export async function previewRule(
-  ...preview: [env: Env, workspaceId: string, draft: DraftRule, days: number, maxSignals?: number]
+  env: Env,
+  workspaceId: string,
+  draft: DraftRule,
+  days: number,
+  maxSignals = PREVIEW_MAX_SIGNALS,
 ): Promise<RulePreview | null> {
-  const place = previews.begin(preview[1], Date.now(), PREVIEW_TIMEOUT_MS);
+  const place = previews.begin(workspaceId, Date.now(), PREVIEW_TIMEOUT_MS);
   if (place === null) return null;
   try {
-    return await readPreview(...preview);
+    return await readPreview(env, workspaceId, draft, days, maxSignals);
   } finally {
     place.release();
   }
@@ -57,7 +61,7 @@ async function readPreview(
   workspaceId: string,
   draft: DraftRule,
   days: number,
-  maxSignals = PREVIEW_MAX_SIGNALS,
+  maxSignals: number,
 ): Promise<RulePreview> {
   const store = signalStore(env, workspaceId);
   const rule: MappingRule = { ...draft, id: "preview", version: 1 };

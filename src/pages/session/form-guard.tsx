@@ -194,10 +194,11 @@ export const limitWorkspace = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-export type SignInProblem = Exclude<
-  keyof typeof PROBLEMS,
-  "still_signed_in" | "views_minute" | "forms_minute" | "forms_day" | "workspace_busy" | "downloads"
->;
+type Problems = typeof PROBLEMS;
+/** Of people who are not signed in. */
+export type SignInProblem = {
+  [Name in keyof Problems]: Problems[Name] extends { memberCode: string } ? never : Name;
+}[keyof Problems];
 
 export function problemPage(c: Ctx, problem: keyof typeof PROBLEMS): Answer {
   const { retryAfterSeconds, memberCode, ...message }: Problem = PROBLEMS[problem];
