@@ -39,10 +39,7 @@ export async function sendThreeWeeks(
 }
 
 const DAYS = 20;
-/**
- * The number is fixed: the weekday and the time of the start decide how many hours fall on weekends, and the pages must
- * look the same whenever the sample is made.
- */
+/** A fixed number: the pages must look the same at each weekday and time at which the sample is made. */
 const SIGNALS = 1_250;
 
 interface Hour {
@@ -54,7 +51,7 @@ export function sampleStartMs(untilMs: number): number {
   return untilMs - DAYS * DAY_MS;
 }
 
-/** What is sent in each of the hours: fewer signals on weekends. */
+/** The calls of each hour. Weekends have fewer signals. */
 export function sampleHours(untilMs: number, keys: DemoKeys): Hour[] {
   const random = randomNumbers(7);
   const pick = <T>(from: readonly [T, ...T[]]): T => from[Math.floor(random() * from.length)] ?? from[0];
