@@ -4,7 +4,7 @@
  */
 import { configuredJurisdiction } from "./env.ts";
 import { ingestApp } from "./ingest/routes.ts";
-import { inJurisdiction } from "./platform/restorable-object.ts";
+import { inJurisdiction } from "./platform/in-jurisdiction.ts";
 import { queueKind } from "./queue/queue-names.ts";
 
 export { Destinations } from "./notifications/destinations.ts";

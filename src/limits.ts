@@ -224,10 +224,7 @@ export const WORKSPACE_MAX_TOKENS_A_DAY = 100;
 export const TEMPLATE_MAX_BYTES = 64 * 1024;
 /** All stored payload templates of a workspace, in bytes of JSON: 100 templates of 100 short mappings (10 KB). */
 export const WORKSPACE_TEMPLATES_MAX_BYTES = 1024 * 1024;
-/**
- * Days that a template outlives its key: held signals need it for 31, signals of a restored counter for 30 more, dead
- * letters until their replay.
- */
+/** Days that a template outlives its key: held signals need it for 31, dead letters until their replay. */
 export const TEMPLATE_KEPT_DAYS = 90;
 /** Members: an invitation to everybody at a mid-sized company. They are all counted when a member is added. */
 export const WORKSPACE_MAX_MEMBERS = 500;

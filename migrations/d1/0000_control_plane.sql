@@ -25,6 +25,28 @@ CREATE INDEX `api_keys_successor` ON `api_keys` (`workspace_id`,`successor_of`);
 CREATE INDEX `api_keys_workspace` ON `api_keys` (`workspace_id`,`id`);--> statement-breakpoint
 CREATE INDEX `api_keys_active` ON `api_keys` (`workspace_id`,CASE WHEN expires_at < overlap_ends_at THEN expires_at WHEN overlap_ends_at IS NOT NULL THEN overlap_ends_at WHEN expires_at IS NOT NULL THEN expires_at ELSE '9999' END) WHERE deactivated_at IS NULL;--> statement-breakpoint
 CREATE INDEX `api_keys_templates` ON `api_keys` (`workspace_id`) WHERE payload_template IS NOT NULL;--> statement-breakpoint
+CREATE TABLE `api_tokens` (
+	`id` text PRIMARY KEY NOT NULL,
+	`workspace_id` text NOT NULL,
+	`name` text NOT NULL,
+	`token_hash` text NOT NULL,
+	`token_first8` text NOT NULL,
+	`token_last4` text NOT NULL,
+	`scopes` text NOT NULL,
+	`created_at` text NOT NULL,
+	`created_by` text NOT NULL,
+	`expires_at` text,
+	`revoked_at` text,
+	`revoked_reason` text,
+	`last_used_at` text,
+	`form_token` text,
+	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `api_tokens_hash` ON `api_tokens` (`token_hash`);--> statement-breakpoint
+CREATE UNIQUE INDEX `api_tokens_form` ON `api_tokens` (`workspace_id`,`form_token`);--> statement-breakpoint
+CREATE INDEX `api_tokens_workspace` ON `api_tokens` (`workspace_id`,`id`);--> statement-breakpoint
+CREATE INDEX `api_tokens_not_revoked` ON `api_tokens` (`workspace_id`,`created_by`) WHERE revoked_at IS NULL;--> statement-breakpoint
 CREATE TABLE `audit_log` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text,
@@ -65,6 +87,7 @@ CREATE TABLE `mapping_rules` (
 	`size` integer DEFAULT 0 NOT NULL,
 	`frequency` text DEFAULT 'every_time' NOT NULL,
 	`updated_by` text DEFAULT 'operator' NOT NULL,
+	`points_last_days` integer,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
@@ -89,21 +112,6 @@ CREATE TABLE `plans` (
 	`overage_price` text
 );
 --> statement-breakpoint
-CREATE TABLE `restores` (
-	`id` text PRIMARY KEY NOT NULL,
-	`workspace_id` text NOT NULL,
-	`requested_at` text NOT NULL,
-	`to_time` text,
-	`undoes` text,
-	`state` text NOT NULL,
-	`before` text,
-	`lost` integer,
-	`acknowledged_at` text,
-	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
-);
---> statement-breakpoint
-CREATE INDEX `restores_workspace` ON `restores` (`workspace_id`,`id`);--> statement-breakpoint
-CREATE INDEX `restores_open` ON `restores` (`workspace_id`) WHERE acknowledged_at IS NULL;--> statement-breakpoint
 CREATE TABLE `rule_versions` (
 	`workspace_id` text NOT NULL,
 	`rule_id` text NOT NULL,
@@ -119,6 +127,7 @@ CREATE TABLE `rule_versions` (
 	`frequency` text NOT NULL,
 	`enabled` integer NOT NULL,
 	`conditions` text NOT NULL,
+	`points_last_days` integer,
 	PRIMARY KEY(`workspace_id`, `rule_id`, `version`),
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
@@ -153,7 +162,7 @@ CREATE TABLE `workspaces` (
 	`rules_version` integer DEFAULT 0 NOT NULL,
 	`created_at` text NOT NULL,
 	`config_version` integer DEFAULT 0 NOT NULL,
-	`restoring` text,
+	`jurisdiction` text DEFAULT '' NOT NULL,
 	FOREIGN KEY (`plan_id`) REFERENCES `plans`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint

@@ -131,6 +131,25 @@ export async function deactivatedKeyIds(db: ControlDatabase, workspaceId: string
   return rows.map(({ id }) => id);
 }
 
+/**
+ * Deactivates keys that the Quota Counter knows as deactivated, which is final, also if D1 was restored to a moment before
+ * it. @returns the number of changed keys.
+ */
+export async function deactivateRevokedKeys(
+  db: ControlDatabase,
+  workspaceId: string,
+  revoked: readonly { keyId: string; atMs: number }[],
+): Promise<number> {
+  const times = JSON.stringify(revoked.map(({ keyId, atMs }) => [keyId, iso(atMs)]));
+  const atOf = sql`(SELECT value ->> 1 FROM json_each(${times}) WHERE value ->> 0 = ${apiKeys.id})`;
+  const changed = await db
+    .update(apiKeys)
+    .set({ deactivatedAt: atOf })
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isNull(apiKeys.deactivatedAt), sql`${atOf} IS NOT NULL`))
+    .returning({ id: apiKeys.id });
+  return changed.length;
+}
+
 /** Payload templates of these keys, by key id. A template never changes. */
 export async function loadTemplates(
   db: ControlDatabase,

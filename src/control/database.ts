@@ -23,7 +23,6 @@ import type { OveragePrice } from "../domain/quota/billing.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
-import type { BeforeRestore, RestoreState } from "../domain/restore.ts";
 
 export const plans = sqliteTable("plans", {
   id: text("id").primaryKey(),
@@ -60,8 +59,6 @@ export const workspaces = sqliteTable(
      * configuration with a lower version.
      */
     configVersion: integer("config_version").notNull().default(0),
-    /** Id of the restore in progress. Until it ends, nothing is recorded. */
-    restoring: text("restoring"),
     /** Jurisdiction of the workspace's objects: JURISDICTION when it was created. It never changes. */
     jurisdiction: text("jurisdiction").notNull().default(""),
   },
@@ -79,30 +76,7 @@ export function nextConfigVersion(nowMs: number): SQL {
   return sql`max(${workspaces.configVersion} + 1, ${nowMs})`;
 }
 
-/** Restores of workspaces (workspace/restore-workspace.ts). They are stored in D1, because a restored object forgets them. */
-export const restores = sqliteTable(
-  "restores",
-  {
-    id: text("id").primaryKey(),
-    workspaceId: workspaceId(),
-    requestedAt: text("requested_at").notNull(),
-    /** The moment to restore to; null for the moment before the restore `undoes`. */
-    to: text("to_time"),
-    undoes: text("undoes"),
-    state: text("state").$type<RestoreState>().notNull(),
-    /** State of the objects before the restore; null while they can still refuse it. */
-    before: text("before", { mode: "json" }).$type<BeforeRestore>(),
-    /** Number of accepted signals that the restore lost; null while unknown. */
-    lost: integer("lost"),
-    acknowledgedAt: text("acknowledged_at"),
-  },
-  (table) => [
-    index("restores_workspace").on(table.workspaceId, table.id),
-    index("restores_open").on(table.workspaceId).where(sql.raw("acknowledged_at IS NULL")),
-  ],
-);
-
-/** Deletions of persons, for 31 days: a restore to a moment before a deletion repeats it. Without the email itself. */
+/** Deletions of persons, for 31 days: a Signal Store that does not know a deletion repeats it. Without the email itself. */
 export const deletions = sqliteTable(
   "deletions",
   {

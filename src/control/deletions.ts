@@ -1,4 +1,4 @@
-/** Requested deletions of people, for 31 days: a restore to a moment before a deletion repeats it. */
+/** Requested deletions of people, for 31 days: a Signal Store that does not know a deletion repeats it. */
 import { and, eq, gte, lt, sql } from "drizzle-orm";
 import { auditEntry, newAuditId } from "./audit.ts";
 import { auditLog, deletions, iso, type ControlContext, type ControlDatabase } from "./database.ts";

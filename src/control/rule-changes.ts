@@ -152,7 +152,7 @@ export async function deleteRule(
 }
 
 /**
- * Version numbers that a restore skips: more changes than anybody makes between backup and restore. Isolates cache rules
+ * Version numbers that are skipped after a restore of D1: more changes than anybody makes between backup and restore. Isolates cache rules
  * by the workspace's version, and the lost versions had other rules.
  */
 const SKIPPED_VERSIONS = 1_000;

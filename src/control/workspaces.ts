@@ -19,11 +19,11 @@ import {
 import { findPlan } from "./plans.ts";
 import { and, asc, count, desc, eq, getTableColumns, lt, ne, or, sql } from "drizzle-orm";
 
-const { planId: plan, rulesVersion: _rulesVersion, restoring: _restoring, ...columns } = getTableColumns(workspaces);
+const { planId: plan, rulesVersion: _rulesVersion, ...columns } = getTableColumns(workspaces);
 /** The columns of a `Workspace`, for a select with the plan joined. */
 export const WORKSPACE_COLUMNS = { ...columns, plan, retentionDays: plans.retentionDays };
 
-export interface Workspace extends Omit<typeof workspaces.$inferSelect, "planId" | "rulesVersion" | "restoring"> {
+export interface Workspace extends Omit<typeof workspaces.$inferSelect, "planId" | "rulesVersion"> {
   plan: string;
   retentionDays: number | null;
 }
@@ -129,14 +129,16 @@ export async function unknownWorkspaces(db: ControlDatabase, ids: readonly strin
 }
 
 /**
- * Raises the configuration version of a workspace above `above`, because its objects may have a later version than a
- * restored D1.
+ * Raises the configuration version of a workspace above `seen`, a later version that its Quota Counter has. @returns
+ * whether the counter had a later one.
  */
-export async function raiseConfigVersion(db: ControlDatabase, workspaceId: string, above: number): Promise<void> {
-  await db
+export async function raiseConfigVersion(db: ControlDatabase, workspaceId: string, seen: number): Promise<boolean> {
+  const raised = await db
     .update(workspaces)
-    .set({ configVersion: nextConfigVersion(Math.max(Date.now(), above + 1)) })
-    .where(eq(workspaces.id, workspaceId));
+    .set({ configVersion: sql`max(${seen} + 1, ${Date.now()})` })
+    .where(and(eq(workspaces.id, workspaceId), lt(workspaces.configVersion, seen)))
+    .returning({ id: workspaces.id });
+  return raised.length > 0;
 }
 
 /** The configuration of a workspace's objects. Returns null for a workspace that does not exist. */
@@ -167,8 +169,6 @@ export interface RecordingTerms {
   rulesVersion: number;
   /** The plan's retention in days; null keeps signals for ever. */
   retentionDays: number | null;
-  /** Id of the restore in progress; until it ends, nothing is recorded. */
-  restoring: string | null;
   /** Jurisdiction of the workspace's objects; empty: none. */
   jurisdiction: string;
 }
@@ -182,7 +182,6 @@ export async function recordingTerms(
       id: workspaces.id,
       rulesVersion: workspaces.rulesVersion,
       retentionDays: plans.retentionDays,
-      restoring: workspaces.restoring,
       jurisdiction: workspaces.jurisdiction,
     })
     .from(workspaces)

@@ -65,7 +65,6 @@ export interface BooksAnswer {
   purged: number;
   dead_lettered: number;
   in_flight: number;
-  lost: number;
   balanced: boolean;
 }
 

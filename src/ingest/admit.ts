@@ -119,7 +119,7 @@ function isHarmlessToRepeat({ key, idempotencyKey, signals, text }: AdmitInput, 
   });
 }
 
-type Answer = Exclude<AdmitResult, { outcome: "unconfigured" | "closed" }>;
+type Answer = Exclude<AdmitResult, { outcome: "unconfigured" }>;
 
 /** Null: the Quota Counter cannot be reached. Each attempt gives the signals new ids. */
 async function admitSlice(
@@ -141,7 +141,6 @@ async function admitSlice(
     try {
       // oxlint-disable-next-line no-await-in-loop
       const result = await within<AdmitResult>(CALL_TIMEOUT_MS, counter.admit(request));
-      if (result.outcome === "closed") return null;
       if (result.outcome !== "unconfigured") return { result, ids };
       // oxlint-disable-next-line no-await-in-loop
       await within(CALL_TIMEOUT_MS, pushConfiguration(env, key.workspaceId));
@@ -258,7 +257,7 @@ export function pushAfterAnswer(c: Context<AppEnv>, key: KnownKey): void {
 async function push(env: Env, key: KnownKey): Promise<void> {
   try {
     const version = await within(CALL_TIMEOUT_MS, pushConfiguration(env, key.workspaceId));
-    // The look-up may have cached a version from before a restore of D1.
+    // The look-up may have cached a version from before D1 was restored.
     if (version !== null) key.configVersion = version;
   } catch (error) {
     logEvent("configure_failed", { workspace: key.workspaceId, error: errorText(error) });

@@ -52,7 +52,7 @@ export interface StoredDelivery extends Omit<Delivery, "createdAtMs" | "dueAtMs"
   failed: number;
   answersHidden: boolean;
   createdMs: number;
-  /** Null while it waits, and for a delivery that an earlier version of the service ended. */
+  /** Null while it waits. */
   endedMs: number | null;
 }
 
@@ -70,8 +70,6 @@ const SELECT = `SELECT destination_id AS destinationId, id, event_id AS eventId,
   end_reason AS endReason, due_ms AS dueMs, taken_ms AS takenMs, attempt, failed, attempts,
   answers_hidden AS answersHidden, created_ms AS createdMs, ended_ms AS endedMs FROM deliveries`;
 
-/** Time of a delivery's end. Without a stored time: its last attempt, or its creation. */
-const ENDED_MS = "coalesce(ended_ms, json_extract(attempts, '$[#-1].atMs'), created_ms)";
 const HOUR_MS = 3_600_000;
 
 interface FailedDeliveries extends Redelivery {
@@ -200,7 +198,7 @@ export class Deliveries {
     const rows = this.#sql.exec<{ id: string; bytes: number; hasBody: number }>(
       `SELECT id, bytes, EXISTS (SELECT 1 FROM json_each(deliveries.events) AS carried
           JOIN notifications ON notifications.seq = carried.value WHERE data IS NOT NULL) AS hasBody
-        FROM deliveries WHERE destination_id = ? AND state = 'failed' AND lane <> ? AND ${ENDED_MS} >= ? ORDER BY id`,
+        FROM deliveries WHERE destination_id = ? AND state = 'failed' AND lane <> ? AND ended_ms >= ? ORDER BY id`,
       destinationId,
       LANES.test,
       sinceMs,
@@ -336,7 +334,7 @@ export class Deliveries {
 
   /** Deletes deliveries, and the notifications that no other delivery carries. */
   #delete(where: string, ...values: SqlStorageValue[]): DeletedRow[] {
-    const remove = `DELETE FROM deliveries WHERE ${where} RETURNING events, state, lane, ${ENDED_MS} AS endedMs`;
+    const remove = `DELETE FROM deliveries WHERE ${where} RETURNING events, state, lane, ended_ms AS endedMs`;
     const deleted = this.#sql.exec<DeletedRow>(remove, ...values).toArray();
     if (deleted.length === 0) return deleted;
     this.#sql.exec(

@@ -20,7 +20,8 @@ import { configuredLeaseMs } from "../env.ts";
 import { CALL_TIMEOUT_MS, DESTINATIONS_MAX, RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
+import { Alarm } from "../platform/alarm.ts";
+import { WorkspaceObject } from "../platform/in-jurisdiction.ts";
 import { within } from "../platform/time-limit.ts";
 import { DeletedPeople, Deliveries, LANES, shownDelivery } from "./deliveries.ts";
 import { Dispatch, TAKEN_MS } from "./dispatch.ts";
@@ -35,7 +36,7 @@ import {
   type StoredDestination,
 } from "./roster.ts";
 
-export class Destinations extends RestorableObject {
+export class Destinations extends WorkspaceObject {
   readonly #sql: SqlStorage;
   readonly #roster: Roster;
   readonly #settings: Settings;
@@ -52,7 +53,6 @@ export class Destinations extends RestorableObject {
     const { env } = this;
     const { sql } = ctx.storage;
     createTables(sql);
-    addColumns(sql);
     this.#sql = sql;
     const roster = (this.#roster = new Roster(sql));
     const settings = (this.#settings = new Settings(sql));
@@ -93,8 +93,7 @@ export class Destinations extends RestorableObject {
     if (!headers.ok) return headers;
     const secret = destination.type === "webhook" ? newSecret() : null;
     await this.#runAndInform((nowMs) => {
-      this.#roster.add(destination, secret, nowMs);
-      this.#roster.setHeaders(destination.id, headers.value);
+      this.#roster.add({ ...destination, headers: headers.value }, secret, nowMs);
     });
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
@@ -103,11 +102,10 @@ export class Destinations extends RestorableObject {
   async update(id: string, wanted: Calls.DestinationChange): Promise<Result<Destination, Calls.DestinationRefusal>> {
     const before = this.#roster.find(id);
     if (before === null) return refuse("not_found");
-    const headers = changedHeaders({ ...before, headers: this.#roster.headers(id) }, wanted);
+    const headers = changedHeaders(before, wanted);
     if (!headers.ok) return headers;
-    const { headers: _, ...change } = wanted;
+    const change = { ...wanted, headers: headers.value };
     return this.#changeOne(id, (destination, nowMs) => {
-      this.#roster.setHeaders(id, headers.value);
       if (change.target === undefined || change.target === destination.target) return { ...destination, ...change };
       this.#deliveries.dueNow(id, nowMs);
       return { ...destination, ...change, ...NO_FAILURES };
@@ -163,11 +161,6 @@ export class Destinations extends RestorableObject {
       const before = this.#settings.thresholds;
       return (this.#settings.thresholds = { people, accounts: accounts ?? before.accounts });
     });
-  }
-
-  /** A restored source may have lost the wanted notification types. */
-  informSources(): Promise<void> {
-    return this.#runAndInform(() => undefined);
   }
 
   /** Sends a test once, without retries, in any state of the destination. */
@@ -249,10 +242,9 @@ export class Destinations extends RestorableObject {
     }
     this.#deliveries.take(delivery, nowMs);
     this.#dispatch.attemptBegan(delivery, nowMs);
-    const { type, target, secret, pagesUrl } = destination;
+    const { type, target, secret, headers, pagesUrl } = destination;
     const old = this.#roster.oldSecrets(destinationId, nowMs).map((before) => before.secret);
     const secrets = secret === null ? [] : [secret, ...old];
-    const headers = this.#roster.headers(destinationId);
     return { destinationId, type, target, secrets, headers, pagesUrl, event };
   }
 
@@ -319,8 +311,7 @@ export class Destinations extends RestorableObject {
   #shown(destination: StoredDestination): Destination {
     const [last] = this.#roster.oldSecrets(destination.id, Date.now());
     const waiting = this.#deliveries.waiting(destination.id);
-    const headerNames = this.#roster.headers(destination.id).map(({ name }) => name);
-    return shownDestination(destination, { headerNames, waiting, oldSecretEndsAtMs: last?.endsMs ?? null });
+    return shownDestination(destination, { waiting, oldSecretEndsAtMs: last?.endsMs ?? null });
   }
 
   #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, Calls.DestinationRefusal> {
@@ -452,6 +443,7 @@ function createTables(sql: SqlStorage): void {
       type TEXT NOT NULL,
       target TEXT NOT NULL,
       events TEXT NOT NULL,
+      headers TEXT NOT NULL,          -- JSON list of the custom headers
       pages_url TEXT NOT NULL,
       state TEXT NOT NULL,
       disabled_reason TEXT,
@@ -466,8 +458,6 @@ function createTables(sql: SqlStorage): void {
     ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS old_secrets (destination_id TEXT NOT NULL, secret TEXT NOT NULL, ends_ms INTEGER NOT NULL,
       PRIMARY KEY (destination_id, secret)) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS destination_headers (destination_id TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
-      PRIMARY KEY (destination_id, name)) WITHOUT ROWID;
 
     -- Ids of received events, to ignore repeated calls.
     CREATE TABLE IF NOT EXISTS notifications_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -496,7 +486,7 @@ function createTables(sql: SqlStorage): void {
       attempts TEXT NOT NULL,        -- JSON list of the results
       answers_hidden INTEGER NOT NULL, -- 1: the delivery named a deleted person, so answers are not stored
       created_ms INTEGER NOT NULL,
-      ended_ms INTEGER,              -- null: it waits, or ended before this column existed
+      ended_ms INTEGER,              -- null: it waits
       PRIMARY KEY (destination_id, id)
     ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (destination_id, lane, due_ms) WHERE due_ms IS NOT NULL;
@@ -512,9 +502,4 @@ function createTables(sql: SqlStorage): void {
     CREATE TABLE IF NOT EXISTS switched_off (destination_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, detail TEXT NOT NULL)
       WITHOUT ROWID;
   `);
-}
-
-function addColumns(sql: SqlStorage): void {
-  const hasEnded = "SELECT 1 FROM pragma_table_info('deliveries') WHERE name = 'ended_ms'";
-  if (sql.exec(hasEnded).toArray().length === 0) sql.exec("ALTER TABLE deliveries ADD COLUMN ended_ms INTEGER");
 }

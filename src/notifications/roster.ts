@@ -1,5 +1,5 @@
 /**
- * Destinations, their headers and old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are read on
+ * Destinations, their old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are read on
  * each use.
  */
 import type { Failing } from "../domain/events/attempts.ts";
@@ -16,6 +16,7 @@ import type { NewDestination } from "./destination-calls.ts";
 
 /** Times are in milliseconds since 1970. */
 export interface StoredDestination extends Omit<NewDestination, "headers"> {
+  headers: CustomHeader[];
   state: DestinationState;
   disabledReason: DisabledReason | null;
   createdMs: number;
@@ -37,13 +38,14 @@ type OldSecret = { secret: string; endsMs: number };
 /** Initial values, also set when the target changes or the destination is resumed. */
 export const NO_FAILURES = { failing: null, failures: 0, notBeforeMs: 0 } as const;
 
-type Row = Omit<StoredDestination, "events" | "failing"> & {
+type Row = Omit<StoredDestination, "events" | "headers" | "failing"> & {
   events: string;
+  headers: string;
   sinceMs: number | null;
   lastMs: number | null;
 };
 
-const SELECT = `SELECT id, name, type, target, events, pages_url AS pagesUrl, state, disabled_reason AS disabledReason,
+const SELECT = `SELECT id, name, type, target, events, headers, pages_url AS pagesUrl, state, disabled_reason AS disabledReason,
   created_ms AS createdMs, secret, failing_since_ms AS sinceMs, failing_last_ms AS lastMs, failures,
   not_before_ms AS notBeforeMs, delivered_ms AS deliveredMs, dropped FROM destinations`;
 
@@ -67,21 +69,26 @@ export class Roster {
     return row === undefined ? null : toDestination(row);
   }
 
-  add(added: Omit<NewDestination, "headers">, secret: string | null, createdMs: number): void {
+  add(
+    added: Omit<NewDestination, "headers"> & { headers: CustomHeader[] },
+    secret: string | null,
+    createdMs: number,
+  ): void {
     const initial = { state: "active", disabledReason: null, deliveredMs: null, dropped: 0, ...NO_FAILURES } as const;
     this.put({ ...added, ...initial, secret, createdMs });
   }
 
   put(destination: StoredDestination): void {
-    const { id, name, type, target, events, pagesUrl, state, disabledReason, createdMs, secret } = destination;
+    const { id, name, type, target, events, headers, pagesUrl, state, disabledReason, createdMs, secret } = destination;
     const { failing, failures, notBeforeMs, deliveredMs, dropped } = destination;
-    const described = [id, name, type, target, JSON.stringify(events), pagesUrl, state, disabledReason];
+    const lists = [events, headers].map((list) => JSON.stringify(list));
+    const described = [id, name, type, target, ...lists, pagesUrl, state, disabledReason];
     const failed = [failing?.sinceMs ?? null, failing?.lastMs ?? null, failures, notBeforeMs];
     const values = [...described, createdMs, secret, ...failed, deliveredMs, dropped];
     this.#sql.exec(
-      `INSERT OR REPLACE INTO destinations (id, name, type, target, events, pages_url, state, disabled_reason, created_ms,
+      `INSERT OR REPLACE INTO destinations (id, name, type, target, events, headers, pages_url, state, disabled_reason, created_ms,
         secret, failing_since_ms, failing_last_ms, failures, not_before_ms, delivered_ms, dropped)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       ...values,
     );
   }
@@ -89,18 +96,6 @@ export class Roster {
   remove(id: string): void {
     this.#sql.exec("DELETE FROM destinations WHERE id = ?", id);
     this.#sql.exec("DELETE FROM old_secrets WHERE destination_id = ?", id);
-    this.setHeaders(id, []);
-  }
-
-  headers(id: string): CustomHeader[] {
-    const select = "SELECT name, value FROM destination_headers WHERE destination_id = ? ORDER BY name";
-    return this.#sql.exec<{ name: string; value: string }>(select, id).toArray();
-  }
-
-  setHeaders(id: string, headers: readonly CustomHeader[]): void {
-    this.#sql.exec("DELETE FROM destination_headers WHERE destination_id = ?", id);
-    const insert = "INSERT INTO destination_headers (destination_id, name, value) VALUES (?, ?, ?)";
-    for (const { name, value } of headers) this.#sql.exec(insert, id, name, value);
   }
 
   /** Old secrets that still sign, latest expiry first. */
@@ -125,9 +120,10 @@ export class Roster {
   }
 }
 
-function toDestination({ events, sinceMs, lastMs, ...row }: Row): StoredDestination {
+function toDestination({ events, headers, sinceMs, lastMs, ...row }: Row): StoredDestination {
   const failing = sinceMs === null || lastMs === null ? null : { sinceMs, lastMs };
-  return { ...row, events: JSON.parse(events) as EventType[], failing };
+  const lists = { events: JSON.parse(events) as EventType[], headers: JSON.parse(headers) as CustomHeader[] };
+  return { ...row, ...lists, failing };
 }
 
 /** A destination's entry in health. Empty if it is paused or if no failed delivery waits. */
@@ -141,7 +137,7 @@ export function failingDestination(destination: StoredDestination, waiting: numb
 
 export function shownDestination(
   destination: StoredDestination,
-  derived: Pick<Destination, "headerNames" | "waiting" | "oldSecretEndsAtMs">,
+  derived: Pick<Destination, "waiting" | "oldSecretEndsAtMs">,
 ): Destination {
   const { id, name, type, events, state, disabledReason, dropped, target, failing } = destination;
   const isFailing = state !== "active" || derived.waiting > 0;
@@ -149,6 +145,7 @@ export function shownDestination(
   return {
     ...asStored,
     ...derived,
+    headerNames: destination.headers.map((header) => header.name),
     maskedTarget: maskedTarget(type, target),
     createdAtMs: destination.createdMs,
     failingSinceMs: isFailing ? (failing?.sinceMs ?? null) : null,

@@ -5,7 +5,6 @@ import Counter from "prom-client/lib/counter.js";
 import Gauge from "prom-client/lib/gauge.js";
 import Registry from "prom-client/lib/registry.js";
 import * as z from "zod";
-import { openRestores } from "../control/restores.ts";
 import { workspacesByAge } from "../control/workspaces.ts";
 import { DISABLED_REASONS } from "../domain/events/destination.ts";
 import { ALARMS, wordOf, type HealthAlarm, type HealthWord } from "../domain/health/alarm.ts";
@@ -182,7 +181,6 @@ const FIGURES: Figure[] = [
   ["accepted_signals", "Signals answered with 202, held signals included.", ({ books }) => books.accepted],
   ["duplicate_signals", "Signals answered with 202 that were repetitions.", ({ books }) => books.duplicates],
   ["failing_destinations", "Destinations whose last delivery failed.", (of) => countDestinations(of, false)],
-  ["lost_signals", "Signals answered with 202 that restores have lost.", ({ books }) => books.lost],
   ["switched_off_destinations", "Destinations that the service has switched off.", (of) => countDestinations(of, true)],
 ];
 /** Figures that only grow. */
@@ -263,9 +261,7 @@ export const healthRoutes = [
     answers: { 200: "The health of the workspace." },
     schema: workspaceHealth,
     async handle(c) {
-      const { db, workspace } = c.var;
-      const open = await openRestores(db, [workspace.id]);
-      const { alarms, health } = await healthWithin(c.env, workspace.id, open.get(workspace.id) ?? []);
+      const { alarms, health } = await healthWithin(c.env, c.var.workspace.id);
       return { ...statusOf(alarms), ...(health !== null && figuresOf(health)) };
     },
   }),
@@ -280,8 +276,6 @@ interface HealthPage {
 async function healthOfPage(c: Context<OperatorEnv>, page: number): Promise<HealthPage> {
   const limit = HEALTH_PAGE_WORKSPACES;
   const { total, workspaces } = await workspacesByAge(c.var.db, { offset: (page - 1) * limit, limit });
-  const ids = workspaces.map(({ id }) => id);
-  const restores = await openRestores(c.var.db, ids);
-  const [found, queues] = await Promise.all([healthOfAll(c.env, workspaces, restores), queueBacklogs(c.env)]);
+  const [found, queues] = await Promise.all([healthOfAll(c.env, workspaces), queueBacklogs(c.env)]);
   return { total, found, queues };
 }

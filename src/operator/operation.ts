@@ -307,9 +307,6 @@ const CONFLICTS = {
   destination_not_active: "The destination is paused or switched off. Resume it first.",
   destination_without_secret: "Only deliveries to a webhook are signed.",
   rules_changed: "Mapping rules of the workspace are being changed at the same time. Send the import again.",
-  not_restorable: "The platform has no backup of that moment. The detail says why.",
-  signals_wait: "Accepted signals wait to be recorded, and the restore would lose them.",
-  restore_unfinished: "Another restore of the workspace has begun and not finished.",
   rule_changed: "The mapping rule is being changed at the same time. Send the change again.",
 };
 type ConflictCode = keyof typeof CONFLICTS;

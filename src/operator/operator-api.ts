@@ -13,7 +13,6 @@ import { keyRoutes } from "./key-routes.ts";
 import { memberRoutes } from "./member-routes.ts";
 import type { OperatorEnv } from "./operation.ts";
 import { planRoutes } from "./plan-routes.ts";
-import { restoreRoutes } from "./restore-routes.ts";
 import { ruleRoutes } from "./rule-routes.ts";
 import { signalRoutes } from "./signal-routes.ts";
 import { tokenRoutes } from "./token-routes.ts";
@@ -30,7 +29,6 @@ export const OPERATIONS = [
   ...planRoutes,
   ...workspaceRoutes,
   ...healthRoutes,
-  ...restoreRoutes,
   ...memberRoutes,
   ...keyRoutes,
   ...tokenRoutes,

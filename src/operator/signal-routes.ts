@@ -125,7 +125,7 @@ const trace = z
       .describe(
         "Whether the payload is in cold storage, for a signal of an unknown visitor. While cold storage does not answer, the payload is null.",
       ),
-    payload_lost: z.boolean().describe("Whether a restore of the workspace from a backup has lost the payload."),
+    payload_lost: z.boolean().describe("Whether the payload is missing in cold storage."),
   })
   .meta({ id: "SignalTrace" });
 

@@ -42,7 +42,6 @@ export const booksAnswer = z
     held: count.describe("Held now, without released and purged signals."),
     purged: count.describe("Signals that were held when their period ended."),
     dead_lettered: count,
-    lost: count.describe("Accepted signals that a restore of the workspace from a backup has lost."),
     in_flight: z.int().describe("Answered with 202 and not recorded yet."),
     balanced: z.boolean().describe("Every signal answered with 202 is recorded or on its way."),
   })
@@ -88,9 +87,7 @@ export const usageRoutes = [
   operation("GET", "/workspaces/:workspace_id/books", {
     summary: "Books: where every accepted signal is",
     scope: "read",
-    description:
-      "accepted = processed + duplicates + held + purged + dead_lettered + lost + in_flight, at any moment. `lost` is 0 unless " +
-      "the workspace was restored from a backup.",
+    description: "accepted = processed + duplicates + held + purged + dead_lettered + in_flight, at any moment.",
     query: booksQuery,
     answers: { 200: "The books." },
     schema: booksAnswer,

@@ -5,7 +5,8 @@ import { refuse } from "../domain/result.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { name, recordId, boundedText, time } from "../http/fields.ts";
 import { configureWorkspace } from "../workspace/configure-workspace.ts";
-import { askedPage, idOf, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
+import { reconcile } from "../workspace/reconcile.ts";
+import { askedPage, count, idOf, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
 import { retentionDays } from "./plan-routes.ts";
 
 const operation = operationsOf("Workspaces", "workspace");
@@ -40,6 +41,13 @@ const workspace = z
     retention_days: retentionDays.describe("Days for which the plan keeps a signal. Null: signals are kept for ever."),
   })
   .meta({ id: "Workspace" });
+
+const reconciled = z.object({
+  keys_deactivated: count.describe("Deactivated keys that the Quota Counter or D1 had as active."),
+  config_version_raised: z.boolean().describe("Whether D1 had an older plan than the Quota Counter."),
+  rule_versions_raised: z.boolean().describe("Whether mapping rules got later versions."),
+  payloads_lost: count.describe("Signals whose payload is missing in R2."),
+});
 
 const PLAN_UNKNOWN = refuse([{ path: "plan", message: "there is no such plan" }]);
 
@@ -89,5 +97,15 @@ export const workspaceRoutes = [
       await configureWorkspace(c.env, c.var.db, c.var.workspace.id);
       return updated;
     },
+  }),
+  operation("POST", "/workspaces/:workspace_id/reconcile", {
+    summary: "Reconcile a workspace after a loss",
+    description:
+      "Call this after D1 was restored to an earlier moment, or when an object or the bucket was lost. Deactivated keys are " +
+      "deactivated in the Quota Counter and in D1, D1's plan takes effect again, mapping rules get versions that the Signal " +
+      "Store has not seen yet, and payloads that are missing in R2 are marked as lost. A healthy workspace does not change.",
+    answers: { 200: "What was changed." },
+    schema: reconciled,
+    handle: (c) => reconcile(contextOf(c)),
   }),
 ];

@@ -42,9 +42,7 @@ export const ACTIONS = {
   "plan.updated": ["Plan changed", "usage"],
   "workspace.created": ["Workspace created", "usage"],
   "workspace.updated": ["Workspace changed", "usage"],
-  "workspace.recovered": ["Workspace recovered", "usage"],
-  "workspace.restored": ["Workspace restored", "usage"],
-  "workspace.restore_acknowledged": ["Restore acknowledged", "usage"],
+  "workspace.reconciled": ["Workspace reconciled", "usage"],
   "member.added": ["Member added", "settings/members"],
   "member.role_changed": ["Role changed", "settings/members"],
   "member.removed": ["Member removed", "settings/members"],
@@ -190,10 +188,9 @@ function factsOf({ action, detail }: AuditRecord, names: Names): string[] {
   if (/^(held\.released|dead_letters\.replayed)$/.test(action) && !("released" in detail || "replayed" in detail)) {
     return ["joined" in detail ? "Joined the operation in progress" : "In progress, or not started"];
   }
-  // The page of the destination lists its deliveries. A restore has either a time or an earlier restore.
-  const { changes, delivery: _, to, undoes, ...rest } = detail;
-  const restored = { ...(typeof to === "string" && { to }), ...(typeof undoes === "string" && { undoes: true }) };
-  const fields = { ...rest, ...restored, ...(isJsonObject(changes) ? changes : {}) };
+  // The page of the destination lists its deliveries.
+  const { changes, delivery: _, ...rest } = detail;
+  const fields = { ...rest, ...(isJsonObject(changes) ? changes : {}) };
   return Object.entries(fields).map(([field, value]) => `${fieldName(field)}: ${valueText(field, value, names)}`);
 }
 
@@ -201,20 +198,18 @@ const FIELD_NAMES: Partial<Record<string, string>> = {
   ...RULE_FIELD_LABEL,
   anchor: "Billing periods start at",
   back_to: "Restored version",
-  deletionsRepeated: "Deletions of people repeated",
+  configVersionRaised: "Plan version raised",
   has_secret: "Secret",
-  lost: "Signals lost",
+  keysDeactivated: "Keys deactivated again",
   names: "Rules",
   overlap: "Old secret ends",
   overlap_ms: "Old key ends",
-  revoked: "Keys deactivated again",
+  payloadsLost: "Payloads lost",
   ruleVersionsRaised: "Rule versions raised",
   scoring_signals: "Its scoring signals",
   silent_after_days: "Inactivity alert",
   successor: "New key",
-  to: "Restored to",
   target_changed: "Address changed",
-  undoes: "Undoes an earlier restore",
 };
 
 function fieldName(field: string): string {

@@ -42,10 +42,7 @@ interface WorkspaceRows {
   isRepeated: boolean;
 }
 
-/** During a restore nothing is recorded, and the messages are retried. */
-const RESTORING = { outcome: "restoring" } as const;
-
-type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult | typeof RESTORING>;
+type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult>;
 
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
   const workspaces = byWorkspace(batch);
@@ -78,9 +75,9 @@ async function consumeMessages(
     const low = Math.max(...messages.map(({ content }) => content.low));
     const result = await handle(env, { workspaceId, rows, low, isRepeated });
     if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
-    else if (result.outcome === "recorded") await settleRows(env, workspaceId, rows);
+    else await settleRows(env, workspaceId, rows);
     for (const { queued, content } of messages) {
-      if (content.newer > 0 || result.outcome === "restoring") retryLater(queued);
+      if (content.newer > 0) retryLater(queued);
       else queued.ack();
     }
     logEvent("batch", { ...fields, signals, outcome: result.outcome, ms: Date.now() - startedMs });
@@ -140,10 +137,8 @@ function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => P
 }
 
 /** @throws JurisdictionError if the objects are elsewhere; then the messages are retried. */
-function isRestoring(env: Env, terms: RecordingTerms | null): boolean {
-  if (terms === null) return false;
-  requireJurisdiction(configuredJurisdiction(env), terms.jurisdiction);
-  return terms.restoring !== null;
+function requireJurisdictionOf(env: Env, terms: RecordingTerms | null): void {
+  if (terms !== null) requireJurisdiction(configuredJurisdiction(env), terms.jurisdiction);
 }
 
 function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspace>): Handle {
@@ -157,7 +152,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
       within(CALL_TIMEOUT_MS, templatesOf(env.DB, workspaceId, keyIds)),
     ]);
     const { terms } = current;
-    if (isRestoring(env, terms)) return RESTORING;
+    requireJurisdictionOf(env, terms);
     const batch = await processRows(rows, { rules: current.rules, templates }, () => scheduler.wait(0));
     const store = env.SIGNAL_STORE.getByName(workspaceId);
     const result = await within<RecordResult>(
@@ -215,13 +210,10 @@ const GIVEN_UP = "Could not be processed in all attempts: each ended the process
  * Messages that killed the consumer repeatedly; other failures are acknowledged before. Their signals become dead
  * letters and are settled, which keeps the books balanced. If this fails too, the outbox sends the rows again.
  */
-async function moveToDeadLetters(
-  env: Env,
-  { workspaceId, rows }: WorkspaceRows,
-): Promise<RecordResult | typeof RESTORING> {
+async function moveToDeadLetters(env: Env, { workspaceId, rows }: WorkspaceRows): Promise<RecordResult> {
   const db = controlDatabase(env.DB.withSession("first-primary"));
   const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [workspaceId]));
-  if (isRestoring(env, terms.get(workspaceId) ?? null)) return RESTORING;
+  requireJurisdictionOf(env, terms.get(workspaceId) ?? null);
   const batch = rowsToRecord(rows, (signal) => givenUpSignal(signal, GIVEN_UP));
   // The store must isolate a signal that cannot be recorded.
   return within<RecordResult>(

@@ -1,6 +1,6 @@
 /** When the Quota Counter's alarm does its work: once a minute under load, otherwise as soon as it fires. */
 import { SAFETY_ALARM_MS } from "../limits.ts";
-import { Alarm } from "../platform/restorable-object.ts";
+import { Alarm } from "../platform/alarm.ts";
 
 /** An idle object leaves memory after ten seconds and must write its counts before. An alarm costs a row. */
 export const WATCH_MS = 9_000;

@@ -27,6 +27,12 @@ export class RevokedKeys {
     return this.#ids.has(keyId);
   }
 
+  all(): { keyId: string; atMs: number }[] {
+    return this.#sql
+      .exec<{ keyId: string; atMs: number }>("SELECT key_id AS keyId, at_ms AS atMs FROM revoked_keys")
+      .toArray();
+  }
+
   /** @returns the number of keys that were not revoked before. */
   add(keyIds: readonly string[], atMs: number): number {
     const added = keyIds.filter((keyId) => !this.#ids.has(keyId));

@@ -63,10 +63,7 @@ export class LedgerState {
     this.#storage = storage;
     this.#parts = parts;
     createLedgerTables(storage.sql);
-    const ledger = loadLedger(storage.sql, parts.outbox.lastCounts());
-    // A clock that was set back must not repeat numbers.
-    const nextRow = Math.max(ledger?.nextRow ?? 0, firstRowAfterStart(Date.now()));
-    this.#ledger = ledger && { ...ledger, nextRow };
+    this.#ledger = loadLedger(storage.sql, parts.outbox.lastCounts());
   }
 
   get current(): Readonly<Ledger> | null {
@@ -206,11 +203,6 @@ function selected(fields: readonly (keyof Ledger)[]): string {
   return fields.map((field) => `${COLUMNS[field]} AS ${field}`).join(", ");
 }
 
-/** Numbers come from the clock, far faster than an object writes rows. So none is used twice, even after a restore. */
-function firstRowAfterStart(nowMs: number): number {
-  return nowMs * 1_024;
-}
-
 function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): Ledger | null {
   const [row] = sql.exec<Record<keyof Ledger, number>>(`SELECT ${selected(LEDGER_FIELDS)} FROM ledger`).toArray();
   if (row === undefined) return null;
@@ -246,7 +238,9 @@ function openLedger(config: QuotaConfig, nowMs: number): Ledger {
     streak: 0,
     extraRoomRemoved: false,
     admitted: 0,
-    nextRow: firstRowAfterStart(nowMs),
+    // Rows are written more slowly than one a millisecond. So a counter that lost everything repeats no number that the
+    // store has recorded.
+    nextRow: nowMs,
     dayMs: utcDay(nowMs),
     notified: 0,
     late: false,

@@ -1,12 +1,14 @@
 /**
  * The outbox: counted signals that the Signal Store has not confirmed. Sending never removes a row; only `settle` does.
  * The last row also holds the ledger's counts (ledger.ts). Once settled it stays as a blank row, which the next commit
- * overwrites. So a lone signal costs one row when it comes and one when it is settled.
+ * overwrites. So a lone signal costs one row when it comes and one when it is settled. Until the ledger is saved, the
+ * blank row is the only home of the highest row number: without it a new start would use numbers again, and the store
+ * would ignore the new signals as recorded.
  */
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES } from "../limits.ts";
 import { uuidv7Ms } from "../platform/ids.ts";
 import { ordinalsTaken, VERDICTS, type AdmittedVerdict } from "../domain/quota/quota.ts";
-import type { AdmitChunk, Counts, UnsettledRow } from "./protocol.ts";
+import type { AdmitChunk, Counts } from "./protocol.ts";
 import type { Admission, OutboxRow } from "../wire/admission.ts";
 import { ROW_HEADER_BYTES, firstSignals, isUnreadable, readMessage, writeMessage, writeRow } from "../wire/message.ts";
 
@@ -154,13 +156,6 @@ export class Outbox {
 
   unreadableSignals(): number {
     return this.#sql.exec<{ signals: number }>("SELECT total(count) AS signals FROM unreadable_rows").one().signals;
-  }
-
-  unsettledRows(): UnsettledRow[] {
-    const rows = this.#sql.exec<Omit<UnsettledRow, "isResent"> & { resent: number }>(
-      "SELECT row, period_start AS periodStartMs, count AS signals, resent FROM outbox WHERE bytes > 0 ORDER BY row",
-    );
-    return rows.toArray().map(({ resent, ...row }) => ({ ...row, isResent: resent === 1 }));
   }
 
   oldest(): { row: number; atMs: number } | null {

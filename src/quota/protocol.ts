@@ -3,7 +3,6 @@ import type { RateState } from "../domain/quota/request-rate.ts";
 import type { Rejection, LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
 import type { VerdictCounts } from "../domain/quota/quota.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
-import type { SignalsByPeriod } from "../domain/restore.ts";
 
 /** Records of `count` signals (wire/message.ts), about MESSAGE_MAX_BYTES at most. */
 export interface AdmitChunk {
@@ -55,9 +54,7 @@ export type AdmitResult =
   /** The outbox is full and nothing was counted. Only for the first slice of a body. */
   | { outcome: "full"; retryAfterMs: number; rate: RateState; period: PeriodState }
   /** Configure the object and call again. An old configuration still decides. */
-  | { outcome: "unconfigured" }
-  /** The workspace is being restored. */
-  | { outcome: "closed" };
+  | { outcome: "unconfigured" };
 
 /** A call with a known key and the right secret that the edge refused. */
 export interface RefusedCall {
@@ -127,35 +124,12 @@ export interface CounterBooks {
   /** Signals answered with 202, held ones included. */
   admitted: number;
   unsettled: number;
-  /** Lost by restores. */
-  lost: number;
 }
 
-export interface UnsettledRow {
-  row: number;
-  periodStartMs: number;
-  signals: number;
-  /** Whether the Signal Store already has the signals (a release or a replay). */
-  isResent: boolean;
-}
-
-export interface CountedBefore {
-  highestRow: number;
-  accepted: SignalsByPeriod;
-}
-
-export interface RestoredCounter {
-  accepted: SignalsByPeriod;
-  unsettled: UnsettledRow[];
-}
-
-/** Signals that a restore lost stay counted as accepted, so the books balance (docs/operate.md). */
-export interface Correction {
-  periodStartMs: number;
-  /** Accepted, but not counted by the restored ledger. */
-  forgotten: number;
-  /** Accepted, but neither in the outbox nor in the Signal Store. */
-  lost: number;
+export interface RevokedKeys {
+  /** Keys that were not revoked before the call. */
+  added: number;
+  keys: { keyId: string; atMs: number }[];
 }
 
 export interface Backlog {
@@ -168,7 +142,6 @@ export interface Backlog {
   oldestAtMs: number | null;
   /** Signals in rows that cannot be parsed. */
   unreadableSignals: number;
-  lostSignals: number;
   hasDestinations: boolean;
 }
 

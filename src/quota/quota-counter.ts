@@ -14,23 +14,22 @@ import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.
 import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { newEvent } from "../notifications/raised-events.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { RestorableObject } from "../platform/restorable-object.ts";
+import { WorkspaceObject } from "../platform/in-jurisdiction.ts";
 import type { Admission } from "../wire/admission.ts";
 import { CounterAlarm } from "./counter-alarm.ts";
-import { CounterNotifications, readUsage, readUsageByDay, LedgerState, closedPeriods, type Ledger } from "./ledger.ts";
+import { CounterNotifications, readUsage, readUsageByDay, LedgerState, type Ledger } from "./ledger.ts";
 import { Drain, RESEND_AFTER_MS } from "./drain.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { CallsByDay, RequestBuckets, RevokedKeys } from "./keys.ts";
 import { findInFlight, Outbox, type PackedRow, RowPacker } from "./outbox.ts";
 import { Refusals } from "./refusals.ts";
-import type { SignalsByPeriod } from "../domain/restore.ts";
 
 /** Age at which a row that cannot be parsed is set aside: after three attempts to record it. */
 export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
 /** Age of the oldest unrecorded signal that raises `processing.late`, a hundred times that of a healthy backlog. */
 export const PROCESSING_LATE_MS = 10 * 60_000;
 
-export class QuotaCounter extends RestorableObject {
+export class QuotaCounter extends WorkspaceObject {
   readonly #workspaceId = this.ctx.id.name ?? "";
   readonly #alarm = new CounterAlarm(this.ctx);
   readonly #outbox = new Outbox(this.ctx.storage.sql, () => configuredOutboxBytes(this.env));
@@ -65,16 +64,11 @@ export class QuotaCounter extends RestorableObject {
     ledger: this.#ledger,
     outbox: this.#outbox,
   });
-  readonly #restore = new CounterRestore(this.ctx.storage, this.#ledger, this.#outbox);
-  readonly #resent = new ResentSignals(this.ctx.storage.sql, this.#ledger, this.#outbox, this.#restore);
+  readonly #resent = new ResentSignals(this.ctx.storage.sql, this.#ledger, this.#outbox);
 
-  /**
-   * A version that is not newer is ignored. Workers of an earlier release send none; their configuration counts as new.
-   */
-  configure({ configVersion, ...config }: Omit<QuotaConfig, "configVersion"> & Partial<QuotaConfig>): void {
-    const nowMs = Date.now();
-    const newVersion = Math.max(nowMs, 1 + (this.#ledger.current?.configVersion ?? 0));
-    this.#ledger.configure({ ...config, configVersion: configVersion ?? newVersion }, nowMs);
+  /** A version that is not newer is ignored. */
+  configure(config: QuotaConfig): void {
+    this.#ledger.configure(config, Date.now());
     this.#alarm.workBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
   }
 
@@ -90,40 +84,10 @@ export class QuotaCounter extends RestorableObject {
     this.#revoked.add([keyId], Date.now());
   }
 
-  revokeAll(keyIds: string[], atMs: number): number {
-    return this.#revoked.add(keyIds, atMs);
-  }
-
-  /** Refuses calls, for a restore. @returns unsettled signals. */
-  close(untilMs: number): number {
-    return this.#restore.close(untilMs);
-  }
-
-  open(): void {
-    this.#restore.open();
-  }
-
-  /** @throws unless calls are refused. */
-  beforeRestore(): Protocol.CountedBefore {
-    return this.#restore.before();
-  }
-
-  /** @throws unless calls are refused. */
-  override async restoreTo(id: string, bookmark: string): Promise<void> {
-    if (this.awaitsRestore(id)) this.#restore.expectClosed();
-    await super.restoreTo(id, bookmark);
-  }
-
-  /** Rows get numbers above `highestRow` from now on. */
-  afterRestore(highestRow: number): Protocol.RestoredCounter {
-    return this.#restore.after(highestRow, Date.now());
-  }
-
-  /** Stores the losses of all restores, and accepts calls again. */
-  correct(corrections: Protocol.Correction[]): void {
-    this.#restore.correct(corrections);
-    // A restored object may have lost its alarm.
-    this.#alarm.workBy(Date.now() + SAFETY_ALARM_MS);
+  /** Revokes these keys too. @returns every revoked key. Idempotent. */
+  revokeAll(keyIds: string[]): Protocol.RevokedKeys {
+    const added = this.#revoked.add(keyIds, Date.now());
+    return { added, keys: this.#revoked.all() };
   }
 
   /**
@@ -131,7 +95,6 @@ export class QuotaCounter extends RestorableObject {
    * succeed.
    */
   admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
-    if (this.#restore.isClosed) return { outcome: "closed" };
     this.#alarm.countCall();
     return this.#incoming.admit(call, Date.now());
   }
@@ -202,18 +165,15 @@ export class QuotaCounter extends RestorableObject {
     const usage = this.usage();
     const period = [usage, ...(usage?.history ?? [])].find((usageOf) => usageOf?.periodStartMs === periodStartMs);
     const admitted = periodStartMs === undefined ? this.#ledger.current?.admitted : period && ordinalsTaken(period);
-    const { forgotten, lost } = this.#restore.corrections(periodStartMs);
-    return { admitted: (admitted ?? 0) + forgotten, unsettled: this.#outbox.unsettled(periodStartMs), lost };
+    return { admitted: admitted ?? 0, unsettled: this.#outbox.unsettled(periodStartMs) };
   }
 
   backlog(): Protocol.Backlog {
-    const { forgotten, lost } = this.#restore.corrections();
     return {
       storeFull: this.#drain.storeFull,
       outboxMaxBytes: configuredOutboxBytes(this.env),
       hasDestinations: this.#notifications.hasDestinations,
-      admitted: (this.#ledger.current?.admitted ?? 0) + forgotten,
-      lostSignals: lost,
+      admitted: this.#ledger.current?.admitted ?? 0,
       unreadableSignals: this.#outbox.unreadableSignals(),
       unsettledSignals: this.#outbox.unsettled(),
       outboxBytes: this.#outbox.databaseBytes,
@@ -270,93 +230,6 @@ export class QuotaCounter extends RestorableObject {
   }
 }
 
-// The counter's part in a restore of its workspace (workspace/restore-workspace.ts).
-
-class CounterRestore {
-  readonly #storage: DurableObjectStorage;
-  readonly #ledger: LedgerState;
-  readonly #outbox: Outbox;
-  #closedUntilMs = 0;
-
-  constructor(storage: DurableObjectStorage, ledger: LedgerState, outbox: Outbox) {
-    this.#storage = storage;
-    this.#ledger = ledger;
-    this.#outbox = outbox;
-    storage.sql.exec(`CREATE TABLE IF NOT EXISTS corrections (
-      period_start INTEGER PRIMARY KEY, forgotten INTEGER NOT NULL, lost INTEGER NOT NULL)`);
-  }
-
-  /** A restart and the end of the time both reopen the counter, so no failed restore closes it for good. */
-  get isClosed(): boolean {
-    return Date.now() < this.#closedUntilMs;
-  }
-
-  close(untilMs: number): number {
-    this.#closedUntilMs = untilMs;
-    return this.#outbox.unsettled();
-  }
-
-  open(): void {
-    this.#closedUntilMs = 0;
-  }
-
-  /** @throws unless calls are refused; otherwise the counts would be outdated at once. */
-  before(): Protocol.CountedBefore {
-    this.expectClosed();
-    const { current } = this.#ledger;
-    const accepted = this.#ordinals(current);
-    const corrections = this.#storage.sql.exec<{ period_start: number; forgotten: number }>(
-      "SELECT period_start, forgotten FROM corrections",
-    );
-    for (const { period_start: start, forgotten } of corrections) accepted[start] = (accepted[start] ?? 0) + forgotten;
-    return { highestRow: (current?.nextRow ?? 1) - 1, accepted };
-  }
-
-  /** @throws unless calls are refused, because their signals would be lost without being counted. */
-  expectClosed(): void {
-    if (!this.isClosed) throw new Error("The Quota Counter takes calls.");
-  }
-
-  /** Leaves out the rows of new calls. Repeatable, because no row is settled before the restore ends. */
-  after(highestRow: number, nowMs: number): Protocol.RestoredCounter {
-    this.#ledger.update(nowMs, (ledger) => {
-      ledger.nextRow = Math.max(ledger.nextRow, highestRow + 1);
-      return { save: true };
-    });
-    const accepted = this.#ordinals(this.#ledger.current);
-    const unsettled = this.#outbox.unsettledRows();
-    for (const { row, periodStartMs, signals, isResent } of unsettled) {
-      if (row > highestRow && !isResent) accepted[periodStartMs] = (accepted[periodStartMs] ?? 0) - signals;
-    }
-    return { accepted, unsettled: unsettled.filter(({ row }) => row <= highestRow) };
-  }
-
-  correct(corrections: readonly Protocol.Correction[]): void {
-    const { sql } = this.#storage;
-    this.#storage.transactionSync(() => {
-      sql.exec("DELETE FROM corrections");
-      for (const { periodStartMs, forgotten, lost } of corrections) {
-        sql.exec("INSERT INTO corrections VALUES (?, ?, ?)", periodStartMs, forgotten, lost);
-      }
-    });
-    this.open();
-  }
-
-  corrections(periodStartMs?: number): Omit<Protocol.Correction, "periodStartMs"> {
-    return this.#storage.sql
-      .exec<{ forgotten: number; lost: number }>(
-        "SELECT total(forgotten) AS forgotten, total(lost) AS lost FROM corrections WHERE period_start = ifnull(?, period_start)",
-        periodStartMs ?? null,
-      )
-      .one();
-  }
-
-  #ordinals(ledger: Readonly<Ledger> | null): SignalsByPeriod {
-    const periods = [...closedPeriods(this.#storage.sql), ...(ledger === null ? [] : [ledger])];
-    return Object.fromEntries(periods.map((period) => [period.periodStartMs, ordinalsTaken(period)]));
-  }
-}
-
 // Released held signals and replayed dead letters (design §6, §8) return to the outbox with their ids and take no new
 // ordinals. Jobs of the Signal Store call batch by batch (store/resend-jobs.ts); a repeated batch changes nothing.
 
@@ -367,13 +240,11 @@ class ResentSignals {
   readonly #sql: SqlStorage;
   readonly #ledger: LedgerState;
   readonly #outbox: Outbox;
-  readonly #restore: CounterRestore;
 
-  constructor(sql: SqlStorage, ledger: LedgerState, outbox: Outbox, restore: CounterRestore) {
+  constructor(sql: SqlStorage, ledger: LedgerState, outbox: Outbox) {
     this.#sql = sql;
     this.#ledger = ledger;
     this.#outbox = outbox;
-    this.#restore = restore;
     // `released`: counted by this period's releases; the store lists them as held until they are recorded.
     // `resend_jobs`: the last sent batch of each recent job.
     sql.exec(`
@@ -387,7 +258,7 @@ class ResentSignals {
   release(page: Protocol.ResendPage, terms: Protocol.ReleaseTerms, nowMs: number): Protocol.ResendResult {
     if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
     const before = this.#ledger.upToDate(nowMs);
-    if (before === null || this.#isBlocked) return { ...this.#lastPage(page.job), next: "wait" };
+    if (before === null || this.#outbox.isFull) return { ...this.#lastPage(page.job), next: "wait" };
     const isOver = before.periodEndMs !== terms.periodEndMs || (terms.overages && !before.overages);
     if (isOver) return { ...this.#lastPage(page.job), next: "end" };
     const result = this.#send(page, nowMs, (ledger) => this.#takeFitting(ledger, page.signals));
@@ -407,7 +278,7 @@ class ResentSignals {
   ): Protocol.ResendResult {
     const last = this.#lastPage(page.job);
     if (page.page <= last.page) return { ...last, next: "more" };
-    if (this.#isBlocked || this.#ledger.current === null) return { ...last, next: "wait" };
+    if (this.#outbox.isFull || this.#ledger.current === null) return { ...last, next: "wait" };
     let { sent } = last;
     this.#ledger.update(nowMs, (ledger) => {
       const signals = take(ledger);
@@ -429,10 +300,6 @@ class ResentSignals {
       return { rows: rowsOf(ledger, signals, nowMs) };
     });
     return { sent, through: page.through, next: "more" };
-  }
-
-  get #isBlocked(): boolean {
-    return this.#restore.isClosed || this.#outbox.isFull;
   }
 
   #lastPage(job: string): { page: number; through: number; sent: number } {

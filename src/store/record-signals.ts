@@ -84,14 +84,13 @@ function toPending(signal: SignalToRecord): PendingSignal {
   const { id, receivedAtMs, ordinal } = signal.admission;
   const { work } = signal;
   const isOfVisitor = work.kind === "signal" || work.kind === "identify";
-  const occurred = isOfVisitor ? work.occurred : undefined;
   return {
     id,
     signal,
     visitor: isOfVisitor ? work.normalised : null,
     evaluation: isOfVisitor ? work.evaluation : null,
     order: { receivedAtMs, ordinal },
-    occurred: occurred ?? { ms: receivedAtMs, from: "received" },
+    occurred: isOfVisitor ? work.occurred : { ms: receivedAtMs, from: "received" },
     status: "processed",
     deadReason: work.kind === "dead" ? work.reason : null,
     isDeleted: false,

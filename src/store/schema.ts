@@ -97,7 +97,7 @@ export const coldObjects = sqliteTable(
   "cold_objects",
   {
     key: text().primaryKey(),
-    /** `writing`: may be in R2, not used yet. `stored`: in use. `unknown`: found after a restore, needed if it is undone. `removing`. */
+    /** `writing`: may be in R2, not used yet. `stored`: in use. `removing`. */
     state: text().notNull(),
     at: integer().notNull(),
     /** Bounds of the object's segments. */

@@ -13,7 +13,8 @@ import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { HandOn } from "../notifications/raised-events.ts";
 import type { Page } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { Alarm, RestorableObject } from "../platform/restorable-object.ts";
+import { Alarm } from "../platform/alarm.ts";
+import { WorkspaceObject } from "../platform/in-jurisdiction.ts";
 import { within } from "../platform/time-limit.ts";
 import { findAccounts, listAccounts, readAccountPage } from "./queries/account-page.ts";
 import { ChoreRunner, failingChores } from "./chores.ts";
@@ -23,20 +24,11 @@ import {
   findDeletionById,
   noteHandedOver,
   nextDeletionMs,
-  repeatDeletions,
   stepDeletions,
   waitsForDestinations,
 } from "./deletion/person-deletions.ts";
 import { deleteExpired, nextRetentionMs, purgeHeld, setRetention } from "./deletion/retention.ts";
-import {
-  coldAfterMs,
-  ColdObjects,
-  type ColdWork,
-  compareWithR2,
-  nextColdWorkMs,
-  removeUnknown,
-  workOnCold,
-} from "./log/cold.ts";
+import { coldAfterMs, ColdObjects, type ColdWork, compareWithR2, nextColdWorkMs, workOnCold } from "./log/cold.ts";
 import { nextLapseMs, stepLapses } from "./people/lapse-run.ts";
 import { hasRunnableLinkJob, hurryLinkJobs, nextLinkJobMs, stepLinkJobs } from "./people/linking.ts";
 import { hasRecounts, hasReplacements, stepRecounts, stepReplacements } from "./people/people.ts";
@@ -48,11 +40,9 @@ import type {
   PersonTimeline,
 } from "./protocol/people-and-accounts.ts";
 import type {
-  BeforeStoreRestore,
   DeletionReceipt,
   ExportRange,
   PreviewRange,
-  RestoredStore,
   RuleJob,
   RuleToApply,
   StoreConfig,
@@ -91,17 +81,9 @@ import {
 } from "./rules/rule-jobs.ts";
 import { latestDeadLetterMs, listDeadLetters, nextDeadLetterNewsMs, raiseDeadLetters } from "./state/dead-letters.ts";
 import { wantEvents } from "./state/raise-events.ts";
-import {
-  forgetRowsBelow,
-  hasRoomFor,
-  hasRow,
-  markRowsLost,
-  takeFreshRows,
-  StoreState,
-  transact,
-} from "./state/store-state.ts";
+import { forgetRowsBelow, hasRoomFor, takeFreshRows, StoreState, transact } from "./state/store-state.ts";
 import { isStale } from "./state/rule-outcomes.ts";
-import { readTotals, recordedByPeriod, updateGroups } from "./state/status-change.ts";
+import { readTotals, updateGroups } from "./state/status-change.ts";
 
 /** Steps of linking in one turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;
@@ -112,7 +94,7 @@ const RESEND_TURN_MS = 5_000;
 /** A full store notes this once per interval, because each note writes a row. */
 const FULL_NOTED_MS = 3_600_000;
 
-export class SignalStore extends RestorableObject {
+export class SignalStore extends WorkspaceObject {
   readonly #workspaceId = this.ctx.id.name ?? "";
   #loadedState: StoreState | null = null;
   readonly #alarm = new Alarm(this.ctx);
@@ -306,32 +288,14 @@ export class SignalStore extends RestorableObject {
     });
   }
 
-  /** Finishes a restore of the workspace in its store. Idempotent. @throws when R2 does not answer. */
-  async afterRestore({ highestRow, unsettled, deletions }: BeforeStoreRestore): Promise<RestoredStore> {
-    const { state } = this;
-    // Rows that were unsettled at the moment of the restore have lower numbers than the lost rows.
-    const firstLost = Math.max(0, ...unsettled) + 1;
-    const nowMs = Date.now();
-    this.#transact(() => {
-      markRowsLost(state.books, firstLost, highestRow);
-      repeatDeletions(state, deletions, nowMs);
-      state.signals.flush();
-    });
-    await compareWithR2(this.#coldWork(), nowMs);
-    // Objects that the store does not know may hold payloads of people who are deleted again.
-    if (deletions.length > 0) this.removeUnknownObjects();
+  /**
+   * Marks payloads that are missing in R2, so that exports and deletions do not wait for them for ever. @returns their
+   * signals. @throws when R2 does not answer.
+   */
+  async markLostPayloads(): Promise<number> {
+    const signals = await compareWithR2(this.#coldWork(), Date.now());
     this.#alarmForNext();
-    return {
-      recorded: unsettled.filter((row) => hasRow(state.books, row)),
-      signals: recordedByPeriod(state.books.totals),
-      ruleVersions: this.ruleVersions(),
-    };
-  }
-
-  /** Removes objects in R2 that are unknown since a restore. After that the restore cannot be undone in full. */
-  removeUnknownObjects(): void {
-    removeUnknown(this.state.sql, Date.now());
-    this.#alarmForNext();
+    return signals;
   }
 
   override async alarm(): Promise<void> {

@@ -3,7 +3,7 @@
  * unbalance the books; only then they are read again.
  */
 import { alarmsOf, notAsked, unreachable, roomLevel, wrongJurisdiction } from "../domain/health/alarm.ts";
-import type { HealthAlarm, HealthFigures, OpenRestore, RoomLevel } from "../domain/health/alarm.ts";
+import type { HealthAlarm, HealthFigures, RoomLevel } from "../domain/health/alarm.ts";
 import { balanceBooks, type Balance } from "../domain/quota/balance.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { jurisdictionProblem } from "../domain/jurisdiction.ts";
@@ -20,7 +20,7 @@ export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting"
   duplicatesCoveredMs: number;
 }
 
-interface StorageHealth extends Omit<HealthFigures, "failingDestinations" | "openRestores">, Room {
+interface StorageHealth extends Omit<HealthFigures, "failingDestinations">, Room {
   books: Balance;
   hasDestinations: boolean;
 }
@@ -40,15 +40,8 @@ type Ask = <T>(objects: string, call: Promise<T>) => Promise<T>;
 /**
  * Reads a workspace's health within `maxMs`; otherwise `unreachable`, with the objects that did not answer. Never
  * throws.
- *
- * @param openRestores restores of the workspace in D1.
  */
-export async function healthWithin(
-  env: Env,
-  workspaceId: string,
-  openRestores: readonly OpenRestore[],
-  maxMs = HEALTH_ANSWER_MS,
-): Promise<HealthOrAlarm> {
+export async function healthWithin(env: Env, workspaceId: string, maxMs = HEALTH_ANSWER_MS): Promise<HealthOrAlarm> {
   const untilMs = Date.now() + maxMs;
   const unanswered: string[] = [];
   const ask: Ask = async (objects, call) => {
@@ -63,7 +56,7 @@ export async function healthWithin(
     const { hasDestinations, ...stored } = await readStorageHealth(env, workspaceId, ask);
     // A workspace without destinations is not asked, because the call would create the object.
     const failing = hasDestinations ? ask("Destinations", destinationsOf(env, workspaceId).failing()) : [];
-    const health = { ...stored, failingDestinations: await failing, openRestores };
+    const health = { ...stored, failingDestinations: await failing };
     return { health, alarms: alarmsOf(health, Date.now()) };
   } catch (error) {
     return { health: null, alarms: [unreachable(unanswered.toSorted().join(", ") || errorText(error))] };
@@ -84,7 +77,7 @@ export async function readStorageHealth(
   const [stored, backlog] = await Promise.all(asked);
   const store = { bytes: stored.bytes, maxBytes: stored.maxBytes };
   const outbox = { bytes: backlog.outboxBytes, maxBytes: backlog.outboxMaxBytes };
-  const counted = { admitted: backlog.admitted, unsettled: backlog.unsettledSignals, lost: backlog.lostSignals };
+  const counted = { admitted: backlog.admitted, unsettled: backlog.unsettledSignals };
   const firstReading = balanceBooks(counted, stored.totals, counted);
   const books = firstReading.balanced
     ? firstReading
@@ -151,7 +144,6 @@ export interface WorkspaceHealth extends HealthOrAlarm {
 export async function healthOfAll(
   env: Env,
   workspaces: readonly { id: string; slug: string; jurisdiction: string }[],
-  openRestores: ReadonlyMap<string, readonly OpenRestore[]>,
   { answerMs, askMs } = HEALTH_LIMITS,
 ): Promise<WorkspaceHealth[]> {
   const jurisdiction = configuredJurisdiction(env);
@@ -168,7 +160,7 @@ export async function healthOfAll(
     for (const workspace of inTurn) {
       if (Date.now() >= untilMs) return;
       // oxlint-disable-next-line no-await-in-loop -- HEALTH_AT_ONCE loops run at once, and each takes the next workspace
-      Object.assign(workspace, await healthWithin(env, workspace.id, openRestores.get(workspace.id) ?? [], answerMs));
+      Object.assign(workspace, await healthWithin(env, workspace.id, answerMs));
     }
   };
   await Promise.all(Array.from({ length: HEALTH_AT_ONCE }, worker));

@@ -22,6 +22,14 @@ export async function newCounter(config: Partial<QuotaConfig> = {}): Promise<Tes
   return counter;
 }
 
+/** A version above the counter's, for its next configuration. */
+export function newerVersion(counter: DurableObjectStub<QuotaCounter>): Promise<number> {
+  return runInDurableObject(counter, (_, { storage: { sql } }) => {
+    const [row] = sql.exec<{ version: number }>("SELECT config_version AS version FROM ledger");
+    return Math.max(Date.now(), 1 + (row?.version ?? 0));
+  });
+}
+
 export class TestCounter {
   readonly id: string;
   /** Number of the first outbox row; null before `configure`. */
@@ -37,7 +45,9 @@ export class TestCounter {
   }
 
   async configure(config: Partial<QuotaConfig>): Promise<void> {
-    await this.stub.configure({ signalLimit: 1_000, paid: true, overages: false, anchorMs: ANCHOR, ...config });
+    const terms = { signalLimit: 1_000, paid: true, overages: false, anchorMs: ANCHOR };
+    const configVersion = config.configVersion ?? (await newerVersion(this.stub));
+    await this.stub.configure({ ...terms, ...config, configVersion });
     this.#firstRow ??= await runInDurableObject(this.stub, (_, { storage: { sql } }) => {
       const { next_row: next } = sql.exec<{ next_row: number }>("SELECT next_row FROM ledger").one();
       return sql.exec<{ row: number }>("SELECT ifnull(min(row), ?) AS row FROM outbox", next).one().row;
@@ -45,8 +55,8 @@ export class TestCounter {
   }
 
   /**
-   * Row numbers begin at the time when the object starts. Tests name a row by its position: 1 is the counter's first
-   * row. Positions have no gaps unless the object starts again at a later time.
+   * Row numbers begin at the time of the first configuration. Tests name a row by its position: 1 is the counter's
+   * first row.
    */
   positionOf(row: number): number {
     if (this.#firstRow === null) throw new Error("the counter is not configured");

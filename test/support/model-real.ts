@@ -6,7 +6,7 @@ import { eventTypes } from "../../src/domain/events/workspace-event.ts";
 import type { Envelope } from "../../src/wire/admission.ts";
 import { writeSignal } from "../../src/wire/message.ts";
 import { bucketWith, ring, ringUntilQuiet, withBindings } from "./cold.ts";
-import { admitCall } from "./counter.ts";
+import { admitCall, newerVersion } from "./counter.ts";
 import type { Queued } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
 import { accountId, emailOf, idOf } from "./model-expected.ts";
@@ -68,7 +68,8 @@ export class Real {
   }
 
   async configure(plan: Plan): Promise<void> {
-    await this.workspace.counter.configure({ ...plan, anchorMs: MODEL_ANCHOR });
+    const { counter } = this.workspace;
+    await counter.configure({ ...plan, anchorMs: MODEL_ANCHOR, configVersion: await newerVersion(counter) });
   }
 
   async admit(key: string, contents: readonly Content[]): Promise<{ ids: string[]; answer: unknown }> {

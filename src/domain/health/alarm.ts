@@ -23,17 +23,9 @@ export interface FailingDestination {
   off: { reason: DisabledReason; sinceMs: number } | null;
 }
 
-export interface OpenRestore {
-  id: string;
-  isFinished: boolean;
-  lost: number;
-}
-
 export interface HealthFigures {
   store: FillLevel;
   outbox: FillLevel;
-  /** Restores that have not finished, or whose data loss is not acknowledged yet. */
-  openRestores: readonly OpenRestore[];
   /** Accepted signals in unreadable rows of the outbox. */
   unreadable: number;
   waiting: number;
@@ -78,13 +70,6 @@ const CATALOGUE = {
       roomLevel(figures) === "refusing" &&
       "The outbox is full and senders get 503. Find what keeps it from draining, and fix that.",
   ),
-  restore_unfinished: stuck(({ openRestores }) => {
-    const restore = openRestores.find(({ isFinished }) => !isFinished);
-    return (
-      restore !== undefined &&
-      `The restore ${restore.id} has not finished, and nothing is recorded until it has. Send it again.`
-    );
-  }),
   signals_unreadable: stuck(
     ({ unreadable }) =>
       unreadable > 0 &&
@@ -107,13 +92,6 @@ const CATALOGUE = {
   // The figures are missing. `unreachable` and `notAsked` make these alarms.
   unreachable: stuck(() => false),
   not_asked: late(() => false),
-  signals_lost: late(({ openRestores }) => {
-    const restore = openRestores.find(({ isFinished, lost }) => isFinished && lost > 0);
-    return (
-      restore !== undefined &&
-      `A restore has lost ${counted(restore.lost, "accepted signal")}. Look at GET …/books, then POST …/restores/${restore.id}/acknowledge.`
-    );
-  }),
   signals_late: late((figures, nowMs) => {
     const ms = waitedMs(figures, nowMs);
     return (

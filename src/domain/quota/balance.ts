@@ -3,11 +3,10 @@
  * is read before and after the store.
  */
 
-/** The counter's side. `unsettled`: signals in outbox rows. `lost`: in restores. */
+/** The counter's side. `unsettled`: signals in outbox rows. */
 interface Admissions {
   admitted: number;
   unsettled: number;
-  lost: number;
 }
 
 /** The store's side: every recorded signal is in exactly one of these counts. */
@@ -22,7 +21,6 @@ interface RecordedCounts {
 export interface Balance extends RecordedCounts {
   accepted: number;
   inFlight: number;
-  lost: number;
   balanced: boolean;
 }
 
@@ -32,8 +30,8 @@ export interface Balance extends RecordedCounts {
  */
 export function balanceBooks(before: Admissions, recorded: RecordedCounts, after: Admissions): Balance {
   const { processed, duplicates, held, purged, deadLettered } = recorded;
-  const { admitted: accepted, lost } = after;
-  const inFlight = accepted - lost - (processed + duplicates + held + purged + deadLettered);
+  const { admitted: accepted } = after;
+  const inFlight = accepted - (processed + duplicates + held + purged + deadLettered);
   const balanced = inFlight >= 0 && inFlight <= before.unsettled + accepted - before.admitted;
-  return { accepted, processed, duplicates, held, purged, deadLettered, inFlight, lost, balanced };
+  return { accepted, processed, duplicates, held, purged, deadLettered, inFlight, balanced };
 }

@@ -97,7 +97,6 @@ async function chosenKey(c: Ctx): Promise<ChosenKey | Response> {
   const [db, { id }, nowMs] = [c.get("db"), c.get("workspace"), Date.now()];
   const keyId = c.req.query("key");
   const [{ items }, asked] = await Promise.all([
-    // Older versions allowed more active keys than the limit.
     listKeys(db, id, { cursor: null, limit: WORKSPACE_MAX_ACTIVE_KEYS }, nowMs),
     keyId === undefined ? null : findKey(db, id, keyId),
   ]);
@@ -112,8 +111,7 @@ async function chosenKey(c: Ctx): Promise<ChosenKey | Response> {
     );
     return page(c, CONNECT_PAGE, create);
   }
-  const keys = items.some((key) => key.id === apiKey.id) ? items : [apiKey, ...items.slice(1)];
-  return { apiKey, keys, calls: await counterOf(c).keyCalls(apiKey.id) };
+  return { apiKey, keys: items, calls: await counterOf(c).keyCalls(apiKey.id) };
 }
 
 function setupOf(origin: string, apiKey: ApiKey | undefined): Setup {

@@ -98,7 +98,7 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
 function noPayload(trace: SignalTrace | null): string {
   if (trace === null) return "The payload appears once the signal is recorded.";
   if (trace.deletedAtMs !== null) return "The payload was deleted with the person.";
-  if (trace.payloadLost) return "The payload was lost in a restore of this workspace. Its effects are kept.";
+  if (trace.payloadLost) return "The payload is missing in cold storage. Its effects are kept.";
   if (trace.status === "duplicate")
     return "The payload of a duplicate is not kept. It equals that of the first signal.";
   if (trace.status === "purged") return "The payload was deleted at the end of the billing period.";

@@ -227,7 +227,6 @@ const PLACES = {
   purged: { name: "Purged", meaning: "Still held when their period ended", path: "signals/all?status=purged" },
   deadLettered: { name: "Dead letters", meaning: "Could not be processed", path: "signals/dead-letters" },
   inFlight: { name: "In flight", meaning: "On their way to the store" },
-  lost: { name: "Lost", meaning: "Accepted, then lost in a restore from a backup" },
   accepted: { name: "Accepted", meaning: "All signals answered with 202" },
 } as const satisfies Record<Exclude<keyof Balance, "balanced">, Place>;
 
@@ -248,7 +247,7 @@ function BooksPanel({ base, total, period }: { base: string; total: Balance; per
       )}
       <Table
         caption="Books"
-        rows={places.filter(([field]) => field !== "lost" || total.lost > 0)}
+        rows={places}
         columns={[
           {
             head: "Place",

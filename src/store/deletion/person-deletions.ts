@@ -96,7 +96,7 @@ export function waitsForDestinations(sql: SqlStorage, email: string): boolean {
   return job?.hand_over === 1 && job.email === null && !isScrubbing(sql);
 }
 
-/** Repeats deletions that a restore has undone, as of now, because signals of the person may still be in transit. */
+/** Repeats deletions that the store does not know, as of now, because signals of the person may still be in transit. */
 export function repeatDeletions(state: StoreState, forgotten: readonly ForgottenDeletion[], nowMs: number): void {
   const { sql } = state;
   const unknown = forgotten.filter(({ id }) => findJob(sql, "id", id) === undefined);

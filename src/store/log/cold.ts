@@ -19,8 +19,6 @@ export const COLD_AFTER_MS = DAY_MS;
 const COLD_REMOVE_OBJECTS = 500;
 /** An object whose write was interrupted is removed after this time: until then the write may still arrive. */
 export const COLD_ABANDONED_MS = 15 * 60_000;
-/** Objects that the store does not know after a restore are kept for an undo of the restore. */
-export const COLD_UNKNOWN_MS = 7 * DAY_MS;
 const COLD_OBJECT_MAX_BYTES = 2_000_000; // some 30,000 signals
 const COLD_OBJECT_MAX_SEGMENTS = 128;
 /** Payloads due within this time move too, so that a busy workspace writes at most one partly filled object an hour. */
@@ -97,11 +95,10 @@ export function coldAfterMs(sql: SqlStorage, maxBytes: number): number {
 
 /** In milliseconds since 1970; null: nothing to do. */
 export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AFTER_MS): number | null {
-  const { at_once, writing, unknown, received } = sql
-    .exec<{ at_once: number; writing: number | null; unknown: number | null; received: number | null }>(
+  const { at_once, writing, received } = sql
+    .exec<{ at_once: number; writing: number | null; received: number | null }>(
       `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing') AS at_once,
          (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
-         (SELECT min(at) FROM cold_objects WHERE state = 'unknown') AS unknown,
          (SELECT received_to FROM signals_payloads JOIN signals_segments USING (first_seq) ORDER BY first_seq LIMIT 1)
            AS received`,
     )
@@ -109,7 +106,6 @@ export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AF
   const times = [
     at_once === 0 ? [] : nowMs,
     writing === null ? [] : writing + COLD_ABANDONED_MS,
-    unknown === null ? [] : unknown + COLD_UNKNOWN_MS,
     received === null ? [] : received + afterMs,
   ].flat();
   return times.length === 0 ? null : Math.min(...times);
@@ -269,7 +265,6 @@ function rowsOfObject({ storage, log }: ColdWork, key: string): SegmentRow[] {
 async function removeObjects({ storage, objects }: ColdWork, nowMs: number): Promise<void> {
   const { sql } = storage;
   sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'writing' AND at <= ?", nowMs - COLD_ABANDONED_MS);
-  removeUnknown(sql, nowMs - COLD_UNKNOWN_MS);
   const keys = sql
     .exec<{ key: string }>("SELECT key FROM cold_objects WHERE state = 'removing' LIMIT ?", COLD_REMOVE_OBJECTS)
     .toArray()
@@ -277,11 +272,6 @@ async function removeObjects({ storage, objects }: ColdWork, nowMs: number): Pro
   if (keys.length === 0) return;
   await objects.remove(keys);
   for (const key of keys) sql.exec("DELETE FROM cold_objects WHERE key = ? AND state = 'removing'", key);
-}
-
-/** Marks for removal the objects that a restore before `foundUntilMs` found unknown. */
-export function removeUnknown(sql: SqlStorage, foundUntilMs: number): void {
-  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'unknown' AND at <= ?", foundUntilMs);
 }
 
 function removeLater(sql: SqlStorage, key: string): void {
@@ -333,40 +323,31 @@ export function isScrubbing(sql: SqlStorage): boolean {
 }
 
 /**
- * Compares a restored store with R2. Unknown objects are noted and removed later. Lines whose object is missing are marked, so that
- * exports and deletions do not wait for them for ever.
- *
- * @throws when R2 does not answer.
+ * Marks lines whose object is missing in R2, so that exports and deletions do not wait for them for ever. Objects that the
+ * store does not know stay. @returns the number of these lines. @throws when R2 does not answer.
  */
-export async function compareWithR2(work: ColdWork, nowMs: number): Promise<void> {
+export async function compareWithR2(work: ColdWork, nowMs: number): Promise<number> {
   const { storage, objects } = work;
-  const { sql } = storage;
   const found = await objects.list();
-  storage.transactionSync(() => {
-    const known = sql
-      .exec<{ key: string; state: string; at: number }>("SELECT key, state, at FROM cold_objects")
+  return storage.transactionSync(() => {
+    const stored = storage.sql
+      .exec<{ key: string }>("SELECT key FROM cold_objects WHERE state = 'stored' AND at < ?", nowMs)
       .toArray();
-    for (const { key, state, at } of known) {
-      if (state === "stored" && at < nowMs && !found.has(key)) markObjectLost(work, key);
-      found.delete(key);
-    }
-    for (const key of found) {
-      sql.exec(
-        "INSERT INTO cold_objects (key, state, at, first_seq, last_seq) VALUES (?, 'unknown', ?, 0, 0)",
-        key,
-        nowMs,
-      );
-    }
+    const missing = stored.filter(({ key }) => !found.has(key));
+    return missing.reduce((lines, { key }) => lines + markObjectLost(work, key), 0);
   });
 }
 
-function markObjectLost(work: ColdWork, key: string): void {
+function markObjectLost(work: ColdWork, key: string): number {
   const { sql } = work.storage;
-  for (const { first_seq: firstSeq } of rowsOfObject(work, key)) {
+  let lines = 0;
+  for (const { first_seq: firstSeq, last_seq: lastSeq } of rowsOfObject(work, key)) {
     work.log.markPayloadsLost(firstSeq);
     deleteScrub(sql, firstSeq);
+    lines += lastSeq - firstSeq + 1;
   }
   removeLater(sql, key);
+  return lines;
 }
 
 /** Payloads by line number; null: the line has none. Lines that cannot be read now are missing. */

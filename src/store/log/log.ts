@@ -563,7 +563,7 @@ class Head {
       "SELECT next_seq, meta, facts, payloads FROM heads WHERE log = ?",
       this.#log,
     );
-    this.meta = row === undefined ? empty : pickKnown(empty, JSON.parse(row.meta) as Partial<LogMeta>);
+    this.meta = row === undefined ? empty : (JSON.parse(row.meta) as LogMeta);
     this.#isStored = row !== undefined;
     this.#writtenMeta = JSON.stringify(this.meta);
     if (row === undefined) return;
@@ -682,12 +682,6 @@ function decodePadded(stored: ArrayBuffer): string {
   const bytes = new Uint8Array(stored);
   const end = bytes.indexOf(0);
   return decoder.decode(end === -1 ? bytes : bytes.subarray(0, end));
-}
-
-/** Drops fields of earlier releases, and takes missing fields from `empty`. */
-function pickKnown(empty: LogMeta, stored: Partial<LogMeta>): LogMeta {
-  const names = Object.keys(empty) as (keyof LogMeta)[];
-  return Object.fromEntries(names.map((name) => [name, stored[name] ?? empty[name]])) as unknown as LogMeta;
 }
 
 /** Leaves out absent cells at the end. */

@@ -150,12 +150,9 @@ function readTexts(packed: PackedColumn): Cell[] {
   return cells;
 }
 
-/** Columns of the first format. Segments of later formats begin with their number of columns, negated. */
-const FIRST_COLUMNS = 28;
-
 export function packColumns(columns: readonly PackedColumn[], length: number): Uint8Array {
   const [rest, raw] = [new ByteWriter(), new ByteWriter()];
-  rest.number(-columns.length);
+  rest.number(columns.length);
   rest.number(length);
   for (const { stored, numbers, ids, uuids, texts } of columns) {
     for (const count of [stored, numbers.length, ids.length, uuids.length, texts.length]) rest.number(count);
@@ -173,8 +170,7 @@ export function packColumns(columns: readonly PackedColumn[], length: number): U
 export function unpackColumns(bytes: ArrayBuffer): { length: number; columns: PackedColumn[] } {
   const { raw, rest } = unpack(new Uint8Array(bytes));
   const [numbers, uuids] = [new ByteReader(rest), new ByteReader(raw)];
-  const first = numbers.number();
-  const [count, length] = first < 0 ? [-first, numbers.number()] : [FIRST_COLUMNS, first];
+  const [count, length] = [numbers.number(), numbers.number()];
   const sizes = Array.from({ length: count }, () => ({
     stored: numbers.number(),
     numbers: numbers.number(),

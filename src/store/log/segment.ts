@@ -29,11 +29,8 @@ import {
 /** Bytes of a content hash; all zero if the line is no original. In ten million signals a false match has a chance of 1 in 180,000. */
 export const HASH_BYTES = 8;
 
-/** Stored as `cold_bytes` if the object is gone from R2, which happens only after a restore. */
+/** Stored as `cold_bytes` if the object is missing in R2. */
 export const PAYLOADS_LOST = -1;
-
-/** A column that is younger than the segment: absent in all lines. */
-const ABSENT_COLUMN = packColumn([0], "number");
 
 interface LinesColumn {
   is: Column["is"];
@@ -108,7 +105,7 @@ export class Lines {
     const { length, columns } = unpackColumns(bytes);
     return new Lines(
       length,
-      COLUMNS.map(({ is }, place) => ({ is, packed: columns[place] ?? ABSENT_COLUMN, cells: null })),
+      COLUMNS.map(({ is }, place) => ({ is, packed: columns[place] ?? null, cells: null })),
     );
   }
 

@@ -1,8 +1,6 @@
-/** Exports, deletions, restores and rules on stored signals, in questions and answers. Times are milliseconds since 1970. */
+/** Exports, deletions and rules on stored signals, in questions and answers. Times are milliseconds since 1970. */
 import type { DayCounts } from "../../domain/day-counts.ts";
-import type { SignalsByPeriod } from "../../domain/restore.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
-import type { RuleVersions } from "../../domain/rules/rule-content.ts";
 
 export type ExportedRecords = "signals" | "people" | "scoring_signals";
 
@@ -41,24 +39,11 @@ export interface DeletionReceipt {
   coldObjects: number;
 }
 
-/** A deletion that a restore has undone. */
+/** A deletion that D1 knows, and the store possibly not. */
 export interface ForgottenDeletion {
   id: string;
   requestedAtMs: number;
   emailHash: string;
-}
-
-export interface BeforeStoreRestore {
-  highestRow: number;
-  unsettled: number[];
-  deletions: ForgottenDeletion[];
-}
-
-export interface RestoredStore {
-  recorded: number[];
-  /** All recorded signals, including signals that retention, purge or a deletion has removed. */
-  signals: SignalsByPeriod;
-  ruleVersions: RuleVersions;
 }
 
 export interface StoreConfig {

@@ -40,8 +40,7 @@ export interface SignalToRecord {
         normalised: Omit<NormalisedSignal, "properties" | "groupTraits">;
         /** Values that a `group` call gives to an account. */
         group?: AccountRecord;
-        /** Absent from consumers of version 0.1.0, which may call this store during a deployment. */
-        occurred?: Occurred;
+        occurred: Occurred;
         /** Null: a rule needs the person's email, which the signal lacks. The signal is scored when it is linked. */
         evaluation: Evaluation | null;
       })
@@ -122,7 +121,7 @@ export interface SignalTrace extends SignalSummary {
   /** The unchanged payload; null: not kept, or cold storage does not answer. */
   payload: unknown;
   inColdStorage: boolean;
-  /** Whether a restore of the workspace has lost the payload. */
+  /** Whether the payload is missing in R2. */
   payloadLost: boolean;
 }
 

@@ -94,14 +94,14 @@ function readPlaces(cursor: string | null): Places | null {
 }
 
 /**
- * Signals recorded after `cursor`, the latest first; null: none. Without a cursor, or with a cursor from before a restore: the latest
- * signals of all.
+ * Signals recorded after `cursor`, the latest first; null: none. Without a cursor, or with one beyond the log, which another store has
+ * given: the latest signals of all.
  */
 export function latestSignals(state: StoreState, cursor: string | null, limit: number): LatestSignals | null {
   const last: Places = [state.signals.nextSeq - 1, state.held.nextSeq - 1, lastDeadLetter(state.sql)];
   const known = (cursor === null ? null : readPlaces(cursor)) ?? [0, 0, 0];
-  const isRestored = known.some((place, source) => place > (last[source] ?? 0));
-  const seen: Places = isRestored ? [0, 0, 0] : known;
+  const isBeyond = known.some((place, source) => place > (last[source] ?? 0));
+  const seen: Places = isBeyond ? [0, 0, 0] : known;
   const newer = last.reduce((sum, place, source) => sum + place - (seen[source] ?? 0), 0);
   if (cursor !== null && newer === 0) return null;
   const names = new Names(state.sql);

@@ -7,7 +7,6 @@
  */
 import { addToDays, type DayCounts } from "../../domain/day-counts.ts";
 import { dayOf } from "../../domain/duration.ts";
-import type { SignalsByPeriod } from "../../domain/restore.ts";
 import { groupSource } from "../../domain/signal/identity.ts";
 import type { LineStatus } from "../../domain/signal/signal.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
@@ -206,12 +205,6 @@ export function countedSignal(facts: Facts): CountedSignal {
 export function groupOf(facts: Facts): GroupName | null {
   const { kind, event, source } = facts;
   return kind === "signal" && event !== null ? { event, source: groupSource(source ?? "", facts) } : null;
-}
-
-export function recordedByPeriod(totals: Totals): SignalsByPeriod {
-  return Object.fromEntries(
-    Object.entries(totals).map(([start, counts]) => [start, counts.reduce((sum, count) => sum + count, 0)]),
-  );
 }
 
 /** @param periodStartMs undefined: all periods. */

@@ -40,7 +40,6 @@ const EMPTY_BOOKS: BooksMeta = {
   dropped: {},
   low: 0,
   rows: [],
-  lostUpTo: 0,
   fullAtMs: 0,
   nextPersonId: 1,
   lapsedUntil: 0,
@@ -115,8 +114,6 @@ export interface RecordedRows {
   low: number;
   /** Recorded rows from `low` on, as ascending ranges. */
   rows: [first: number, last: number][];
-  /** The highest row that a restore has lost; 0: none. Old messages may still report a `low` up to this row, which is ignored. */
-  lostUpTo: number;
 }
 
 export function hasRow({ low, rows }: RecordedRows, row: number): boolean {
@@ -142,14 +139,8 @@ function firstFrom(rows: RecordedRows["rows"], row: number): number {
   return index === -1 ? rows.length : index;
 }
 
-/** Marks rows that a restore has lost as recorded, so that they never will be. */
-export function markRowsLost(recorded: RecordedRows, first: number, last: number): void {
-  addRows(recorded, first, last);
-  recorded.lostUpTo = Math.max(recorded.lostUpTo, last);
-}
-
 export function forgetRowsBelow(recorded: RecordedRows, low: number): void {
-  if (low <= Math.max(recorded.low, recorded.lostUpTo)) return;
+  if (low <= recorded.low) return;
   recorded.low = low;
   recorded.rows.splice(0, firstFrom(recorded.rows, low));
 }

@@ -6,25 +6,19 @@ import {
   forgetRowsBelow,
   hasRoomFor,
   hasRow,
-  markRowsLost,
   takeFreshRows,
   type RecordedRows,
 } from "../../../src/store/state/store-state.ts";
 
 const ROWS = 60;
 const row = fc.integer({ min: 1, max: ROWS });
-const step = fc.oneof(
-  fc.record({ take: fc.array(row, { maxLength: 8 }) }),
-  fc.record({ lost: fc.tuple(row, row) }),
-  fc.record({ settled: row }),
-);
+const step = fc.oneof(fc.record({ take: fc.array(row, { maxLength: 8 }) }), fc.record({ settled: row }));
 
-test("rows are recorded if they came, are lost, or are settled since the last loss", () => {
+test("rows are recorded if they came or are settled", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
-      const recorded: RecordedRows = { low: 0, rows: [], lostUpTo: 0 };
+      const recorded: RecordedRows = { low: 0, rows: [] };
       const model = new Set<number>();
-      let lostUpTo = 0;
       for (const taken of steps) {
         if ("take" in taken) {
           const fresh = takeFreshRows(
@@ -35,14 +29,8 @@ test("rows are recorded if they came, are lost, or are settled since the last lo
             [...new Set(taken.take)].filter((number) => !model.has(number)),
           );
           for (const number of taken.take) model.add(number);
-        } else if ("lost" in taken) {
-          const [first, last] = taken.lost;
-          markRowsLost(recorded, first, last);
-          for (let number = first; number <= last; number++) model.add(number);
-          lostUpTo = Math.max(lostUpTo, last);
         } else {
           forgetRowsBelow(recorded, taken.settled);
-          if (taken.settled <= lostUpTo) continue;
           for (let number = 0; number < taken.settled; number++) model.add(number);
         }
         for (let number = 1; number <= ROWS; number++) expect(hasRow(recorded, number)).toBe(model.has(number));
@@ -51,8 +39,8 @@ test("rows are recorded if they came, are lost, or are settled since the last lo
   );
 });
 
-test("stored ranges do not grow with settled rows, across gaps of counter restarts", () => {
-  const recorded: RecordedRows = { low: 0, rows: [], lostUpTo: 0 };
+test("stored ranges do not grow with settled rows, across gaps", () => {
+  const recorded: RecordedRows = { low: 0, rows: [] };
   for (let start = 1; start <= 1_000; start++) {
     takeFreshRows(recorded, [{ row: start * 1_000 }, { row: start * 1_000 + 1 }]);
     forgetRowsBelow(recorded, start * 1_000);
@@ -80,7 +68,7 @@ test("stored ranges are bounded, and every row is recorded in the end, in any or
   const numbers = Array.from({ length: 4 * RECORDED_RANGES_MAX }, (_, n) => 1_000 + n + Math.floor(n / 7) * 1_000);
   const odd = [...numbers.filter((_, n) => n % 2 === 1), ...numbers.filter((_, n) => n % 2 === 0)];
   for (const order of [numbers, numbers.toReversed(), odd, odd.toReversed()]) {
-    const recorded: RecordedRows = { low: 0, rows: [], lostUpTo: 0 };
+    const recorded: RecordedRows = { low: 0, rows: [] };
     const { rounds, mostRanges } = deliverAll(recorded, order);
     // The lowest unsettled row may add a range.
     expect(mostRanges).toBeLessThanOrEqual(RECORDED_RANGES_MAX + 1);

@@ -116,12 +116,7 @@ describe("a queue message", () => {
       '\u001e{"id":"sig_a","key":"key_1","endpoint":"product_org","source":"crm","idem":"x 0"}\u001e{"a":1}' +
       '\u001e{"id":"sig_b","key":"key_1","resent":{"from":"held","place":3,"verdict":"accepted","ordinal":4,"at":2,' +
       '"period_start":1,"period_end":9,"limit":50}}\u001e{"b":2}';
-    // Version 0.1.0 wrote messages without `low`.
-    const {
-      low,
-      rows: [read],
-    } = readMessage(`ws_1${row}`);
-    expect(low).toBe(0);
+    const [read] = readMessage(`ws_1${row}`).rows;
     expect(read?.row).toMatchObject({ row: 7, at: 5, limit: 100, first: 100, count: 2, accepted: 1 });
     expect(read?.signals).toMatchObject([
       {

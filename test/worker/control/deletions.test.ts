@@ -1,4 +1,4 @@
-/** Design §8: D1 remembers deletions longer than it can be restored, so that a restore repeats them. */
+/** Design §8: D1 remembers deletions longer than it can be restored, for a store that does not know them. */
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";

@@ -82,7 +82,7 @@ test("a value is in no answer, activity log entry, log line or stored answer of 
   expect(JSON.stringify(shown)).not.toMatch(/4711|aVerySecret|0815|anotherSecret/);
   const texts = await runInDurableObject(harness.object, (_, { storage }) => textsOfColumns(storage.sql));
   const places = [...texts].filter(([, text]) => /4711|0815/.test(text)).map(([place]) => place);
-  expect(places).toEqual(["destination_headers.value"]);
+  expect(places).toEqual(["destinations.headers"]);
 });
 
 test("a change keeps, replaces, adds and removes headers; a deletion leaves none", async () => {
@@ -91,7 +91,7 @@ test("a change keeps, replaces, adds and removes headers; a deletion leaves none
   await patch(id, { name: "Renamed" });
   expect(await sentBy(id)).toEqual([AUTHORIZATION.value, null]);
   const { body } = await patch(id, { headers: [{ name: "authorization" }, API_KEY] });
-  expect(body).toMatchObject({ headers: [{ name: "X-Api-Key" }, { name: "authorization" }] });
+  expect(body).toMatchObject({ headers: [{ name: "authorization" }, { name: "X-Api-Key" }] });
   expect(await sentBy(id)).toEqual([AUTHORIZATION.value, API_KEY.value]);
   // The answer of the API can be sent back.
   await patch(id, { headers: (await harness.destination(id)).headers });
@@ -102,7 +102,7 @@ test("a change keeps, replaces, adds and removes headers; a deletion leaves none
   expect(await sentBy(id)).toEqual([null, "new"]);
   await harness.workspace.operator("DELETE", `/destinations/${id}`);
   const left = await runInDurableObject(harness.object, (_, { storage: { sql } }) =>
-    sql.exec("SELECT * FROM destination_headers").toArray(),
+    sql.exec("SELECT * FROM destinations").toArray(),
   );
   expect(left).toEqual([]);
 });

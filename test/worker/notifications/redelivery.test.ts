@@ -1,5 +1,5 @@
 /** "Deliver again everything that failed since": which deliveries it sends, counts, limits, and what it must not bring back. */
-import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { WorkspaceEvent } from "../../../src/domain/events/workspace-event.ts";
@@ -201,22 +201,4 @@ test("only as many deliveries as may wait are sent again; a repeated call sends 
   );
   expect(await again()).toMatchObject({ requeued: WAITING_MAX_DELIVERIES, not_requeued: { too_many_waiting: 5 } });
   expect(await harness.destination(id)).toMatchObject({ waiting: WAITING_MAX_DELIVERIES });
-});
-
-test("a delivery that an earlier version of the service ended counts from its last attempt, or else from its creation", async () => {
-  const createdMs = Date.now();
-  await fail(crossed());
-  await sql("ALTER TABLE deliveries DROP COLUMN ended_ms");
-  await evictDurableObject(harness.object);
-  // The first one was never tried.
-  for (const [minutes, deliveries] of [
-    [11, 0],
-    [10, 1],
-    [0, 2],
-  ] as const) {
-    expect(await dryRun(createdMs + minutes * MINUTE)).toEqual(counts(deliveries));
-  }
-  expect(await again()).toEqual(counts(2));
-  await allArrived();
-  expect(receiver.received).toHaveLength(2);
 });

@@ -1,10 +1,8 @@
 /** Design §9: the OpenAPI document matches the Worker, and the /docs page shows all of it. */
 import { REFUSALS } from "../../../src/http/refusal-table.ts";
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
-import { controlDatabase } from "../../../src/control/database.ts";
-import { createRestore, endRestore } from "../../../src/control/restores.ts";
 import { destinationEventTypes, eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import { ACCESS } from "../../support/access.ts";
 import { readHtml, type Part } from "../../support/html.ts";
@@ -182,11 +180,6 @@ describe("the Worker behaves as documented", () => {
     const { id: token = "" } = await create(`${workspace}/tokens`, { name: "T", scopes: ["read"] });
     await send("DELETE", `${workspace}/people/gone@example.com`, undefined, AUTHORISED);
     await create(`${workspace}/members`, { email: "jane@example.com", role: "admin" });
-    // worker/restore tests the platform's backups; here D1 states that a restore has taken place.
-    const by = { nowMs: Date.now(), actor: "operator" };
-    const db = controlDatabase(env.DB);
-    const restore = await createRestore({ db, workspaceId: id, by }, { atMs: by.nowMs });
-    await endRestore(db, restore, 1, by.nowMs);
     // No request leaves this machine.
     listen();
     const wanted = { type: "webhook", target: "https://nobody.example.com/in", events: ["person.scored"] };
@@ -204,7 +197,6 @@ describe("the Worker behaves as documented", () => {
       signal_id: signal,
       source: "website",
       external_id: "acme-42",
-      restore_id: restore.id,
       destination_id: destination,
       delivery_id: delivery,
     });
@@ -217,8 +209,7 @@ describe("the Worker behaves as documented", () => {
   test("answers every documented call as documented, with a valid body", async () => {
     const order = ["POST", "PUT", "PATCH", "GET", "DELETE"];
     const calls = operations
-      // The local runtime keeps no backups: see worker/restore.
-      .filter(({ path }) => !path.startsWith("/api/product-orgs") && !path.endsWith("{workspace_id}/restore"))
+      .filter(({ path }) => !path.startsWith("/api/product-orgs"))
       .sort((a, b) => order.indexOf(a.method) - order.indexOf(b.method));
     for (const { method, path, operation } of calls) {
       // The member of the example exists.

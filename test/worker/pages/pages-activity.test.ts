@@ -4,7 +4,6 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { createToken } from "../../../src/control/api-tokens.ts";
 import { auditEntry, listAudit } from "../../../src/control/audit.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { createRestore, endRestore } from "../../../src/control/restores.ts";
 import { ACTIONS } from "../../../src/pages/activity.tsx";
 import { newMembers, type Members } from "../../support/members.ts";
 import { listen } from "../../support/destination-harness.ts";
@@ -102,12 +101,9 @@ async function changeEverything(): Promise<void> {
   await change("PUT", "/thresholds", { thresholds: [10, -20] });
 
   const context = workspace.context();
-  await change("POST", "/recover");
-  const restore = await createRestore(context, { atMs: Date.now() });
-  await endRestore(context.db, restore, 1, Date.now());
-  await change("POST", `/restores/${restore.id}/acknowledge`);
-  await createRestore(context, { undo: restore.id });
+  const reconciled = { keysDeactivated: 1, configVersionRaised: true, ruleVersionsRaised: false, payloadsLost: 2 };
   for (const [action, detail] of [
+    ["workspace.reconciled", reconciled],
     ["rule.scores_removed", {}],
     ["destination.switched_off", { name: "Hook", reason: "gone" }],
   ] as const) {

@@ -70,7 +70,7 @@ describe("while the live page is open", () => {
     expect((await member.read(path)).rows).toHaveLength(50);
   });
 
-  test("a cursor from before a restore and an invalid one return the latest rows", async () => {
+  test("a cursor beyond the log and an invalid one return the latest rows", async () => {
     const { workspace, member, path } = await atLive();
     await workspace.send(signal(1));
     await workspace.settled();

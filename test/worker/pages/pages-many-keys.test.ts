@@ -15,7 +15,7 @@ const idsDownFrom = (newest: number, count: number) => Array.from({ length: coun
 /** Keys "Region 0000" to "Region 1999", and the newest, "Shop 10%", which has received two signals. */
 beforeAll(async () => {
   team = await newMembers({ key: null });
-  // Created first, because the API now refuses a key above the limit. Older versions allowed more active keys.
+  // Created first, because the API refuses a key above the limit. The others are active in D1 without it.
   const shop = await team.workspace.operator<{ id: string; key: string }>("POST", "/keys", { name: "Shop 10%" });
   await env.DB.prepare(
     `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)

@@ -406,7 +406,7 @@ describe("a signal's page", () => {
     expect((await read("/all")).rowHeads.toSorted()).toEqual(kept);
   });
 
-  test("says that its payload was lost in a restore", async () => {
+  test("says that its payload is missing in cold storage", async () => {
     await deliverAll({ payload: form(1) });
     await runInDurableObject(workspace.store, (store) => {
       const { signals } = (store as unknown as { state: StoreState }).state;
@@ -417,7 +417,7 @@ describe("a signal's page", () => {
       }
       signals.flush();
     });
-    expect((await read("/sig_1")).text).toContain("The payload was lost in a restore of this workspace.");
+    expect((await read("/sig_1")).text).toContain("The payload is missing in cold storage.");
   });
 
   test("of a signal whose email looks like a link says why no person has it", async () => {

@@ -52,11 +52,6 @@ describe("the usage pages", () => {
     expect(ledger.text).toContain("Books Balanced");
     expect(ledger.text).toContain("No past periods yet");
     expect(ledger.link("Held").target).toBe(`${home}/signals/all?status=held`);
-
-    const { periodStartMs = 0 } = (await workspace.counter.usage()) ?? {};
-    await workspace.counter.correct([{ periodStartMs, forgotten: 2, lost: 2 }]);
-    const afterLoss = (await member.read(`${path}/ledger`)).table("Books");
-    expect(afterLoss.row("Lost").cells.slice(2)).toEqual(["2", "2"]);
   });
 
   test("draw each day of the period with its verdicts, and list the numbers by day", async () => {

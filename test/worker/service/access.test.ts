@@ -78,7 +78,6 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
     id: destinationId,
     destination_id: destinationId,
     delivery_id: "whd_none",
-    restore_id: "rst_none",
     deletion_id: deletionId,
     external_id: "acme",
     signal_id: signalId,

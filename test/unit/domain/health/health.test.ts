@@ -12,7 +12,6 @@ const HOUR = 60 * MINUTE;
 const WELL: HealthFigures = {
   store: { bytes: 100, maxBytes: 1_000 },
   outbox: { bytes: 100, maxBytes: 1_000 },
-  openRestores: [],
   unreadable: 0,
   waiting: 0,
   waitingSinceMs: null,
@@ -32,7 +31,6 @@ const missed = (sinceMs: number, off: FailingDestination["off"] = null) => ({
   failingDestinations: [{ id: "dst_1", name: "CRM", sinceMs: NOW - sinceMs, off }],
 });
 const off = (sinceMs: number) => missed(sinceMs + 120 * HOUR, { reason: "failing", sinceMs: NOW - sinceMs });
-const restore = (isFinished: boolean, lost: number) => ({ openRestores: [{ id: "rst_1", isFinished, lost }] });
 const FULL = { bytes: 1_000, maxBytes: 1_000 };
 
 describe("health of a workspace", () => {
@@ -52,9 +50,6 @@ describe("health of a workspace", () => {
       { outbox: FULL, store: FULL },
       ["stuck senders_refused", "stuck store_full"],
     ],
-    ["with a restore that has not finished", restore(false, 3), ["stuck restore_unfinished"]],
-    ["with a restore that has lost signals", restore(true, 3), ["late signals_lost"]],
-    ["with a restore that has lost nothing", restore(true, 0), []],
     ["with signals that cannot be read", { unreadable: 2 }, ["stuck signals_unreadable"]],
     ["whose books do not balance", { booksBalanced: false }, ["stuck books_open"]],
     ["with a job that fails for less than ten minutes", failing(10 * MINUTE - 1), []],
@@ -89,8 +84,6 @@ describe("health of a workspace", () => {
     [waiting(12.5 * MINUTE), /^12,345 accepted signals wait, the oldest for 12 minutes\. Look/],
     [{ store: { bytes: 855, maxBytes: 1_000 } }, /^The store is 85 % full\. Give the workspace a plan/],
     [failing(HOUR), /^The job `cold` has failed for 60 minutes: R2 is down\. Look whether R2 and D1 answer\.$/],
-    [restore(false, 0), /^The restore rst_1 has not finished, .* Send it again\.$/],
-    [restore(true, 1_234), /^A restore has lost 1,234 accepted signals\. .*POST …\/restores\/rst_1\/acknowledge\.$/],
     [{ unreadable: 1 }, /^1 accepted signal cannot be read/],
     [dead(MINUTE), /^3 signals could not be processed, the latest 1 minute ago\. Read/],
     [missed(2 * HOUR), /^The destination "CRM" \(dst_1\) has not been reached for 120 minutes\. Look/],

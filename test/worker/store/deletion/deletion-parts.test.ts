@@ -521,16 +521,18 @@ describe("a repeated deletion", () => {
     }));
 });
 
-test.each(["a stored", "no"])("a deletion that a restore repeats is remembered from then on, with %s person", (which) =>
-  inStore((store) => {
-    const days = (count: number) => NOW + count * DAY_MS;
-    if (which === "a stored") store.record(days(-29), form(JANE));
-    const emailHash = hashOfName({ kind: "email", value: JANE });
-    repeatDeletions(store.state, [{ id: "del_1", requestedAtMs: days(-29), emailHash }], NOW);
-    store.finishDeletions(days(2));
-    expect(store.scores).toEqual({});
-    expect(statusesOf(store, store.record(days(2), at(days(-30), form(JANE, 1))))).toEqual(["purged"]);
-  }),
+test.each(["a stored", "no"])(
+  "a deletion that the store did not know is remembered from its repetition on, with %s person",
+  (which) =>
+    inStore((store) => {
+      const days = (count: number) => NOW + count * DAY_MS;
+      if (which === "a stored") store.record(days(-29), form(JANE));
+      const emailHash = hashOfName({ kind: "email", value: JANE });
+      repeatDeletions(store.state, [{ id: "del_1", requestedAtMs: days(-29), emailHash }], NOW);
+      store.finishDeletions(days(2));
+      expect(store.scores).toEqual({});
+      expect(statusesOf(store, store.record(days(2), at(days(-30), form(JANE, 1))))).toEqual(["purged"]);
+    }),
 );
 
 test("traces and exports hide the same data during the deletion as after it", () =>

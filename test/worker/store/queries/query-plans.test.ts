@@ -4,7 +4,6 @@
  * for hundreds of signals. Add each new call to CALLS.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
 import { dayOf } from "../../../../src/domain/duration.ts";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
@@ -25,7 +24,6 @@ import type { TestWorkspace } from "../../../support/workspace.ts";
 
 const NEXT_COLD = `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing')
     AS at_once, (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
-    (SELECT min(at) FROM cold_objects WHERE state = 'unknown') AS unknown,
     (SELECT received_to FROM signals_payloads JOIN signals_segments USING (first_seq) ORDER BY first_seq LIMIT 1) AS received`;
 
 /** Tables that stay small and may be read whole, and other permitted statements. */
@@ -43,17 +41,12 @@ const EXCEPTIONS = {
     "a row for each migration",
   "SELECT period_start, sum(count) AS count FROM (SELECT period_start, count FROM outbox WHERE bytes > 0 UNION ALL SELECT period_start, count FROM unreadable_rows) GROUP BY period_start":
     "once after a start, which sends all of these rows again",
-  "SELECT row, period_start AS periodStartMs, count AS signals, resent FROM outbox WHERE bytes > 0 ORDER BY row":
-    "when a workspace is restored",
-  "SELECT key, state, at FROM cold_objects": "the same",
   unreadable_rows: "rows that cannot be read because of a bug",
-  corrections: "a row for each billing period, of a workspace that was restored",
   "SELECT row, at AS atMs FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1": "the first row with signals",
-  rule_outcomes: "a row for each version of a mapping rule that has scored, when an operator recovers a workspace",
+  rule_outcomes: "a row for each version of a mapping rule that has scored, when an operator reconciles a workspace",
   signals_segments: "a narrow row for hundreds of signals",
   held_segments: "the same of held signals",
   destinations: "a few rows",
-  switched_off: "a row for each destination that was switched off, until the audit log has it",
   deleted_people: "a row for each person who was deleted lately",
   notifications: "the latest notifications, when a person is deleted",
   deliveries: "the same",
@@ -65,9 +58,6 @@ const EXCEPTIONS = {
   "SELECT max(row) AS row FROM outbox": "the primary key",
   "UPDATE ledger SET held = 1, next_row = (SELECT max(row) + 1 FROM outbox)": "of the test",
 };
-
-/** Statements of the backups in test/support/worker.ts, which replace the platform. */
-const OF_BACKUPS = /^SELECT \* FROM "\w+"$|\bFROM sqlite_master\b/;
 
 const START = Date.now() - 60 * MINUTE;
 const DAYS = dayOf(START);
@@ -147,18 +137,7 @@ const CALLS: Record<string, Call> = {
     await evictDurableObject(counter);
     await new TestCounter(id).sendTo(lose);
   },
-  "a restore that the platform refuses, and a restore with a signal that waits": async ({ workspace }) => {
-    await expect(workspace.operator("POST", "/restore", { at: new Date(0).toISOString() })).rejects.toThrow("409");
-    await workspace.send(form(0));
-    for (const stub of [workspace.counter, workspace.store, env.DESTINATIONS.getByName(workspace.id)]) {
-      // oxlint-disable-next-line no-await-in-loop -- one after the other
-      await runInDurableObject(stub as DurableObjectStub, (_, { storage }) => storage.getCurrentBookmark());
-    }
-    const at = new Date().toISOString();
-    const restored = await workspace.operator<{ id: string }>("POST", "/restore", { at, force: true });
-    await workspace.operator("POST", `/restores/${restored.id}/acknowledge`);
-    await workspace.settled();
-  },
+  "a workspace that is reconciled": ({ workspace }) => workspace.operator("POST", "/reconcile"),
   "another plan": async ({ workspace }) => workspace.operator("PATCH", "", { plan: await newPlan(2_000) }),
 
   // Recording: new, out of order, anonymous, linked from both ids, held, displaced, dead, accounts.
@@ -357,7 +336,7 @@ test("no statement scans a table that grows with traffic", async () => {
       throw new Error(`${name}: ${String(error)}`, { cause: error });
     });
   }
-  const plans = statements.plans().filter(({ query }) => !OF_BACKUPS.test(query));
+  const plans = statements.plans();
   const exceptions = Object.keys(EXCEPTIONS);
   expect(readable(wholeReads(plans, exceptions))).toEqual([]);
   const isNeeded = (name: string) =>

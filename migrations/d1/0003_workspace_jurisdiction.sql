@@ -1,1 +1,0 @@
-ALTER TABLE `workspaces` ADD `jurisdiction` text DEFAULT '' NOT NULL;

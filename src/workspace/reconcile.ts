@@ -1,0 +1,44 @@
+/**
+ * Brings D1, the objects and R2 of a workspace together again after D1 was restored to an earlier moment, or an object or
+ * the bucket was lost (docs/operate.md, "What survives what"). A healthy workspace does not change. Every step may be
+ * repeated.
+ */
+import { deactivatedKeyIds, deactivateRevokedKeys } from "../control/api-keys.ts";
+import { auditEntry } from "../control/audit.ts";
+import { raiseVersionsAbove } from "../control/rule-changes.ts";
+import { raiseConfigVersion } from "../control/workspaces.ts";
+import { configureCounter } from "./configure-workspace.ts";
+import { quotaCounter, signalStore, type WorkspaceContext } from "./objects.ts";
+
+export interface Reconciled {
+  /** Keys that the Quota Counter knew as deactivated, and D1 as active; and the reverse. */
+  keysDeactivated: number;
+  /** Whether D1 had an older configuration than the counter, and received a later version. */
+  configVersionRaised: boolean;
+  /** Whether D1's rules were older than rules that the store has seen, and received later versions. */
+  ruleVersionsRaised: boolean;
+  /** Signals whose payload is missing in R2, and is now marked as lost. */
+  payloadsLost: number;
+}
+
+/** @throws if an object, D1 or R2 does not answer; the call can be repeated. */
+export async function reconcile(context: WorkspaceContext): Promise<Reconciled> {
+  const { env, db, workspaceId, by } = context;
+  const [counter, store] = [quotaCounter(env, workspaceId), signalStore(env, workspaceId)];
+  // Deactivated keys come first: until the counter knows them, it accepts calls with them.
+  const revoked = await counter.revokeAll(await deactivatedKeyIds(db, workspaceId));
+  const deactivated = await deactivateRevokedKeys(db, workspaceId, revoked.keys);
+  const seen = (await counter.usage())?.configVersion ?? 0;
+  const configVersionRaised = await raiseConfigVersion(db, workspaceId, seen);
+  await configureCounter(env, db, workspaceId);
+  const ruleVersionsRaised = await raiseVersionsAbove(db, workspaceId, await store.ruleVersions());
+  const payloadsLost = await store.markLostPayloads();
+  const keysDeactivated = revoked.added + deactivated;
+  const result: Reconciled = { keysDeactivated, configVersionRaised, ruleVersionsRaised, payloadsLost };
+  const isChange = keysDeactivated + payloadsLost > 0 || configVersionRaised || ruleVersionsRaised;
+  if (isChange) {
+    const detail = { ...result };
+    await auditEntry(db, by, { workspaceId, action: "workspace.reconciled", target: workspaceId, detail });
+  }
+  return result;
+}
