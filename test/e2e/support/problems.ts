@@ -13,11 +13,12 @@ export async function problems(page: Page): Promise<string[]> {
   for (const { colorScheme, size } of LOOKS) {
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize(SIZES[size]);
-    const inLook = [...(await violations(page)), ...(await overflow(page))];
+    const inLook = [...(await violations(page)), ...(await overflow(page)), ...(await offBaseline(page))];
     found.push(...inLook.map((problem) => `${colorScheme}, ${size}: ${problem}`));
   }
   await page.setViewportSize(SIZES.large);
-  found.push(...(await overflow(page)).map((problem) => `large: ${problem}`));
+  const onLarge = [...(await overflow(page)), ...(await offBaseline(page))];
+  found.push(...onLarge.map((problem) => `large: ${problem}`));
   return found;
 }
 
@@ -87,5 +88,31 @@ function linksLikeText(of: Page): Promise<string[]> {
       .filter((link) => isInline(link) && link.checkVisibility() && getComputedStyle(link).textDecorationLine !== "underline")
       .filter(hasTextBeside)
       .map((link) => "a link looks like the text around it: " + link.outerHTML);
+  })()`);
+}
+
+/** Facts whose label stands higher or lower than the first line of their value. */
+function offBaseline(of: Page): Promise<string[]> {
+  return of.evaluate<string[]>(`(() => {
+    // An empty inline block stands on the baseline of its line.
+    const baselineOf = (element) => {
+      const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+      while (texts.nextNode() !== null) {
+        const text = texts.currentNode;
+        if (text.data.trim() === "" || !text.parentElement.checkVisibility()) continue;
+        const probe = document.createElement("span");
+        probe.style.display = "inline-block";
+        text.before(probe);
+        const { bottom } = probe.getBoundingClientRect();
+        probe.remove();
+        return bottom;
+      }
+      return null;
+    };
+    return [...document.querySelectorAll(".facts > dt")].flatMap((label) => {
+      const [own, other] = [baselineOf(label), baselineOf(label.nextElementSibling)];
+      if (own === null || other === null || Math.abs(own - other) < 0.5) return [];
+      return [label.textContent + " is " + (other - own).toFixed(1) + " pixels above its value"];
+    });
   })()`);
 }
