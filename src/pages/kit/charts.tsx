@@ -188,10 +188,11 @@ export function Sparkline({ values, label }: { values: readonly number[]; label:
   const y = scaleLinear([0, Math.max(1, ...values)], [0, 20]);
   const width = Math.max(1, x(1) - 1.5);
   return (
-    <svg class="chart sparkline" viewBox="0 0 88 22" role="img" aria-label={label}>
+    <svg class="sparkline" viewBox="0 0 88 22" role="img" aria-label={label}>
       {values.map((value, index) => {
         const height = value === 0 ? 1 : Math.max(2, y(value));
-        return <rect class={value === 0 ? "grid" : "bar"} x={x(index)} y={22 - height} width={width} height={height} />;
+        const look = value === 0 ? "rest" : undefined;
+        return <rect class={look} x={x(index)} y={22 - height} width={width} height={height} />;
       })}
     </svg>
   );
