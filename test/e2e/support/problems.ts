@@ -13,11 +13,12 @@ export async function problems(page: Page): Promise<string[]> {
   for (const { colorScheme, size } of LOOKS) {
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize(SIZES[size]);
-    const inLook = [...(await violations(page)), ...(await overflow(page))];
+    const inLook = [...(await violations(page)), ...(await overflow(page)), ...(await misplaced(page))];
     found.push(...inLook.map((problem) => `${colorScheme}, ${size}: ${problem}`));
   }
   await page.setViewportSize(SIZES.large);
-  found.push(...(await overflow(page)).map((problem) => `large: ${problem}`));
+  const onLarge = [...(await overflow(page)), ...(await misplaced(page))];
+  found.push(...onLarge.map((problem) => `large: ${problem}`));
   return found;
 }
 
@@ -38,8 +39,8 @@ export async function overflow(of: Page): Promise<string[]> {
   );
   const tables = await of.evaluate<string[]>(
     `[...document.querySelectorAll(".table")]
-      .filter((table) => table.scrollWidth > table.clientWidth)
-      .map((table) => table.getAttribute("aria-label") + " scrolls sideways")`,
+      .filter((table) => table.checkVisibility() && table.scrollWidth > table.clientWidth)
+      .map((table) => table.querySelector("caption").textContent + " scrolls sideways")`,
   );
   return [
     ...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []),
@@ -87,5 +88,59 @@ function linksLikeText(of: Page): Promise<string[]> {
       .filter((link) => isInline(link) && link.checkVisibility() && getComputedStyle(link).textDecorationLine !== "underline")
       .filter(hasTextBeside)
       .map((link) => "a link looks like the text around it: " + link.outerHTML);
+  })()`);
+}
+
+/** Figures and columns without anything to see, and facts whose label and value are not on one line. */
+async function misplaced(of: Page): Promise<string[]> {
+  return [...(await invisible(of)), ...(await offBaseline(of))];
+}
+
+/** Values without a box, and columns of a table in which no cell has content with a box. */
+function invisible(of: Page): Promise<string[]> {
+  return of.evaluate<string[]>(`(() => {
+    const shows = (element) => {
+      const content = document.createRange();
+      content.selectNodeContents(element);
+      return [...content.getClientRects()].some(({ width, height }) => width > 0 && height > 0);
+    };
+    const values = [...document.querySelectorAll("dd")].filter((value) => value.checkVisibility() && !shows(value));
+    const columns = [...document.querySelectorAll("table")].flatMap((table) => {
+      const rows = [...table.querySelectorAll("tbody tr")].filter((row) => row.checkVisibility());
+      return [...table.querySelectorAll("thead th")].filter((head, column) => {
+        const cells = rows.map((row) => row.children[column]).filter((cell) => cell.checkVisibility());
+        return cells.some(({ childNodes }) => childNodes.length > 0) && !cells.some(shows);
+      });
+    });
+    return [
+      ...values.map((value) => "nothing to see in: " + value.innerHTML.slice(0, 80)),
+      ...columns.map((head) => "nothing to see in the column: " + head.textContent),
+    ];
+  })()`);
+}
+
+/** Facts whose label stands higher or lower than the first line of their value. */
+function offBaseline(of: Page): Promise<string[]> {
+  return of.evaluate<string[]>(`(() => {
+    // An empty inline block stands on the baseline of its line.
+    const baselineOf = (element) => {
+      const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+      while (texts.nextNode() !== null) {
+        const text = texts.currentNode;
+        if (text.data.trim() === "" || !text.parentElement.checkVisibility()) continue;
+        const probe = document.createElement("span");
+        probe.style.display = "inline-block";
+        text.before(probe);
+        const { bottom } = probe.getBoundingClientRect();
+        probe.remove();
+        return bottom;
+      }
+      return null;
+    };
+    return [...document.querySelectorAll(".facts > dt")].flatMap((label) => {
+      const [own, other] = [baselineOf(label), baselineOf(label.nextElementSibling)];
+      if (own === null || other === null || Math.abs(own - other) < 0.5) return [];
+      return [label.textContent + " is " + (other - own).toFixed(1) + " pixels above its value"];
+    });
   })()`);
 }
