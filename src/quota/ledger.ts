@@ -358,7 +358,7 @@ export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
 
 // Notifications, for subscribed types only. The ledger row records usage levels and a delay, which are notified once.
 
-const NOTHING: WantedEvents = { types: [], thresholds: [] };
+const NOTHING: WantedEvents = { types: [], thresholds: [], accountThresholds: [], destinations: 0 };
 
 export class CounterNotifications {
   readonly workspaceId: string;
@@ -385,8 +385,7 @@ export class CounterNotifications {
 
   /** Counts destinations in any state. */
   get hasDestinations(): boolean {
-    const { destinations, types } = this.#wanted;
-    return (destinations ?? types.length) > 0;
+    return this.#wanted.destinations > 0;
   }
 
   subscribe(wanted: WantedEvents): void {

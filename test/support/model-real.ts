@@ -14,6 +14,7 @@ import { MODEL_ANCHOR } from "./model.ts";
 import type { Content, Model, Plan, Rule } from "./model.ts";
 import { restart } from "./restart.ts";
 import { operator, TestWorkspace } from "./workspace.ts";
+import { wanting } from "./wanting.ts";
 
 /** Signals older than this many days belong to an earlier billing period. */
 const DROPPED_AFTER_DAYS = 20;
@@ -166,7 +167,7 @@ export class Real {
   }
 
   async wantEvents(areWanted: boolean): Promise<void> {
-    const wanted = { types: areWanted ? [...eventTypes] : [], thresholds: areWanted ? [1, 15] : [] };
+    const wanted = wanting({ types: areWanted ? [...eventTypes] : [], thresholds: areWanted ? [1, 15] : [] });
     await this.workspace.store.wantEvents(wanted);
     await this.workspace.counter.wantEvents(wanted);
   }

@@ -399,10 +399,10 @@ export interface WantedEvents {
   types: EventType[];
   /** Of people's scores; see ScoreThresholds. */
   thresholds: number[];
-  /** Of accounts' scores. Sources may hold a value that was stored without this list: read it as empty. */
-  accountThresholds?: number[];
+  /** Of accounts' scores. */
+  accountThresholds: number[];
   /** Number of the workspace's destinations in any state. With none, their health is not checked. */
-  destinations?: number;
+  destinations: number;
 }
 
 export function risenTo(before: number, after: number, thresholds: readonly number[]): number[] {

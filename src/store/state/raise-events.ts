@@ -115,7 +115,7 @@ export class ScoreNews {
   }
 
   noteAccountScore({ external_id, name, score }: ScoredAccount, before: number): void {
-    const thresholds = this.#wanted.accountThresholds ?? [];
+    const thresholds = this.#wanted.accountThresholds;
     const data = { external_id, name, score, score_before: before };
     for (const threshold of risenTo(before, score, thresholds)) {
       this.#ofAccounts.push({ type: "account.score_crossed", data: { ...data, threshold } });

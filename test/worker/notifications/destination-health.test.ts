@@ -7,6 +7,7 @@ import type { Receiver, DestinationHarness } from "../../support/destination-har
 import { DAY, HOUR, crossed, stopClock, newHarnessInEachTest } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import { call, operator } from "../../support/workspace.ts";
+import { wanting } from "../../support/wanting.ts";
 
 let harness: DestinationHarness;
 let receiver: Receiver;
@@ -94,8 +95,8 @@ test("health does not ask a workspace without destinations, because the call wou
 
 test("a counter that knows only the previous version's wanted types also reports whether there are destinations", async () => {
   const { counter } = harness.workspace;
-  await runInDurableObject(counter, (instance) => instance.wantEvents({ types: ["usage.level"], thresholds: [] }));
+  await runInDurableObject(counter, (instance) => instance.wantEvents(wanting({ types: ["usage.level"] })));
   expect((await counter.backlog()).hasDestinations).toBe(true);
-  await runInDurableObject(counter, (instance) => instance.wantEvents({ types: [], thresholds: [] }));
+  await runInDurableObject(counter, (instance) => instance.wantEvents(wanting({ types: [] })));
   expect((await counter.backlog()).hasDestinations).toBe(false);
 });

@@ -14,6 +14,7 @@ import { assertForSoLong } from "../../support/for-so-long.ts";
 import { TestDestinations, ofType } from "../../support/raised.ts";
 import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
+import { wanting } from "../../support/wanting.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -26,7 +27,7 @@ async function begin(thresholds: number[] = []) {
   const workspace = await newWorkspace({ key: null });
   const rule = { name: "r", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
   await workspace.operator("POST", "/rules", rule);
-  await workspace.store.wantEvents({ types: [...eventTypes], thresholds });
+  await workspace.store.wantEvents(wanting({ types: [...eventTypes], thresholds }));
   return { workspaceId: workspace.id, destinations: new TestDestinations(workspace.id) };
 }
 

@@ -10,6 +10,7 @@ import { stopClock } from "../../support/clock.ts";
 import { countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
 import { TestDestinations, ofType } from "../../support/raised.ts";
 import { until } from "../../support/until.ts";
+import { wanting } from "../../support/wanting.ts";
 
 /** The alarm follows the real clock, and rings only when a test rings it. */
 const START = Date.UTC(2031, 2, 5, 12);
@@ -25,7 +26,7 @@ async function subscribedCounter(
   const counter = await newCounter({ signalLimit: 10, ...config });
   const destinations = new TestDestinations(counter.id);
   await counter.sendTo(lose);
-  await counter.stub.wantEvents({ types, thresholds: [] });
+  await counter.stub.wantEvents(wanting({ types }));
   return { counter, destinations };
 }
 
@@ -103,8 +104,8 @@ describe("a usage level", () => {
   test("ignores a level reached before the subscription, and reports later levels", async () => {
     const { counter, destinations } = await subscribedCounter({}, ["period.closed"]);
     await counter.admit(21);
-    await counter.stub.wantEvents({ types: ["usage.level"], thresholds: [] });
-    await counter.stub.wantEvents({ types: ["usage.level", "period.closed"], thresholds: [] });
+    await counter.stub.wantEvents(wanting({ types: ["usage.level"] }));
+    await counter.stub.wantEvents(wanting({ types: ["usage.level", "period.closed"] }));
     await counter.admit(1);
     await counter.configure({ signalLimit: 25 });
     await counter.admit(5);
@@ -266,7 +267,7 @@ test("notifies a delay after ten minutes, again only after recovery, and to a de
   const again = { oldest_at: new Date(START + 2 * PROCESSING_LATE_MS).toISOString(), signals: 1 };
   expect(ofType(destinations.taken, "processing.late")).toEqual([oldest, again]);
   for (const types of [["period.closed" as const], [...eventTypes]]) {
-    await counter.stub.wantEvents({ types, thresholds: [] });
+    await counter.stub.wantEvents(wanting({ types }));
   }
   await ring(counter, 3 * PROCESSING_LATE_MS + MINUTE);
   await handedOn(counter);

@@ -10,6 +10,7 @@ import { HEAD_META_MAX_BYTES } from "../../../src/store/log/log.ts";
 import { expectToAddUp } from "../../support/read-store.ts";
 import { headMetaBytes, largestRows, PLATFORM_ROW_MAX_BYTES } from "../../support/sql-cost.ts";
 import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
+import { wanting } from "../../support/wanting.ts";
 
 /** The platform refuses larger queue messages. */
 const MESSAGE_BYTES = 128_000;
@@ -50,7 +51,9 @@ test("the longest and widest allowed input is recorded, and rows and messages st
   const workspace = await newWorkspace();
   const scoring = { event: "*", match: "all", conditions: [], scoring_signal: WIDE.repeat(NAMES), points: 1 };
   for (const name of ["one", "two"]) await workspace.operator("POST", "/rules", { name, ...scoring });
-  await workspace.store.wantEvents({ types: ["person.scored", "person.score_crossed"], thresholds: [1, 2, 3, 4, 5] });
+  await workspace.store.wantEvents(
+    wanting({ types: ["person.scored", "person.score_crossed"], thresholds: [1, 2, 3, 4, 5] }),
+  );
   const bodies = await recordMessages(workspace);
   const path = `/api/signal-staging/webhook/${encodeURIComponent(wideName(0))}/{key}`;
   let [sent, calls] = [0, 0];

@@ -12,6 +12,7 @@ import { transact } from "../../../src/store/state/store-state.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
 import { rowsRead } from "../../support/sql-cost.ts";
 import { inStore, type Sent, type TestStore } from "../../support/store.ts";
+import { wanting } from "../../support/wanting.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
 const DAY = 24 * 3_600_000;
@@ -159,7 +160,7 @@ test("paired ids in a long chain create no dead letter, and are linked up to a l
 
 test("a batch that is rolled back leaves nothing in memory, and can be recorded again", () =>
   inStore((store) => {
-    wantEvents(store.state, { types: [...eventTypes], thresholds: [5] });
+    wantEvents(store.state, wanting({ types: [...eventTypes], thresholds: [5] }));
     store.state.signals.flush();
     const batch = [
       { payload: { event: "E", email: "ann@example.com" } },

@@ -19,6 +19,7 @@ import { ofType, takeRaised } from "../../support/raised.ts";
 import { readStore } from "../../support/read-store.ts";
 import { rowsWritten } from "../../support/sql-cost.ts";
 import { inStore, type Sent, type TestStore } from "../../support/store.ts";
+import { wanting } from "../../support/wanting.ts";
 
 const NOW = Date.UTC(2026, 0, 10);
 const ANN = "ann@example.com";
@@ -35,7 +36,7 @@ const identify = (visitor: string, email: string): Sent => ({
 });
 
 function want(store: TestStore, thresholds: number[] = [50], types: EventType[] = [...eventTypes]): void {
-  wantEvents(store.state, { types, thresholds });
+  wantEvents(store.state, wanting({ types, thresholds }));
   store.state.signals.flush();
 }
 
@@ -410,10 +411,10 @@ test("rows of events are written only if a destination wants events: one to rais
 });
 
 test("wanted event types survive a restart, until they are cleared", async () => {
-  const set = (types: EventType[]) => env.SIGNAL_STORE.getByName("wishes").wantEvents({ types, thresholds: [] });
+  const set = (types: EventType[]) => env.SIGNAL_STORE.getByName("wishes").wantEvents(wanting({ types }));
   const wanted = () => readStore("wishes", ({ books }) => books.wanted);
   await set(["person.scored"]);
-  expect(await wanted()).toEqual({ types: ["person.scored"], thresholds: [] });
+  expect(await wanted()).toEqual(wanting({ types: ["person.scored"] }));
   await set([]);
   expect(await wanted()).toBeNull();
 });

@@ -9,6 +9,7 @@ import { wantEvents } from "../../../../src/store/state/raise-events.ts";
 import { ofType, takeRaised } from "../../../support/raised.ts";
 import { rowsWritten } from "../../../support/sql-cost.ts";
 import { inBalance, type TestStore } from "../../../support/store.ts";
+import { wanting } from "../../../support/wanting.ts";
 
 const NOW = Date.now();
 const ANN = "ann@example.com";
@@ -125,7 +126,7 @@ test(
 );
 
 function want(store: TestStore, ...accountThresholds: number[]): void {
-  wantEvents(store.state, { types: [...eventTypes], thresholds: [], accountThresholds });
+  wantEvents(store.state, wanting({ types: [...eventTypes], accountThresholds }));
   store.state.signals.flush();
 }
 

@@ -13,6 +13,7 @@ import { wantEvents } from "../../../../src/store/state/raise-events.ts";
 import { ofType, takeRaised } from "../../../support/raised.ts";
 import { rowsWritten } from "../../../support/sql-cost.ts";
 import { inBalance, type TestStore } from "../../../support/store.ts";
+import { wanting } from "../../../support/wanting.ts";
 
 const NOON = Date.UTC(2026, 10, 25, 12);
 const ANN = "ann@example.com";
@@ -63,7 +64,7 @@ function visitDue(store: TestStore): number {
 const raised = (store: TestStore) => takeRaised(store.state.raised);
 
 function want(store: TestStore, ...thresholds: number[]): void {
-  wantEvents(store.state, { types: [...eventTypes], thresholds });
+  wantEvents(store.state, wanting({ types: [...eventTypes], thresholds }));
   store.state.signals.flush();
 }
 

@@ -21,6 +21,7 @@ import { oneLine, recordStatements, wholeReads } from "../../../support/statemen
 import type { Plan, Statements } from "../../../support/statements.ts";
 import { newPlan, newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
+import { wanting } from "../../../support/wanting.ts";
 
 const NEXT_COLD = `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing')
     AS at_once, (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
@@ -109,7 +110,7 @@ const CALLS: Record<string, Call> = {
     made.ruleId = (await made.workspace.operator<{ id: string }>("POST", "/rules", { ...RULE, event: "F*" })).id;
   },
   "wanted notifications": async ({ workspace }) => {
-    const wanted = { types: [...eventTypes], thresholds: [1, 5] };
+    const wanted = wanting({ types: [...eventTypes], thresholds: [1, 5] });
     await workspace.store.wantEvents(wanted);
     await workspace.counter.wantEvents(wanted);
   },
