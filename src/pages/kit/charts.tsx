@@ -1,7 +1,7 @@
 /**
  * Charts, drawn on the server: scales and shapes by d3, a text alternative with each. The content security policy forbids
- * inline styles. Each chart is drawn for three widths, and the style sheet shows the one that fits, so that its text keeps
- * its size.
+ * inline styles. A chart has no view box: one unit is a pixel, so that text keeps its size at every width. Horizontal places
+ * are percentages of the plot. A path knows no percentages, so a picture inside the chart stretches it.
  */
 import { scaleLinear, scaleUtc, type ScaleLinear, type ScaleTime } from "d3-scale";
 import { area, line } from "d3-shape";
@@ -10,10 +10,18 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { VERDICT_DISPLAY, VERDICTS, verdictWords, type Verdict, type VerdictCounts } from "../../domain/quota/quota.ts";
 import { compact, day, timeOfDay } from "./format.ts";
 
-/** Widths in units of the view box: about the pixels that a chart has. */
-const WIDTHS = { small: 340, medium: 620, large: 1_080 } as const;
+/**
+ * The least width of a plot in pixels, for which the labels of the time axis are chosen: the style sheet shows the labels of
+ * one of them. The margins of a plot take 44 pixels of the figure.
+ */
+const LEAST_WIDTHS = { small: 236, medium: 404, large: 788 } as const;
+/** In pixels, as in the style sheet. The lowest part has the labels of the time axis. */
 const HEIGHT = 200;
-const MARGIN = { top: 10, right: 4, bottom: 24, left: 40 };
+const PLOT = { top: 10, bottom: HEIGHT - 24 };
+/** Width of the stretched picture, in its own units. */
+const STRETCHED_WIDTH = 1_000;
+/** A bar takes this share of its day, and of a wide plot at most 48 pixels. */
+const [BAR_SHARE, BAR_MAX_SHARE] = [0.72, 0.046];
 const FONT_SIZE = 12;
 /** Upper bound of a character's mean width in the system fonts, as a share of the font size. Digits of DejaVu Sans have 0.64. */
 const CHARACTER_WIDTH = 0.66;
@@ -31,32 +39,44 @@ interface ChartProps {
 
 interface ChartFrameProps extends ChartProps {
   values: readonly [number, number];
-  draw: (y: ValueScale, width: number) => Child;
+  draw: (y: ValueScale) => Child;
+  /** The labels of the time axis on a plot of this width. */
+  labels: (width: number) => readonly TimeLabel[];
 }
 
-/** Draws a chart for each width, with lines across at round values. Counts are whole numbers. */
-function ChartFrame({ label, caption, values, draw }: ChartFrameProps) {
-  const y = scaleLinear(values, [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
+/** A chart with lines across at round values. Counts are whole numbers. */
+function ChartFrame({ label, caption, values, draw, labels }: ChartFrameProps) {
+  const y = scaleLinear(values, [PLOT.bottom, PLOT.top]).nice(4);
   const ticks = y.ticks(4).filter((tick) => Number.isInteger(tick));
-  const svg = (name: string, width: number) => (
-    <svg class={`chart ${name}`} viewBox={`0 0 ${width} ${HEIGHT}`} role="img" aria-label={label}>
-      {ticks.map((tick) => (
-        <g>
-          <line class="grid" x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
-          <text x={MARGIN.left - LABEL_GAP} y={y(tick) + 4} text-anchor="end">
-            {compact(tick)}
-          </text>
-        </g>
-      ))}
-      {draw(y, width)}
-    </svg>
-  );
   return (
     <figure>
-      {Object.entries(WIDTHS).map(([name, width]) => svg(name, width))}
+      <svg class="chart" role="img" aria-label={label}>
+        {ticks.map((tick) => (
+          <g>
+            <line class="grid" x2="100%" y1={y(tick)} y2={y(tick)} />
+            <text x={-LABEL_GAP} y={y(tick) + 4} text-anchor="end">
+              {compact(tick)}
+            </text>
+          </g>
+        ))}
+        {draw(y)}
+        {Object.entries(LEAST_WIDTHS).map(([name, width]) => (
+          <g class={name}>
+            {labels(width).map(({ center, text }) => (
+              <text x={percent(center / width)} y={HEIGHT - 6} text-anchor="middle">
+                {text}
+              </text>
+            ))}
+          </g>
+        ))}
+      </svg>
       {caption !== undefined && <figcaption>{caption}</figcaption>}
     </figure>
   );
+}
+
+function percent(share: number): string {
+  return `${Number((100 * share).toFixed(2))}%`;
 }
 
 export interface Point {
@@ -87,27 +107,27 @@ export function TimeChart({ series, references = [], fromMs, toMs, ...chart }: T
   const values = series.flatMap(({ points }) => points.map(({ value }) => value));
   const most = Math.max(1, ...values);
   const near = references.filter(({ value }) => value <= 1.5 * most);
-  const draw = (y: ValueScale, width: number) => {
-    const x = scaleUtc([fromMs, toMs], [MARGIN.left, width - MARGIN.right]);
-    return (
-      <>
-        <Labels labels={timeLabels(x)} />
+  const timeScale = (width: number) => scaleUtc([fromMs, toMs], [0, width]);
+  const draw = (y: ValueScale) => (
+    <>
+      <svg viewBox={`0 0 ${STRETCHED_WIDTH} ${HEIGHT}`} preserveAspectRatio="none">
         {series.map((part) => (
-          <Line {...part} x={x} y={y} />
+          <Line {...part} x={timeScale(STRETCHED_WIDTH)} y={y} />
         ))}
-        {near.map(({ value, label, tone }) => (
-          <g class={tone}>
-            <line class="reference" x1={MARGIN.left} x2={width - MARGIN.right} y1={y(value)} y2={y(value)} />
-            <text x={width - MARGIN.right} y={y(value) - 5} text-anchor="end">
-              {label}
-            </text>
-          </g>
-        ))}
-      </>
-    );
-  };
+      </svg>
+      {near.map(({ value, label, tone }) => (
+        <g class={tone}>
+          <line class="reference" x2="100%" y1={y(value)} y2={y(value)} />
+          <text x="100%" y={y(value) - 5} text-anchor="end">
+            {label}
+          </text>
+        </g>
+      ))}
+    </>
+  );
+  const labels = (width: number) => timeLabels(timeScale(width));
   const range = [Math.min(0, ...values), Math.max(most, ...near.map(({ value }) => value))] as const;
-  return <ChartFrame {...chart} values={range} draw={draw} />;
+  return <ChartFrame {...chart} values={range} draw={draw} labels={labels} />;
 }
 
 function Line({ points, kind, x, y }: Series & { x: TimeScale; y: ValueScale }) {
@@ -135,22 +155,19 @@ interface DayBarsProps extends ChartProps {
 
 export function DayBars({ days, legend, ...chart }: DayBarsProps) {
   const most = Math.max(1, ...days.map((bar) => VERDICTS.reduce((sum, verdict) => sum + bar[verdict], 0)));
-  const draw = (y: ValueScale, width: number) => {
-    const x = scaleLinear([0, days.length], [MARGIN.left, width - MARGIN.right]);
-    const barWidth = Math.min(48, (x(1) - x(0)) * 0.72);
-    const labels = days.map(({ atMs }, index) => labelAt(x(index + 0.5), shortDay(atMs)));
-    return (
-      <>
-        {days.map((bar, index) => (
-          <Bar bar={bar} left={x(index + 0.5) - barWidth / 2} width={barWidth} y={y} />
-        ))}
-        <Labels labels={fitting(x, labels)} />
-      </>
+  const share = Math.min(BAR_SHARE / days.length, BAR_MAX_SHARE);
+  const draw = (y: ValueScale) =>
+    days.map((bar, index) => <Bar bar={bar} left={(index + 0.5) / days.length - share / 2} share={share} y={y} />);
+  const labels = (width: number) => {
+    const x = scaleLinear([0, days.length], [0, width]);
+    return fitting(
+      x,
+      days.map(({ atMs }, index) => labelAt(x(index + 0.5), shortDay(atMs))),
     );
   };
   return (
     <>
-      <ChartFrame {...chart} values={[0, most]} draw={draw} />
+      <ChartFrame {...chart} values={[0, most]} draw={draw} labels={labels} />
       <ul class="legend">
         {VERDICTS.map(
           (verdict) =>
@@ -161,7 +178,7 @@ export function DayBars({ days, legend, ...chart }: DayBarsProps) {
   );
 }
 
-function Bar({ bar, left, width, y }: { bar: DayBar; left: number; width: number; y: ValueScale }) {
+function Bar({ bar, left, share, y }: { bar: DayBar; left: number; share: number; y: ValueScale }) {
   let below = 0;
   return (
     <g>
@@ -172,9 +189,9 @@ function Bar({ bar, left, width, y }: { bar: DayBar; left: number; width: number
         return (
           <rect
             class={`bar ${VERDICT_DISPLAY[verdict].tone}`}
-            x={left}
+            x={percent(left)}
             y={to}
-            width={width}
+            width={percent(share)}
             height={Math.max(1, from - to)}
           />
         );
@@ -200,22 +217,10 @@ export function Sparkline({ values, label }: { values: readonly number[]; label:
 
 interface TimeLabel {
   text: string;
-  /** Position of the text, in units of the view box. Its width is an estimate. */
+  /** Position of the text, in pixels from the left of the plot. Its width is an estimate. */
   start: number;
   center: number;
   end: number;
-}
-
-function Labels({ labels }: { labels: readonly TimeLabel[] }) {
-  return (
-    <>
-      {labels.map(({ center, text }) => (
-        <text x={center} y={HEIGHT - 6} text-anchor="middle">
-          {text}
-        </text>
-      ))}
-    </>
-  );
 }
 
 /** Labels of a time axis. None touches the labels of the vertical axis, the right edge or another label. */

@@ -39,8 +39,8 @@ export async function overflow(of: Page): Promise<string[]> {
   );
   const tables = await of.evaluate<string[]>(
     `[...document.querySelectorAll(".table")]
-      .filter((table) => table.scrollWidth > table.clientWidth)
-      .map((table) => table.getAttribute("aria-label") + " scrolls sideways")`,
+      .filter((table) => table.checkVisibility() && table.scrollWidth > table.clientWidth)
+      .map((table) => table.querySelector("caption").textContent + " scrolls sideways")`,
   );
   return [
     ...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []),

@@ -11,27 +11,27 @@ const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 const TO = Date.parse("2031-03-14T20:58:00Z");
 
-/** Widths of a chart on a phone, of half a page and of a page, in units of the view box. */
-const WIDTHS = [340, 620, 1_080];
-/** Start of the axis, and the space at its right. The labels of the vertical axis end at AXIS - 8. */
-const [AXIS, RIGHT] = [40, 4];
+/** The least widths of a plot on a phone, of half a page and of a page, in pixels. */
+const [PHONE, ...WIDER] = [236, 404, 788] as const;
 /** A digit of DejaVu Sans, the widest of the common system fonts, takes 0.636 of the font size; the mean letter less. */
 const widthOf = (text: string): number => text.length * 0.636 * 12;
 
 const labelsOf = (toMs: number, spanMs: number, width: number) =>
-  timeLabels(scaleUtc([toMs - spanMs, toMs], [AXIS, width - RIGHT]));
+  timeLabels(scaleUtc([toMs - spanMs, toMs], [0, width]));
 
-/** The faults of a chart's labels, at each width. */
+/** The faults of a chart's labels, at each width. The smallest phone has no room for a second label in a few cases. */
 function faults(toMs: number, spanMs: number, least: number): string[] {
-  return WIDTHS.flatMap((width) => {
+  return [PHONE, ...WIDER].flatMap((width) => {
     const labels = labelsOf(toMs, spanMs, width);
-    const found = labels.length < least ? [`${labels.length} labels`] : [];
-    let free = AXIS - 8;
+    const isFew = labels.length < (width === PHONE ? least / 2 : least);
+    const found = isFew ? [`${labels.length} labels`] : [];
+    // The labels of the vertical axis end here.
+    let free = -8;
     for (const { center, text } of labels) {
       if (center - widthOf(text) / 2 <= free) found.push(`${text} overlaps what is left of it`);
       free = center + widthOf(text) / 2;
     }
-    if (free > width + 8) found.push("the last label leaves the chart");
+    if (free > width + 12) found.push("the last label leaves the chart");
     if (labels.some(({ text }, index) => text === labels[index - 1]?.text)) found.push("a label is repeated");
     return found.map((fault) => `${width}: ${fault}`);
   });
@@ -45,7 +45,7 @@ describe("the time labels of a chart", () => {
     ["a year", 366 * DAY, ["Jul 2030", "Oct 2030", "Jan 2031"]],
     ["five years, with a label every second year", 5 * 366 * DAY, ["Jan 2027", "Jan 2029"]],
   ])("cover %s", (_, spanMs, texts) => {
-    expect(labelsOf(TO, spanMs, 340).map(({ text }) => text)).toEqual(texts);
+    expect(labelsOf(TO, spanMs, 296).map(({ text }) => text)).toEqual(texts);
   });
 
   test("never overlap each other or the vertical axis, and are at least two from an hour on", () => {
@@ -67,7 +67,7 @@ describe("the time labels of a chart", () => {
 
 test("the bars of a day stand on each other", async () => {
   const days = [{ ...NO_VERDICTS, atMs: TO, accepted: 300, held: 200, rejected: 100 }];
-  const chart = readHtml(await html`${DayBars({ label: "Days", days, legend: {} })}`).only(".chart.small");
+  const chart = readHtml(await html`${DayBars({ label: "Days", days, legend: {} })}`).only(".chart");
   const bars = chart.all("rect").map((bar) => [Number(bar.attribute("y")), Number(bar.attribute("height"))] as const);
   const heights = bars.map(([, height]) => height);
   expect(heights.map((height) => Math.round((6 * height) / (heights[0] ?? 0)))).toEqual([6, 4, 2]);

@@ -70,7 +70,7 @@ describe("the usage pages", () => {
     await send(workspace, 15);
     vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
     const page = await owner.read(path);
-    const bars = page.all("svg.large title").map(({ text }) => text);
+    const bars = page.all("svg.chart title").map(({ text }) => text);
     expect(bars).toHaveLength(32);
     expect(bars.slice(0, 3)).toEqual([
       "Mar 1, 2031: 8 accepted, 0 held, 0 refused",
@@ -122,7 +122,7 @@ describe("the usage pages", () => {
     await send(workspace, 20);
     const axis = async (by: Browser) =>
       (await by.read(path))
-        .all("svg.large")[0]
+        .all("svg.chart")[0]
         ?.all('text[text-anchor="end"]')
         .map(({ text }) => text);
     vi.setSystemTime(Date.UTC(2031, 2, 2, 6));
