@@ -303,7 +303,7 @@ describe("the notice of usage", () => {
       ["settings/members", { email: "nobody" }, 422, "settings/members"],
       ["rules", { name: "" }, 422, "rules"],
       ["rules/import", { rules: "x" }, 422, "rules"],
-      ["people/ann%40example.com/delete", { email: "x" }, 404, "signals"],
+      ["people/ann%40example.com/delete", { email: "x" }, 404, "people"],
       ["rules/none/delete", {}, 404, "signals"],
     ];
     for (const [path, form, status, leadsTo] of refused) {
