@@ -30,7 +30,7 @@ import {
 import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./keys/key-parts.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanUntilMatch } from "./kit/list.tsx";
-import { Clamped, Empty, Table, Time } from "./kit/parts.tsx";
+import { Clamped, Empty, OneLine, Table, Time } from "./kit/parts.tsx";
 import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
@@ -125,7 +125,7 @@ export const activityPages = pages.createApp().get("/", async (c) => {
         rows={entries.items}
         href={(entry) => `${base}/${labelAndPath(entry)[1]}`}
         columns={[
-          { head: "Action", cell: (entry) => labelAndPath(entry)[0] },
+          { head: "Action", cell: (entry) => <span class="wide-nowrap">{labelAndPath(entry)[0]}</span> },
           { head: "Details", kind: "text", cell: (entry) => <Details entry={entry} names={names} /> },
           { head: "By", cell: (entry) => actorText(entry.actor) },
           { head: "Time", cell: ({ at }) => <Time ms={Date.parse(at)} /> },
@@ -157,11 +157,11 @@ function actorText(actor: string) {
   if (token !== null) {
     return (
       <>
-        <span class="anywhere">{token.name}</span> <span class="quiet nowrap">API token</span>
+        <OneLine text={token.name} /> <span class="quiet nowrap">API token</span>
       </>
     );
   }
-  return name === undefined ? <span class="anywhere">{actor}</span> : <span class="quiet nowrap">{name}</span>;
+  return name === undefined ? <OneLine text={actor} /> : <span class="quiet nowrap">{name}</span>;
 }
 
 function Details({ entry, names }: { entry: AuditRecord; names: Names }) {

@@ -10,7 +10,7 @@ import { keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { counted, signed, withQuery } from "./kit/format.ts";
 import { Filters, ListAddress } from "./kit/list.tsx";
-import { Clamped, Empty, Panel, StatusBadge, Table, Time } from "./kit/parts.tsx";
+import { Clamped, Empty, OneLine, Panel, StatusBadge, Table, Time } from "./kit/parts.tsx";
 import { fragment, page } from "./page.tsx";
 import { counterOf, type Ctx, pages, storeOf, workspacePath } from "./pages-env.ts";
 import { signalPath } from "./paths.ts";
@@ -177,7 +177,7 @@ function LiveTable({ items }: { items: readonly LiveItem[] }) {
       columns={[
         { head: "Event", cell: ({ title }) => title },
         { head: "Status", cell: ({ status }) => status !== null && <StatusBadge status={status} /> },
-        { head: "Person", cell: ({ email }) => email },
+        { head: "Person", cell: ({ email = "" }) => email !== "" && <OneLine text={email} /> },
         {
           head: "Source or key",
           cell: ({ from, apiKey }) => (apiKey === undefined ? from : <KeyTitle {...apiKey} />),

@@ -17,7 +17,7 @@ import { Choices, Confirm, Form, Menu, TextField } from "./kit/forms.tsx";
 import { withQuery } from "./kit/format.ts";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
-import { type Column, CopyText, Panel, Table, Time } from "./kit/parts.tsx";
+import { type Column, CopyText, OneLine, Panel, Table, Time } from "./kit/parts.tsx";
 import { done, mayManage, page } from "./page.tsx";
 import { contextOf, type Ctx, formText, pages, typedText, workspacePath } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
@@ -115,9 +115,9 @@ async function membersPage(c: Ctx, errors: Errors = {}, typed?: TypedMember): Pr
     {
       head: "Email",
       cell: ({ email }) => (
-        <>
-          {email} {email === me && <span class="tag">You</span>}
-        </>
+        <span class="wide-nowrap">
+          <OneLine text={email} /> {email === me && <span class="tag">You</span>}
+        </span>
       ),
     },
     { head: "Role", cell: (member) => ROLE_LABEL[member.role] },

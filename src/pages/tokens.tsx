@@ -24,7 +24,7 @@ import { Check, Confirm, Form, LinkButton, Menu, TextField } from "./kit/forms.t
 import { authorName } from "./kit/format.ts";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
-import { Badge, type Column, CopyText, Empty, Facts, Notice, Panel, Table, Time } from "./kit/parts.tsx";
+import { Badge, type Column, CopyText, Empty, Facts, Notice, OneLine, Panel, Table, Time } from "./kit/parts.tsx";
 import { alreadyCreatedPage, done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
 import { contextOf, pages, typedText, type Ctx } from "./pages-env.ts";
 import { allFields, checkName, readForm } from "./read-form.tsx";
@@ -110,7 +110,7 @@ const COLUMNS: readonly Column<ApiToken>[] = [
     drop: "narrow",
     cell: ({ createdAt, createdBy }) => (
       <>
-        <span class="anywhere">{authorName(createdBy)}</span>{" "}
+        <OneLine text={authorName(createdBy)} />{" "}
         <small>
           <LocalTime iso={createdAt} precision="date" />
         </small>

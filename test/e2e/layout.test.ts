@@ -3,6 +3,7 @@ import type { Page } from "playwright-core";
 import { expect, inject, test } from "vitest";
 import { browserForFile } from "./support/browser.ts";
 import { overflow } from "./support/problems.ts";
+import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
 const browser = browserForFile();
 const { slug, keyId } = inject("demo");
@@ -31,5 +32,59 @@ test.each([
     expect(Math.min(...sizes), `${width} pixels`).toBeGreaterThanOrEqual(11);
     expect(Math.max(...sizes), `${width} pixels`).toBeLessThanOrEqual(13);
     expect(await overflow(page), `${width} pixels`).toEqual([]);
+  }
+});
+
+/** The cells whose text takes two lines. */
+const broken = (page: Page, cells: string) =>
+  page.evaluate<string[]>(`
+    [...document.querySelectorAll(${JSON.stringify(cells)})].flatMap((cell) => {
+      const content = document.createRange();
+      content.selectNodeContents(cell);
+      const boxes = [...content.getClientRects()];
+      const isOneLine = Math.max(...boxes.map(({ top }) => top)) < Math.min(...boxes.map(({ bottom }) => bottom));
+      return isOneLine ? [] : [cell.textContent];
+    })
+  `);
+
+/** The texts whose end is cut. */
+const cut = (page: Page) =>
+  page.evaluate<string[]>(`
+    [...document.querySelectorAll("tbody .one-line")]
+      .filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)
+      .map(({ textContent }) => textContent)
+  `);
+
+test("an action and an email stay on one line on a wide screen, and the tables fit at every width", async () => {
+  const workspace = await newWorkspace("northwindtraders");
+  const { home, owner } = workspace;
+  const page = await browser.open(owner, `${home}/rules/new`);
+  await page.getByLabel("Event", { exact: true }).fill("Filled Out Form");
+  await page.getByLabel("Scoring signal").fill("demo_requested");
+  await page.getByLabel("Points", { exact: true }).fill("20");
+  await page.getByLabel("Name", { exact: true }).fill("Asked for a demonstration of the whole product, by a form");
+  await page.getByRole("button", { name: "Create rule" }).click();
+  await page.getByText("Rule created.").waitFor();
+  await page.locator("summary", { hasText: "Apply to past signals" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Apply" }).click();
+  await page.locator("#job").waitFor();
+  const key = await workspace.newKey();
+  expect(await send(key, { ...FORM, email: owner })).toBe(202);
+  // Its reason takes all the room that it gets.
+  expect(await send(key, { email: owner })).toBe(422);
+  for (const [path, cells] of [
+    ["settings/activity", "tbody :is(th, td:nth-child(3))"],
+    ["settings/members", "tbody th"],
+    ["live", "tbody td:nth-child(3)"],
+  ] as const) {
+    await page.goto(`${home}/${path}`);
+    await page.locator("tbody").getByText(owner).first().waitFor();
+    for (const width of WIDTHS) {
+      await showAt(page, width);
+      const at = `${path}, ${width} pixels`;
+      expect(await overflow(page), at).toEqual([]);
+      if (width >= 1280) expect(await broken(page, cells), at).toEqual([]);
+      if (width >= 1280 && path !== "live") expect(await cut(page), at).toEqual([]);
+    }
   }
 });

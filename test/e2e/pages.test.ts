@@ -43,6 +43,8 @@ const PATHS = [
   "/people?q=somebody.with.a.very.long.address@nobody.example.com&score=3&from=2026-01-01",
   "/people?q=e&sort=last_seen_up",
   "/people/peter@example.com",
+  // Only a held signal names him, so the page is a 404.
+  "/people/otto@example.com",
   "/people/peter@example.com/delete",
   "/accounts",
   "/accounts/one?external_id=acct-2",
@@ -79,7 +81,7 @@ beforeAll(async () => {
   context = await newContext(browser, { reducedMotion: "reduce" });
   page = await signIn(context, "owner@example.com", `${HOME}/signals`);
   context.on("console", (message) => {
-    const expected = message.location().url.endsWith("/nowhere") && message.text().includes("404");
+    const expected = /\/(nowhere|otto@example\.com)$/.test(message.location().url) && message.text().includes("404");
     if (["error", "warning"].includes(message.type()) && !expected) consoleErrors.push(message.text());
   });
   context.on("weberror", (error) => consoleErrors.push(String(error.error())));
@@ -273,6 +275,16 @@ describe("the words of the pages", () => {
     }
     const several = [...verbs].filter(([, of]) => of.size > 1).map(([route, of]) => [route, [...of].toSorted()]);
     expect(several).toEqual([["a list", ["Apply", "Search"]]]);
+  });
+
+  test("no page links to a person who does not exist", async () => {
+    const links = all.flatMap(({ html }) => html.links().flatMap(({ target }) => target ?? []));
+    const people = new Set(links.filter((target) => /\/people\/[^/]+%40[^/?#]+$/.test(target)));
+    expect(people.size).toBeGreaterThan(10);
+    const answers = await Promise.all(
+      [...people].map(async (target) => [target, (await page.request.get(target)).status()] as const),
+    );
+    expect(answers.filter(([, status]) => status !== 200)).toEqual([]);
   });
 
   test("a slash separates breadcrumbs, on every page", () => {

@@ -153,6 +153,29 @@ test("signals beyond the limit are held; once overages are enabled they are rele
   expect(await send(key, { ...FORM, properties: { at: 6 } })).toBe(202);
 });
 
+test("the page of somebody whom only held signals name lists these signals", async () => {
+  const workspace = await newWorkspace("held-only", 1);
+  const key = await workspace.newKey();
+  for (const email of ["jane@example.com", "joe@example.com"]) expect(await send(key, { ...FORM, email })).toBe(202);
+  await expect.poll(() => workspace.score("jane@example.com")).toBe(0);
+  const page = await open(workspace, "/signals");
+  await reloadUntil(page, "Held 1");
+  await page.getByRole("link", { name: "Held 1" }).click();
+  await page.getByRole("cell", { name: "joe@example.com" }).waitFor();
+  expect(await page.getByRole("link", { name: "joe@example.com", exact: true }).count()).toBe(0);
+
+  await page.goto(`${workspace.home}/people/joe@example.com`);
+  const main = page.locator("main");
+  await main.getByText("No processed signal names joe@example.com yet.").waitFor();
+  expect(await main.innerText()).not.toContain("deleted");
+  await main.getByRole("link", { name: "Filled Out Form" }).click();
+  await page.locator("#trace").getByText("Held: signal 2 of 1").waitFor();
+
+  await page.goto(`${workspace.home}/people/ann@example.com`);
+  await main.getByText("No processed signal names ann@example.com yet.").waitFor();
+  expect(await main.getByRole("table").count()).toBe(0);
+});
+
 test("the live page shows arriving signals, filters them and pauses", async () => {
   const workspace = await newWorkspace("live");
   const key = await workspace.newKey();

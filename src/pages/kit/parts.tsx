@@ -128,6 +128,15 @@ export function ShortId({ id }: { id: string }) {
   );
 }
 
+/** An email or a name in a table: one line, cut at its end where the table is narrow. The title has all of it. */
+export function OneLine({ text }: { text: string }) {
+  return (
+    <span class="one-line" title={text}>
+      {text}
+    </span>
+  );
+}
+
 export function Empty({ title, text, children }: PropsWithChildren<{ title: string; text?: Child }>) {
   return (
     <div class="empty">

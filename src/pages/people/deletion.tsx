@@ -15,7 +15,7 @@ import { contextOf, type Ctx, pages, storeOf, typedText, workspacePath } from ".
 import { personPath } from "../paths.ts";
 import { checkTyped, readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
-import { emailOf } from "./person.tsx";
+import { emailOf, unknownPersonPage } from "./person.tsx";
 
 export const deletionPages = pages
   .createApp()
@@ -53,7 +53,7 @@ async function personExists(c: Ctx): Promise<boolean> {
 async function redirectToReceipt(c: Ctx): Promise<Response> {
   const email = emailOf(c);
   const receipt = await storeOf(c).deletion(email);
-  if (receipt === null) return notFoundPage(c, "person");
+  if (receipt === null) return unknownPersonPage(c, email);
   return c.redirect(`${personPath(workspacePath(c), email)}/deletion`, 303);
 }
 

@@ -20,11 +20,12 @@ import { NAMED_BY_LABEL, signalTitle } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { TimeChart } from "../kit/charts.tsx";
 import { counted, day, exactTime, grouped, signed } from "../kit/format.ts";
-import { ListAddress, ListPanel } from "../kit/list.tsx";
+import { ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
 import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
-import { mayManage, notFoundPage, page } from "../page.tsx";
+import { mayManage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { accountPath, personPath, rulePath, signalPath } from "../paths.ts";
+import { SignalList } from "../signals/signals.tsx";
 
 export function emailOf(c: Ctx): string {
   return emailAsStored(c.req.param("email") ?? "");
@@ -41,7 +42,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
   const found = await storeOf(c).personPage(email, shown, list.slice(PAGE_ROWS));
   if (found === null) {
     const isDeleted = (await storeOf(c).deletion(email)) !== null;
-    return isDeleted ? c.redirect(`${path}/deletion`, 303) : notFoundPage(c, "person");
+    return isDeleted ? c.redirect(`${path}/deletion`, 303) : unknownPersonPage(c, email);
   }
   const { person, curve } = found;
   const scoring = found.timeline.items.flatMap(({ scores }) => scores);
@@ -88,6 +89,27 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
     <IdentitiesPanel base={base} found={found} />,
   );
 });
+
+/** The 404 page of a person. Held signals may name the email: a signal creates its person when it is processed. */
+export async function unknownPersonPage(c: Ctx, email: string): Promise<Response> {
+  const base = workspacePath(c);
+  const filter = { email, status: "held" } as const;
+  const list = new ListAddress(`${base}/signals/all`, {});
+  list.addFilter("Person", email, filter);
+  const held = await scanUntilMatch(list.slice(PAGE_ROWS), (slice) => storeOf(c).signals(filter, slice));
+  const hasHeld = held.items.length > 0;
+  return page(
+    c,
+    {
+      section: "people",
+      title: "This person does not exist",
+      crumbs: [],
+      intro: `No processed signal names ${email} yet.${hasHeld ? " Releasing a held signal creates the person." : ""}`,
+      status: 404,
+    },
+    hasHeld && <SignalList base={base} list={list} signals={held} withEvent title="Held signals" />,
+  );
+}
 
 const UNKNOWN = <span class="quiet">Unknown</span>;
 

@@ -155,7 +155,7 @@ interface SignalListProps {
 export function SignalList({ base, signals, withEvent, ...panel }: SignalListProps) {
   const names: Column<SignalSummary>[] = [
     { head: "Event", cell: signalTitle },
-    { head: "Person", cell: ({ email }) => email !== null && <a href={personPath(base, email)}>{email}</a> },
+    { head: "Person", cell: (signal) => personOf(base, signal) },
     { head: "Source", cell: ({ source }) => source, drop: "narrow" },
   ];
   const person: Column<SignalSummary> = { head: "Person", cell: ({ email }) => email ?? "Unknown person" };
@@ -183,6 +183,12 @@ export function SignalList({ base, signals, withEvent, ...panel }: SignalListPro
       />
     </ListPanel>
   );
+}
+
+/** A held signal creates no person, so its email may be that of nobody. */
+function personOf(base: string, { email, status }: SignalSummary): Child {
+  if (email === null || status === "held") return email;
+  return <a href={personPath(base, email)}>{email}</a>;
 }
 
 export function NoSignals({ base }: { base: string }) {

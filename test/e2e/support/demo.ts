@@ -46,6 +46,9 @@ export async function fillDemo(running: RunningWorker, token: string): Promise<D
   for (const { calls } of senders.flatMap((sender) => sender.deliveries)) for (const call of calls) await send(call);
   await makeDeadLetter(running, operator, home);
   for (const { calls } of last.deliveries) for (const call of calls) await send(call);
+  // Held, and the only signal of this email: it creates no person.
+  const unknown = JSON.stringify({ email: "otto@example.com", event: "Filled Out Form", source: "event-app" });
+  await send({ path: `/api/signal-staging/webhook/${keys.campaigns}`, body: unknown });
   await untilProcessed(operator, home);
 
   await makeTokens(operator, home);

@@ -65,7 +65,7 @@ describe("the usage pages", () => {
     await send(workspace, 15);
     vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
     const page = await owner.read(path);
-    const bars = page.all("svg.large title").map(({ text }) => text);
+    const bars = page.all("svg.chart title").map(({ text }) => text);
     expect(bars).toHaveLength(32);
     expect(bars.slice(0, 3)).toEqual([
       "Mar 1, 2031: 8 accepted, 0 held, 0 refused",
@@ -117,7 +117,7 @@ describe("the usage pages", () => {
     await send(workspace, 20);
     const axis = async (by: Browser) =>
       (await by.read(path))
-        .all("svg.large")[0]
+        .all("svg.chart")[0]
         ?.all('text[text-anchor="end"]')
         .map(({ text }) => text);
     vi.setSystemTime(Date.UTC(2031, 2, 2, 6));
@@ -298,7 +298,7 @@ describe("the notice of usage", () => {
       ["settings/members", { email: "nobody" }, 422, "settings/members"],
       ["rules", { name: "" }, 422, "rules"],
       ["rules/import", { rules: "x" }, 422, "rules"],
-      ["people/ann%40example.com/delete", { email: "x" }, 404, "signals"],
+      ["people/ann%40example.com/delete", { email: "x" }, 404, "people"],
       ["rules/none/delete", {}, 404, "signals"],
     ];
     for (const [path, form, status, leadsTo] of refused) {
