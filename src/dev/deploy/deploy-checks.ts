@@ -322,8 +322,7 @@ function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
       check: () => checkDatabase(database, config, wrangler),
     })),
     ...queuesOf(config).map((queue) => {
-      const inPlace = `a queue ${queue} in the jurisdiction "${jurisdiction}": docs/deploy.md has the command`;
-      const fix = jurisdiction === "" ? `npx wrangler queues create ${queue}` : inPlace;
+      const fix = ["npx wrangler queues create", queue, ...inJurisdiction(jurisdiction)].join(" ");
       return part(`queue ${queue}`, () => exists("queues", "info", queue), fix);
     }),
     ...config.r2_buckets.map(({ bucket_name: bucket = "", jurisdiction: place }) => {

@@ -261,7 +261,7 @@ describe("an environment", () => {
   });
 });
 
-/** As wrangler 4.135 writes it. */
+/** As wrangler 4.156 writes it. */
 const ERROR = "\u001B[31m✘ \u001B[41;31m[\u001B[41;97mERROR\u001B[41;31m]\u001B[0m \u001B[1m";
 const failed = (message: string) => ({ code: 1, out: `${ERROR}${message}` });
 const requestFailed = (about: string, message: string) =>
@@ -279,7 +279,7 @@ const NO_LOGIN = failed("In a non-interactive environment, it's necessary to set
 type Answers = Record<string, string | { code: number; out: string }>;
 
 const EVERYTHING = {
-  "d1 list": `\n ⛅️ wrangler 4.135.0 (update available 4.164.0)\n──────\n${JSON.stringify([{ uuid: ID, name: "signal-ingestion" }])}\n`,
+  "d1 list": `\n ⛅️ wrangler 4.156.2 (update available 4.164.0)\n──────\n${JSON.stringify([{ uuid: ID, name: "signal-ingestion" }])}\n`,
   "d1 execute": JSON.stringify([{ results: [], success: true, meta: {} }]),
   "secret list": JSON.stringify([{ name: "OPERATOR_TOKEN", type: "secret_text" }]),
 };
@@ -330,7 +330,7 @@ describe("the account", () => {
     const asked: string[] = [];
     expect((await missing(EMPTY, IN_EU, undefined, asked)).map(({ fix }) => fix)).toEqual([
       "npx wrangler d1 create signal-ingestion --jurisdiction eu",
-      ...QUEUES.map((queue) => `a queue ${queue} in the jurisdiction "eu": docs/deploy.md has the command`),
+      ...QUEUES.map((queue) => `npx wrangler queues create ${queue} --jurisdiction eu`),
       "npx wrangler r2 bucket create signals-cold --jurisdiction eu",
       "openssl rand -base64 32 | npx wrangler secret put OPERATOR_TOKEN",
     ]);
