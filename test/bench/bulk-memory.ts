@@ -4,7 +4,7 @@
  * the resident memory of its process, as Linux reports it.
  */
 import { gzipSync } from "node:zlib";
-import { BULK_MAX_BYTES, BULK_MAX_SIGNALS } from "../../src/limits.ts";
+import { BODY_MAX_BYTES, BODY_MAX_SIGNALS } from "../../src/limits.ts";
 import type { Contestant } from "./contestants.ts";
 import { body, largestBulk } from "./signals.ts";
 
@@ -18,8 +18,8 @@ interface BulkBody {
   gzip?: true;
 }
 
-const lines = (comment: string): string => largestBulk(BULK_MAX_SIGNALS, BULK_MAX_BYTES, comment).join("\n");
-const array = (comment: string): string => `[${largestBulk(BULK_MAX_SIGNALS, BULK_MAX_BYTES, comment).join(",")}]`;
+const lines = (comment: string): string => largestBulk(BODY_MAX_SIGNALS, BODY_MAX_BYTES, comment).join("\n");
+const array = (comment: string): string => `[${largestBulk(BODY_MAX_SIGNALS, BODY_MAX_BYTES, comment).join(",")}]`;
 
 /** A string with one letter beyond Latin-1 takes two bytes per letter. */
 export const BULK_BODIES: BulkBody[] = [
@@ -49,10 +49,10 @@ export async function measureBulkMemory(service: Contestant, bulk: BulkBody): Pr
   const sent = bulk.make();
   const restBytes = service.running.residentBytes();
   service.running.forgetPeak();
-  await post(`${url}/bulk/${service.key}`, sent, BULK_MAX_SIGNALS, bulk.gzip);
+  await post(`${url}/bulk/${service.key}`, sent, BODY_MAX_SIGNALS, bulk.gzip);
   await service.settle();
   const growthBytes = service.running.peakBytes() - restBytes;
-  service.accepted += WARM_UP_SIGNALS + BULK_MAX_SIGNALS;
+  service.accepted += WARM_UP_SIGNALS + BODY_MAX_SIGNALS;
   return { title: bulk.title, hasBound: bulk.gzip === undefined, bodyBytes: sent.byteLength, restBytes, growthBytes };
 }
 

@@ -57,7 +57,7 @@ class History {
   readonly workspace: TestWorkspace;
   readonly #counter: TestCounter;
   /** Messages in the queue. */
-  #queue: string[] = [];
+  #queue: Uint8Array[] = [];
   #number = 0;
   /** All signals answered with 202, and those of them that no restore has lost. */
   readonly #sent: Sent[] = [];
@@ -140,7 +140,7 @@ class History {
   async #deliver(which: number, times: number): Promise<void> {
     if (this.#queue.length === 0) return;
     const at = which % this.#queue.length;
-    const [body = ""] = this.#queue.splice(at, 1);
+    const [body = new Uint8Array()] = this.#queue.splice(at, 1);
     // A message may be repeated much later.
     if (times > 1) this.#queue.push(body);
     // The queue sometimes gives up a message.

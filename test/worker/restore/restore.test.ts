@@ -7,6 +7,7 @@ import { ring } from "../../support/cold.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
 import { until } from "../../support/until.ts";
+import { textOf } from "../../support/wire.ts";
 import { call, newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 const START = Date.UTC(2031, 0, 10, 12);
@@ -338,7 +339,8 @@ describe("a message from before a restore", () => {
     const workspace = await newWorkspace({ signalLimit: 1_000 });
     const queue: string[] = [];
     const counter = new TestCounter(workspace.id);
-    const useQueue = () => counter.sendTo(async (messages) => void queue.push(...messages.map(({ body }) => body)));
+    const useQueue = () =>
+      counter.sendTo(async (messages) => void queue.push(...messages.map(({ body }) => textOf(body))));
     await useQueue();
     return { workspace, queue, useQueue };
   }
