@@ -136,24 +136,14 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
 
     const counted = requestsOfBody(body.bytes.length, signals.length);
     chargeBody(holder, counted - requests, Date.now(), rate);
-    const call = {
-      key,
-      requestId: c.get("requestId"),
-      ...options.value,
-      signals,
-      requests: counted,
-      bytes: body.bytes,
-    };
-    const admission = await admit(c.env, call);
+    const call = { key, requestId: c.get("requestId"), signals, requests: counted, bytes: body.bytes };
+    const admission = await admit(c.env, { ...call, ...options.value });
     if (admission.configVersion < key.configVersion) pushAfterAnswer(c, key);
     const headers = limitHeaders(admission, rate, nowMs);
     if (!admission.ok) {
       const isDeactivated = admission.refusal.code === "unauthorized";
-      return refuseCall(
-        c,
-        isDeactivated ? await failDeactivated(c.env, credentials, key, nowMs) : admission.refusal,
-        headers,
-      );
+      const refusal = isDeactivated ? await failDeactivated(c.env, credentials, key, nowMs) : admission.refusal;
+      return refuseCall(c, refusal, headers);
     }
     const [only] = admission.outcomes;
     if (!isList && only !== undefined) return answerOne(c, only, headers);
