@@ -117,6 +117,17 @@ export class TestCounter {
     );
   }
 
+  /** Rows of one commit have the same count of admitted signals. */
+  async admittedInRows(): Promise<{ admitted: number; count: number; bytes: number }[]> {
+    return runInDurableObject(this.stub, (_, { storage }) =>
+      storage.sql
+        .exec<{ admitted: number; count: number; bytes: number }>(
+          "SELECT admitted, count, bytes FROM outbox WHERE bytes > 0 ORDER BY row",
+        )
+        .toArray(),
+    );
+  }
+
   /** Every signal in the outbox, in row order. */
   async unsettled(): Promise<(Admission & { row: number; payload: string })[]> {
     const received = (await this.rows()).flatMap(({ body }) => readMessage(body).rows);
