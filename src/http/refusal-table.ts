@@ -214,8 +214,8 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   unavailable: {
     status: 503,
     title: "Temporarily unavailable",
-    detail: "Nothing was stored. Send the same request again after Retry-After seconds.",
-    when: "Not stored, for a reason that passes: the same request may be sent again. With results, too: nothing is stored twice.",
+    detail: "The signals are not confirmed as stored. Send the same request again after Retry-After seconds.",
+    when: "Not confirmed as stored, for a reason that passes: the same request may be sent again.",
     label: "Temporarily unavailable",
     advice: "Send the same request again after Retry-After seconds.",
   },
