@@ -107,8 +107,10 @@ test("the index of a signal for the Idempotency-Key counts refused signals too",
   const signals = [{ event: "a" }, { event: "" }, { event: "c" }];
   await (await workspace.send(signals, { headers })).text();
   const corrected = [{ event: "a" }, { event: "b" }, { event: "c" }];
-  expect(await (await workspace.send(corrected, { headers })).json()).toMatchObject({ accepted: 3 });
+  const { results } = await (await workspace.send(corrected, { headers })).json<BatchAnswer>();
   expect(await workspace.settled()).toMatchObject({ accepted: 5, processed: 3, duplicates: 2, balanced: true });
+  const stored = await Promise.all(results.map(({ id = "" }) => workspace.store.signal(id)));
+  expect(stored).toMatchObject(["duplicate", "processed", "duplicate"].map((status) => ({ status })));
 });
 
 describe("a body that cannot be admitted is refused as a whole", () => {
