@@ -13,7 +13,6 @@ import { readAdmission, type Admission, type CallHead, type OutboxRow, type Sign
 const ROW = "\u001d";
 const CALL = "\u001e";
 const SIGNAL = "\u001f";
-const SIGNAL_BYTE = 0x1f;
 /** Version of new rows, see READERS. */
 const VERSION = 1;
 
@@ -58,15 +57,14 @@ const decoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
 
 /** @param signals the payloads are JSON, as sent. */
 export function writeCall(head: CallHead, signals: readonly (SignalHead & { payload: Uint8Array })[]): WrittenCall {
-  const heads = signals.map(({ id, index }) => (index === undefined ? id : `${id} ${index}`));
-  // Ids are ASCII.
-  const sizes = signals.map(({ payload }, n) => TEXTS_PER_SIGNAL + (heads[n]?.length ?? 0) + payload.length);
+  const heads = signals.map(({ id, index }) => SIGNAL + (index === undefined ? id : `${id} ${index}`) + SIGNAL);
+  const sizes = signals.map(({ payload }, nth) => (heads[nth] ?? "").length + payload.length);
   const bytes = new Uint8Array(sizes.reduce((sum, size) => sum + size, 0));
   let at = 0;
-  for (const [n, { payload }] of signals.entries()) {
-    bytes[at++] = SIGNAL_BYTE;
-    at += encoder.encodeInto(heads[n] ?? "", bytes.subarray(at)).written;
-    bytes[at++] = SIGNAL_BYTE;
+  for (const [nth, { payload }] of signals.entries()) {
+    const text = heads[nth] ?? "";
+    // Ids are ASCII. A native call for each would take longer.
+    for (let n = 0; n < text.length; n++) bytes[at++] = text.charCodeAt(n);
     bytes.set(payload, at);
     at += payload.length;
   }
