@@ -27,9 +27,9 @@ export default {
     const env = inJurisdiction(bindings, configuredJurisdiction(bindings));
     if (queueKind(batch.queue) === "deliveries") {
       const { deliver } = await import("./notifications/delivery-consumer.ts");
-      return deliver(batch, env, ctx);
+      return deliver(batch as MessageBatch<string>, env, ctx);
     }
     const { consume } = await import("./queue/consumer.ts");
-    await consume(batch, env);
+    await consume(batch as MessageBatch<ArrayBuffer>, env);
   },
-} satisfies ExportedHandler<Env, string>;
+} satisfies ExportedHandler<Env>;

@@ -5,16 +5,16 @@
 import type { BodyRefusal, Described, Unavailable } from "../domain/keys/refusal.ts";
 import { type RequestRate, REQUEST_BODY_BYTES, requestsOfBody } from "../domain/quota/request-rate.ts";
 import { refuse } from "../domain/result.ts";
-import { BULK_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
+import { BODY_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import { zlib } from "../platform/node.ts";
 import { TimeLimitExceeded, within } from "../platform/time-limit.ts";
 import type { Lease } from "../platform/under-way.ts";
 import { bodyWaitMs, chargeBody, LARGE_BODY_BYTES, openBody, tooFast, turnOfLargeBody } from "./workspace-share.ts";
 
 const LARGE_BODY_PART_BYTES = LARGE_BODY_BYTES;
-/** The largest bulk import, and the part of it that is being read. */
-export const LARGE_BODIES_HOLDER_MAX_BYTES = BULK_MAX_BYTES + LARGE_BODY_PART_BYTES;
-/** All large bodies together: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
+/** Two of the largest bodies, one at work and one that waits for its turn, and the part that is being read. */
+export const LARGE_BODIES_HOLDER_MAX_BYTES = 2 * BODY_MAX_BYTES + LARGE_BODY_PART_BYTES;
+/** All large bodies together: with four of the largest at work, an isolate takes some 100 of its 128 MB. */
 export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
 /** Each holder may have so much, also while others use all of it: so no stalled sender keeps a batch of CDP events out. */
 const LARGE_BODIES_ALWAYS_BYTES = 2 * LARGE_BODY_PART_BYTES;
@@ -303,7 +303,7 @@ class BodyReading {
   }
 
   /**
-   * Charges and reserves before unpacking: unpacking 16 MB only to refuse them would take as much CPU as accepting them.
+   * Charges and reserves before unpacking: unpacking 8 MB only to refuse them would take as much CPU as accepting them.
    *
    * @param bytes the expected size. @param maxOutputLength a small body may unpack to gigabytes. @returns null: it is larger.
    */

@@ -1,13 +1,7 @@
 /** Every refusal of the ingestion endpoints: status (spec §7) and texts. */
 import { grouped } from "../domain/text.ts";
 import type { RefusalCode } from "../domain/keys/refusal.ts";
-import {
-  BATCH_MAX_SIGNALS,
-  BULK_MAX_SIGNALS,
-  NAME_MAX_CODE_POINTS,
-  SIGNAL_MAX_BYTES,
-  SIGNAL_MAX_DEPTH,
-} from "../limits.ts";
+import { BODY_MAX_SIGNALS, NAME_MAX_CODE_POINTS, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
 
 interface RefusalEntry {
   status: 400 | 401 | 403 | 413 | 415 | 422 | 429 | 503;
@@ -74,7 +68,7 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     title: "Too large",
     when: "The body is too large, counted after decompression.",
     label: "Body too large",
-    advice: "Split the signals into several calls, or use the bulk endpoint.",
+    advice: "Split the signals into several calls.",
   },
   batch_too_long: {
     status: 413,
@@ -82,7 +76,7 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     when: "There are too many signals in the body.",
     label: "Too many signals in a call",
     get advice() {
-      return `Send at most ${grouped(BATCH_MAX_SIGNALS)} signals in a call, ${grouped(BULK_MAX_SIGNALS)} on the bulk endpoint.`;
+      return `Send at most ${grouped(BODY_MAX_SIGNALS)} signals in a call.`;
     },
   },
   batch_empty: {
@@ -220,8 +214,8 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   unavailable: {
     status: 503,
     title: "Temporarily unavailable",
-    detail: "Nothing was stored. Send the same request again after Retry-After seconds.",
-    when: "Not stored, for a reason that passes: the same request may be sent again. With results, too: nothing is stored twice.",
+    detail: "The signals are not confirmed as stored. Send the same request again after Retry-After seconds.",
+    when: "Not confirmed as stored, for a reason that passes: the same request may be sent again.",
     label: "Temporarily unavailable",
     advice: "Send the same request again after Retry-After seconds.",
   },

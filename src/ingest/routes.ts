@@ -23,26 +23,17 @@ import { onNotFound, methodNotAllowed, storedDetail, problem, problemBody, refus
 import { refuseIfRemote } from "../http/loopback.ts";
 import { logged } from "../http/request-log.ts";
 import { chargeBody, pauseOfRefusal, tooFast } from "../http/workspace-share.ts";
-import {
-  BATCH_MAX_BYTES,
-  BATCH_MAX_SIGNALS,
-  BULK_MAX_BYTES,
-  BULK_MAX_SIGNALS,
-  CALL_TIMEOUT_MS,
-  IDEMPOTENCY_KEY_MAX_LENGTH,
-} from "../limits.ts";
+import { BODY_MAX_BYTES, BODY_MAX_SIGNALS, CALL_TIMEOUT_MS, IDEMPOTENCY_KEY_MAX_LENGTH } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import type { RefusedResult, PeriodState } from "../quota/protocol.ts";
-import { admit, pushAfterAnswer, type CallOutcome, type Outcome } from "./admit.ts";
+import { admit, pushAfterAnswer, type Outcome } from "./admit.ts";
 import { authenticate, type Credentials, failDeactivated, type KnownKey } from "./authenticate.ts";
 import { SHED_ASK_MS, shedCall } from "./shedding.ts";
 import { NO_VERDICTS, ordinalsTaken } from "../domain/quota/quota.ts";
 
 interface Endpoint {
   type: EndpointType;
-  maxBytes: number;
-  maxSignals: number;
   /** Newline-delimited JSON is accepted. */
   lines: boolean;
   check: (payload: unknown, key: KnownKey, request: StepBudget) => Result<unknown, SignalRefusal>;
@@ -50,12 +41,10 @@ interface Endpoint {
 
 const SIGNALS: Endpoint = {
   type: "signal_staging",
-  maxBytes: BATCH_MAX_BYTES,
-  maxSignals: BATCH_MAX_SIGNALS,
   lines: false,
   check: validateSignal,
 };
-const BULK: Endpoint = { ...SIGNALS, maxBytes: BULK_MAX_BYTES, maxSignals: BULK_MAX_SIGNALS, lines: true };
+const BULK: Endpoint = { ...SIGNALS, lines: true };
 const ACCOUNTS: Endpoint = { ...SIGNALS, type: "product_org", check: checkAccount };
 
 /** The batch and source paths share a pattern, because Hono's fast router does not support overlapping ones. */
@@ -130,7 +119,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const options = readOptions(c, source);
   if (!options.ok) return refuseKnown(options.refusal);
   const { keyId, workspaceId: holder } = key;
-  const body = await readBody(c.req.raw, { maxBytes: endpoint.maxBytes, holder, rate, key: keyId });
+  const body = await readBody(c.req.raw, { maxBytes: BODY_MAX_BYTES, holder, rate, key: keyId });
   const requests = requestsOfBody(body.ok ? body.bytes.length : body.bytes);
   if (!body.ok) {
     const isOfThisIsolate = body.refusal.code === "rate_limited" || body.refusal.code === "unavailable";
@@ -139,29 +128,26 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   try {
     const budget = { stepsLeft: REQUEST_MAX_STEPS };
     const check = (payload: unknown) => endpoint.check(payload, key, budget);
-    const read = readSignals(body.bytes, { ...endpoint, check });
+    const read = readSignals(body.bytes, { maxSignals: BODY_MAX_SIGNALS, lines: endpoint.lines, check });
     if (!read.ok) return refuseKnown(mislabelled(c, read.refusal), requests);
-    const { signals, isList, text } = read.value;
+    const { signals, isList } = read.value;
     const invalid = signals.find((signal) => signal.refusal !== null);
     if (invalid?.refusal && !isList) return refuseKnown(invalid.refusal, requests);
 
     const counted = requestsOfBody(body.bytes.length, signals.length);
     chargeBody(holder, counted - requests, Date.now(), rate);
-    const requestId = c.get("requestId");
-    const admission = await admit(c.env, { key, requestId, ...options.value, signals, requests: counted, text });
+    const call = { key, requestId: c.get("requestId"), signals, requests: counted, bytes: body.bytes };
+    const admission = await admit(c.env, { ...call, ...options.value });
     if (admission.configVersion < key.configVersion) pushAfterAnswer(c, key);
     const headers = limitHeaders(admission, rate, nowMs);
     if (!admission.ok) {
       const isDeactivated = admission.refusal.code === "unauthorized";
-      return refuseCall(
-        c,
-        isDeactivated ? await failDeactivated(c.env, credentials, key, nowMs) : admission.refusal,
-        headers,
-      );
+      const refusal = isDeactivated ? await failDeactivated(c.env, credentials, key, nowMs) : admission.refusal;
+      return refuseCall(c, refusal, headers);
     }
     const [only] = admission.outcomes;
     if (!isList && only !== undefined) return answerOne(c, only, headers);
-    return answerSeveral(c, admission, headers);
+    return answerSeveral(c, admission.outcomes, headers);
   } finally {
     body.release();
   }
@@ -332,11 +318,6 @@ function answerOne(c: Context<AppEnv>, outcome: Outcome, headers: Headers): Resp
   return accepted202(c, `{"status":"${outcome.status}","id":"${outcome.id}"}`, headers);
 }
 
-const ITEM_NOT_STORED = "This signal was not stored, for a reason that passes. Send it again.";
-const REPEAT =
-  "Not all of the signals could be stored. Send the same request again after Retry-After seconds: those that were stored " +
-  "are told apart then, and are not stored twice.";
-
 /** Maximum length of all details together, for answers of at most 1 MB. Later items have only a code. */
 const DETAILS_MAX_CHARACTERS = 100_000;
 
@@ -350,14 +331,9 @@ interface ItemResult {
 
 /**
  * 202 if at least one signal was kept. Otherwise 429 if any was refused for quota (a retry may help), or the first
- * signal's problem. If a fault interrupted the body and repeating it is harmless, 503, because SDKs treat any 202 as
- * done. Each answer includes the results.
+ * signal's problem. Each answer includes the results.
  */
-function answerSeveral(
-  c: Context<AppEnv>,
-  { outcomes, brokenOff, repeat }: CallOutcome & { ok: true },
-  headers: Headers,
-): Response {
+function answerSeveral(c: Context<AppEnv>, outcomes: Outcome[], headers: Headers): Response {
   const counts = { ...NO_VERDICTS };
   let decisive: Refusal | null = null;
   let detailsLeft = DETAILS_MAX_CHARACTERS;
@@ -366,22 +342,18 @@ function answerSeveral(
     if (outcome.status !== "rejected") return { index, status: outcome.status, id: outcome.id };
     const { refusal } = outcome;
     if (decisive === null || ("retryAfterMs" in refusal && !("retryAfterMs" in decisive))) decisive = refusal;
-    const detail = refusal.code === "unavailable" ? ITEM_NOT_STORED : refusalProblem(refusal).detail;
+    const { detail } = refusalProblem(refusal);
     detailsLeft -= detail?.length ?? 0;
     return { index, status: "rejected", code: refusal.code, ...(detailsLeft >= 0 && { detail }) };
   });
   Object.assign(c.get("logFields"), counts, { signals: ordinalsTaken(counts) });
   const more = { ...counts, results };
-  const again = brokenOff === null ? null : refusalProblem(brokenOff);
-  if (again !== null && repeat) {
-    return problem(c, { ...again, detail: REPEAT, headers: { ...again.headers, ...headers }, more });
-  }
   if (decisive !== null && counts.rejected === outcomes.length) {
     const described = refusalProblem(decisive);
     return problem(c, { ...described, headers: { ...described.headers, ...headers }, more });
   }
   const status = counts.rejected === 0 ? "accepted" : "partial";
-  return accepted202(c, JSON.stringify({ status, ...more }), { ...again?.headers, ...headers });
+  return accepted202(c, JSON.stringify({ status, ...more }), headers);
 }
 
 function accepted202(c: Context<AppEnv>, body: string, headers: Headers): Response {

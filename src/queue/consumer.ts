@@ -29,7 +29,7 @@ export const MESSAGE_MAX_ATTEMPTS = 6;
 const RECORD_MAX_MESSAGES = 10;
 
 interface WorkspaceMessage {
-  queued: Message<string>;
+  queued: Message<ArrayBuffer>;
   content: ReceivedMessage;
 }
 
@@ -44,7 +44,7 @@ interface WorkspaceRows {
 
 type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult>;
 
-export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
+export async function consume(batch: MessageBatch<ArrayBuffer>, env: Env): Promise<void> {
   const workspaces = byWorkspace(batch);
   const isGivenUp = queueKind(batch.queue) === "dead_letters";
   const handle = isGivenUp ? moveToDeadLetters : recordWith(readRules(env, [...workspaces.keys()]));
@@ -99,12 +99,12 @@ async function leaveInOutbox(env: Env, workspaceId: string): Promise<void> {
 }
 
 /** Finally leaves the message to the outbox, which still has its rows. */
-function retryLater(queued: Message<string>): void {
+function retryLater(queued: Message<ArrayBuffer>): void {
   if (queued.attempts >= MESSAGE_MAX_ATTEMPTS) queued.ack();
   else queued.retry({ delaySeconds: retryDelaySeconds(queued.attempts) });
 }
 
-function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[]> {
+function byWorkspace(batch: MessageBatch<ArrayBuffer>): Map<string, WorkspaceMessage[]> {
   const workspaces = new Map<string, WorkspaceMessage[]>();
   for (const queued of batch.messages) {
     const content = readMessage(queued.body);

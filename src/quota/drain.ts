@@ -30,7 +30,7 @@ export const STORE_PROBE_MS = 60_000;
 
 interface DrainOptions {
   workspaceId: string;
-  send: (messages: { body: string; contentType: "text" }[]) => Promise<unknown>;
+  send: (messages: { body: Uint8Array; contentType: "bytes" }[]) => Promise<unknown>;
   paceMs: number;
 }
 
@@ -197,7 +197,7 @@ export class Drain {
     const low = this.#outbox.oldest()?.row ?? 0;
     const bodies = messages.map(({ rows }) => ({
       body: writeMessage(workspaceId, low, rows),
-      contentType: "text" as const,
+      contentType: "bytes" as const,
     }));
     // A call that never settles would stop the drain.
     await within(SEND_TIMEOUT_MS, send(bodies));
@@ -233,8 +233,9 @@ class UnsentRows {
 
   add(rows: readonly PackedRow[]): void {
     if (this.#inTableOnly) return;
-    for (const row of rows) this.#inMemory.add(row);
-    if (this.#inMemory.bytes > UNSENT_MAX_BYTES) this.forget();
+    const more = rows.reduce((sum, { body }) => sum + body.byteLength, 0);
+    if (this.#inMemory.bytes + more > UNSENT_MAX_BYTES) this.forget();
+    else for (const row of rows) this.#inMemory.add(row);
   }
 
   /** The rows are read from the table when they are sent. */

@@ -34,6 +34,9 @@ const OUTBOX_FULL = {
   detail: "Too many signals are waiting to be stored.",
 } as const;
 
+/** A larger call does not share a commit: small calls neither wait for it nor fail with it, and it does not wait in memory. */
+export const LARGE_CALL_BYTES = 1_000_000;
+
 export class IncomingCalls {
   readonly #workspaceId: string;
   readonly #parts: Parts;
@@ -50,15 +53,13 @@ export class IncomingCalls {
 
   /** @throws if the commit fails; then none of its calls was counted. */
   admit(call: AdmitCall, nowMs: number): Promise<AdmitResult> | AdmitResult {
-    const { ledger, revoked, rates, calls } = this.#parts;
+    const { ledger, revoked } = this.#parts;
     if (ledger.current === null) return { outcome: "unconfigured" };
     if (revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    if (!call.firstSlice) {
-      calls.used(call.keyId, nowMs);
-      return this.#commits.submit({ call, rate: rates.left(call.keyId, nowMs) });
-    }
-    const { rate, refusal } = this.#takeRequest(call, countSignals(call), nowMs);
-    return refusal ?? this.#commits.submit({ call, rate });
+    const { rate, refusal } = this.#takeRequest(call, call.sizes.length, nowMs);
+    if (refusal !== null) return refusal;
+    const isLarge = call.signals.byteLength > LARGE_CALL_BYTES;
+    return isLarge ? this.#commits.submitAlone({ call, rate }) : this.#commits.submit({ call, rate });
   }
 
   refused(call: RefusedCall, nowMs: number): RefusedResult {
@@ -122,7 +123,7 @@ export class IncomingCalls {
     for (const [index, { call }] of counted.entries()) {
       const result = results[index];
       if (result?.outcome !== "counted" || ordinalsTaken(result) === 0) continue;
-      calls.accepted(call.keyId, call.firstSlice ? 1 : 0, nowMs);
+      calls.accepted(call.keyId, nowMs);
     }
     refusals.add(refused, nowMs);
     return results;
@@ -134,16 +135,15 @@ export class IncomingCalls {
       refused.push(refusedCall(call, DEACTIVATED, 1, nowMs));
       return { outcome: "key_deactivated" };
     }
-    const signals = countSignals(call);
-    // Later slices are admitted into a full outbox, because the first one was.
-    if (isFull && call.firstSlice) {
+    const signals = call.sizes.length;
+    if (isFull) {
       refused.push(refusedCall(call, OUTBOX_FULL, signals, nowMs));
       return { outcome: "full", retryAfterMs: STORE_PROBE_MS, rate, period: periodState(ledger) };
     }
     for (const { signals: invalid, ...reason } of call.invalid) refused.push(refusedCall(call, reason, invalid, nowMs));
     const used = ordinalsTaken(ledger);
     const run = decideQuotaRun(used, signals, ledger);
-    packer.add(call.chunks, run);
+    packer.add(call, run);
     addVerdicts(ledger, run);
     ledger.admitted += ordinalsTaken(run);
     ledger.overage += overageOfRun(used, run.accepted, ledger);
@@ -165,10 +165,6 @@ interface Commit {
   refused: Rejection[];
   isFull: boolean;
   nowMs: number;
-}
-
-export function countSignals(call: AdmitCall): number {
-  return call.chunks.reduce((sum, chunk) => sum + chunk.count, 0);
 }
 
 function periodState(ledger: Ledger): PeriodState {
@@ -225,10 +221,22 @@ export class SharedCommits<Call, Result> {
     });
   }
 
+  /** Commits at once. Waiting calls go on waiting for their own commit. */
+  submitAlone(call: Call): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      if (this.#inProgress > 0 || this.#waiting.length > 0) this.#overlapMs = Date.now();
+      this.#commitCalls([{ call, resolve, reject }]);
+    });
+  }
+
   #commitWaiting(): void {
     const calls = this.#waiting;
     this.#waiting = [];
     this.#isScheduled = false;
+    this.#commitCalls(calls);
+  }
+
+  #commitCalls(calls: WaitingCall<Call, Result>[]): void {
     this.#lastCommitMs = Date.now();
     try {
       const results = this.#commit(calls.map(({ call }) => call));

@@ -2,11 +2,9 @@
 import { dayOf } from "../domain/duration.ts";
 import {
   FULL_BUCKET,
-  requestsLeft,
   takeRequest,
   type RateBucket,
   type RateDecision,
-  type RateState,
   type RequestRate,
 } from "../domain/quota/request-rate.ts";
 import { DAYS_COUNTED } from "../limits.ts";
@@ -56,10 +54,6 @@ export class RequestBuckets {
     this.#buckets.set(keyId, decision.bucket);
     return decision;
   }
-
-  left(keyId: string, nowMs: number): RateState {
-    return requestsLeft(this.#buckets.get(keyId) ?? FULL_BUCKET, nowMs, this.#rate);
-  }
 }
 
 /** Keys with stored statistics, those with the latest calls: ten times as many as can be active. */
@@ -100,10 +94,9 @@ export class CallsByDay {
     day.usedMs = Math.max(day.usedMs, nowMs);
   }
 
-  /** @param calls 0: a later slice of a call that has counted. */
-  accepted(keyId: string, calls: 0 | 1, nowMs: number): void {
+  accepted(keyId: string, nowMs: number): void {
     const day = this.#unwrittenOf(keyId, nowMs);
-    day.accepted += calls;
+    day.accepted++;
     day.acceptedMs = Math.max(day.acceptedMs, nowMs);
   }
 

@@ -8,9 +8,16 @@
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES } from "../limits.ts";
 import { uuidv7Ms } from "../platform/ids.ts";
 import { ordinalsTaken, VERDICTS, type AdmittedVerdict } from "../domain/quota/quota.ts";
-import type { AdmitChunk, Counts } from "./protocol.ts";
+import type { Counts } from "./protocol.ts";
 import type { Admission, OutboxRow } from "../wire/admission.ts";
-import { ROW_HEADER_BYTES, firstSignals, isUnreadable, readMessage, writeMessage, writeRow } from "../wire/message.ts";
+import {
+  beginningOfSignal,
+  isUnreadable,
+  readMessage,
+  ROW_HEADER_BYTES,
+  writeRow,
+  type WrittenCall,
+} from "../wire/message.ts";
 
 const COUNTS = [...VERDICTS, "overage", "admitted"] as const satisfies (keyof Counts)[];
 const COLUMNS = ["row", "at", "period_start", "count", "bytes", ...COUNTS, "resent", "body"];
@@ -45,10 +52,10 @@ export class Outbox {
     // `body` is last, so that queries for counts and ages do not read it. A blank row has 0 bytes.
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
-      bytes INTEGER NOT NULL, ${COUNTS.map((name) => `${name} INTEGER NOT NULL`).join(", ")}, resent INTEGER NOT NULL, body TEXT NOT NULL)`);
+      bytes INTEGER NOT NULL, ${COUNTS.map((name) => `${name} INTEGER NOT NULL`).join(", ")}, resent INTEGER NOT NULL, body BLOB NOT NULL)`);
     // Rows that a bug made unparsable: kept for inspection, without blocking others.
     sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
-      row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body TEXT NOT NULL)`);
+      row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body BLOB NOT NULL)`);
     this.#findLastRow();
   }
 
@@ -60,16 +67,16 @@ export class Outbox {
   }
 
   write(rows: PackedRow[], counts: Counts): void {
-    for (const { row, at, periodStart, count, bytes, isResent, text } of rows) {
+    for (const { row, at, periodStart, count, isResent, body } of rows) {
       const values = [
         row,
         at,
         periodStart,
         count,
-        bytes,
+        body.byteLength,
         ...COUNTS.map((name) => counts[name]),
         Number(isResent),
-        text,
+        body,
       ];
       if (this.#blankRow === null) this.#sql.exec(INSERT, ...values);
       else this.#sql.exec(OVERWRITE, ...values, this.#blankRow);
@@ -98,7 +105,7 @@ export class Outbox {
     if (!rows.includes(lastRow) || this.#blankRow === lastRow) return deleted;
     const blanked = this.#subtractSettled(
       this.#sql.exec<SettledRow>(
-        "UPDATE outbox SET bytes = 0, body = '' WHERE row = ? RETURNING period_start, count",
+        "UPDATE outbox SET bytes = 0, body = x'' WHERE row = ? RETURNING period_start, count",
         lastRow,
       ),
     );
@@ -118,14 +125,14 @@ export class Outbox {
 
   messages(range: SendRange): PackedMessage[] {
     const packer = new MessagePacker();
-    const found = this.#sql.exec<{ row: number; at: number; bytes: number; body: string }>(
-      "SELECT row, at, bytes, body FROM outbox WHERE row > ? AND bytes > 0 ORDER BY row LIMIT 1000",
+    const found = this.#sql.exec<{ row: number; at: number; body: ArrayBuffer }>(
+      "SELECT row, at, body FROM outbox WHERE row > ? AND bytes > 0 ORDER BY row LIMIT 1000",
       range.afterRow,
     );
-    for (const { row, at, bytes, body } of found) {
+    for (const { row, at, body } of found) {
       // Rows are ordered by time, and very many may follow.
       if (at > range.admittedUntil || packer.bytes > SEND_BATCH_MAX_BYTES) break;
-      packer.add({ row, bytes, text: body });
+      packer.add({ row, body: new Uint8Array(body) });
     }
     return packer.take("all", range.maxMessages, SEND_BATCH_MAX_BYTES);
   }
@@ -138,7 +145,7 @@ export class Outbox {
     let signals = 0;
     for (let oldest = this.oldest(); oldest !== null && oldest.atMs <= admittedUntil; oldest = this.oldest()) {
       const { row } = oldest;
-      const { body } = this.#sql.exec<{ body: string }>("SELECT body FROM outbox WHERE row = ?", row).one();
+      const { body } = this.#sql.exec<{ body: ArrayBuffer }>("SELECT body FROM outbox WHERE row = ?", row).one();
       if (!isUnreadable(body)) break;
       const moved = this.#sql
         .exec<SettledRow>(
@@ -210,16 +217,23 @@ export interface PackedRow {
   at: number;
   periodStart: number;
   count: number;
-  /** UTF-8 length of `text`, or a few bytes more. */
-  bytes: number;
   /** Whether the Signal Store already has the signals (a release or a replay). */
   isResent: boolean;
-  text: string;
+  body: Uint8Array;
 }
 
-/** Packs a commit's signals into rows of at most MESSAGE_MAX_BYTES. */
+interface OpenRow {
+  row: OutboxRow;
+  calls: Uint8Array[];
+  /** Size of the finished row, or a few bytes more. */
+  bytes: number;
+}
+
+const encoder = new TextEncoder();
+
+/** Packs a commit's signals into rows of at most MESSAGE_MAX_BYTES. A larger signal has a row of its own. */
 export class RowPacker {
-  readonly #rows: { row: OutboxRow; signals: string; bytes: number }[] = [];
+  readonly #rows: OpenRow[] = [];
   readonly #header: Omit<OutboxRow, "row" | "first" | "count" | "accepted">;
   #nextRow: number;
   #used: number;
@@ -237,38 +251,45 @@ export class RowPacker {
     this.#isResent = isResent;
   }
 
-  add(chunks: AdmitChunk[], run: Record<AdmittedVerdict, number>): void {
-    let keep = ordinalsTaken(run);
-    let acceptedLeft = run.accepted;
-    for (const chunk of chunks) {
-      if (keep === 0) return;
-      const count = Math.min(keep, chunk.count);
-      const signals = count === chunk.count ? chunk.text : firstSignals(chunk.text, count);
-      const acceptedHere = Math.min(acceptedLeft, count);
-      this.#append(signals, chunk.bytes, count, acceptedHere);
-      keep -= count;
-      acceptedLeft -= acceptedHere;
+  /** Adds the first signals of a call. Each row with some of them has the head of the call. */
+  add({ head, signals, sizes }: WrittenCall, run: Record<AdmittedVerdict, number>): void {
+    const headBytes = encoder.encode(head);
+    const keep = ordinalsTaken(run);
+    let row = this.#rows.at(-1);
+    // The bytes of the call that go into `row`.
+    let [begin, end] = [0, 0];
+    for (let nth = 0; nth < keep; nth++) {
+      const size = sizes[nth] ?? 0;
+      const more = begin === end ? headBytes.length + size : size;
+      if (row === undefined || row.bytes + more > MESSAGE_MAX_BYTES) {
+        row?.calls.push(signals.subarray(begin, end));
+        row = this.#open();
+        begin = end;
+      }
+      if (begin === end) {
+        row.calls.push(headBytes);
+        row.bytes += headBytes.length;
+      }
+      end += size;
+      row.bytes += size;
+      row.row.count++;
+      if (nth < run.accepted) row.row.accepted++;
+      this.#used++;
     }
+    row?.calls.push(signals.subarray(begin, end));
   }
 
-  #append(signals: string, bytes: number, count: number, accepted: number): void {
-    const last = this.#rows.at(-1);
-    if (last !== undefined && last.bytes + bytes <= MESSAGE_MAX_BYTES) {
-      last.signals += signals;
-      last.bytes += bytes;
-      last.row.count += count;
-      last.row.accepted += accepted;
-    } else {
-      const row = { ...this.#header, row: this.#nextRow++, first: this.#used + 1, count, accepted };
-      this.#rows.push({ row, signals, bytes: bytes + ROW_HEADER_BYTES });
-    }
-    this.#used += count;
+  #open(): OpenRow {
+    const row = { ...this.#header, row: this.#nextRow++, first: this.#used + 1, count: 0, accepted: 0 };
+    const opened = { row, calls: [], bytes: ROW_HEADER_BYTES };
+    this.#rows.push(opened);
+    return opened;
   }
 
   rows(): PackedRow[] {
-    return this.#rows.map(({ row, signals, bytes }) => {
+    return this.#rows.map(({ row, calls }) => {
       const { row: number, at, period_start: periodStart, count } = row;
-      return { row: number, at, periodStart, count, bytes, isResent: this.#isResent, text: writeRow(row, signals) };
+      return { row: number, at, periodStart, count, isResent: this.#isResent, body: writeRow(row, calls) };
     });
   }
 }
@@ -277,7 +298,7 @@ export class RowPacker {
 export type WhichMessages = "all" | "full";
 
 export interface PackedMessage {
-  rows: string;
+  rows: Uint8Array[];
   bytes: number;
   lastRow: number;
 }
@@ -299,14 +320,15 @@ export class MessagePacker {
     return this.#messages.length > 1;
   }
 
-  add({ row, bytes, text }: Pick<PackedRow, "row" | "bytes" | "text">): void {
+  add({ row, body }: Pick<PackedRow, "row" | "body">): void {
     const last = this.#messages.at(-1);
+    const bytes = body.byteLength;
     this.#bytes += bytes;
     if (last === undefined || last.bytes + bytes > MESSAGE_MAX_BYTES) {
-      this.#messages.push({ rows: text, bytes, lastRow: row });
+      this.#messages.push({ rows: [body], bytes, lastRow: row });
       return;
     }
-    last.rows += text;
+    last.rows.push(body);
     last.bytes += bytes;
     last.lastRow = row;
   }
@@ -335,21 +357,20 @@ const CLOCK_SKEW_MS = 5_000;
 const COMMIT_MAX_DELAY_MS = CALL_TIMEOUT_MS;
 
 /** The id's time limits the search, and SQLite compares the bodies. Resent signals are found in the Signal Store. */
-export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): Admission | null {
+export function findInFlight(sql: SqlStorage, signalId: string): Admission | null {
   const idMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
   if (idMs === null) return null;
   const [fromMs, untilMs] = [idMs - CLOCK_SKEW_MS, idMs + COMMIT_MAX_DELAY_MS + CLOCK_SKEW_MS];
-  const rows = sql.exec<{ body: string }>(
+  const rows = sql.exec<{ body: ArrayBuffer }>(
     "SELECT body FROM outbox WHERE row >= ? AND row < ? AND at BETWEEN ? AND ? AND instr(body, ?) > 0 ORDER BY row",
     firstRowSince(sql, fromMs),
     firstRowSince(sql, untilMs + 1),
     fromMs,
     untilMs,
-    `"${signalId}"`,
+    beginningOfSignal(signalId),
   );
-  // A payload may quote another signal's id.
   for (const { body } of rows) {
-    const { rows: received } = readMessage(writeMessage(workspaceId, 0, body));
+    const { rows: received } = readMessage(body);
     const found = received.flatMap(({ signals }) => signals).find(({ admission }) => admission.id === signalId);
     if (found !== undefined) return found.admission;
   }

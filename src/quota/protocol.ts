@@ -3,22 +3,13 @@ import type { RateState } from "../domain/quota/request-rate.ts";
 import type { Rejection, LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
 import type { VerdictCounts } from "../domain/quota/quota.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
+import type { WrittenCall } from "../wire/message.ts";
 
-/** Records of `count` signals (wire/message.ts), about MESSAGE_MAX_BYTES at most. */
-export interface AdmitChunk {
-  text: string;
-  count: number;
-  /** UTF-8 length of `text`, or a few bytes more. */
-  bytes: number;
-}
-
-export interface AdmitCall {
+/** All signals of a body. They are admitted together or not at all. */
+export interface AdmitCall extends WrittenCall {
   keyId: string;
-  chunks: AdmitChunk[];
   requestId: string;
-  /** Later slices of a large body do not count against the request rate. */
-  firstSlice: boolean;
-  /** Requests that the body counts as (requestsOfBody); only with the first slice. Default: 1. */
+  /** Requests that the body counts as (requestsOfBody). Default: 1. */
   requests?: number;
   /** Refused signals of the body, for the rejections list. */
   invalid: InvalidSignals[];
@@ -51,7 +42,7 @@ export type AdmitResult =
     } & VerdictCounts)
   | { outcome: "key_deactivated" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null }
-  /** The outbox is full and nothing was counted. Only for the first slice of a body. */
+  /** The outbox is full and nothing was counted. */
   | { outcome: "full"; retryAfterMs: number; rate: RateState; period: PeriodState }
   /** Configure the object and call again. An old configuration still decides. */
   | { outcome: "unconfigured" };
@@ -145,12 +136,10 @@ export interface Backlog {
   hasDestinations: boolean;
 }
 
-/** `text` and `bytes` as in AdmitChunk. */
-export interface ResentSignal {
+/** Written as a call of one signal. */
+export interface ResentSignal extends WrittenCall {
   id: string;
   periodStartMs: number;
-  text: string;
-  bytes: number;
 }
 
 /** A batch of held signals or dead letters that a job of the Signal Store sends again. */

@@ -182,7 +182,7 @@ export class QuotaCounter extends WorkspaceObject {
   }
 
   inFlight(signalId: string): Admission | null {
-    return findInFlight(this.ctx.storage.sql, this.#workspaceId, signalId);
+    return findInFlight(this.ctx.storage.sql, signalId);
   }
 
   /** Never throws, because the platform gives up an alarm after six failures. */
@@ -348,7 +348,7 @@ function rowsOf(ledger: Ledger, signals: Protocol.ResentSignal[], nowMs: number)
       limit: ledger.signalLimit,
     };
     const packer = new RowPacker(header, ledger.nextRow + rows.length, 0, true);
-    for (const { text, bytes } of ofPeriod) packer.add([{ text, bytes, count: 1 }], { ...NO_VERDICTS, accepted: 1 });
+    for (const signal of ofPeriod) packer.add(signal, { ...NO_VERDICTS, accepted: 1 });
     rows.push(...packer.rows());
   }
   return rows;

@@ -8,7 +8,7 @@ import type { CounterAlarm } from "./counter-alarm.ts";
 import type { CounterNotifications } from "./ledger.ts";
 import type { CallsByDay } from "./keys.ts";
 
-/** More than the calls whose slices arrive at the same time. Older request ids are forgotten. */
+/** More than the calls of a commit. Older request ids are forgotten. */
 const CALLS_REMEMBERED = 1_000;
 
 interface Parts {

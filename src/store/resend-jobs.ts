@@ -8,13 +8,15 @@ import { DAY_MS } from "../domain/duration.ts";
 import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { updateRow, insertRow } from "../platform/sql-row.ts";
 import { within } from "../platform/time-limit.ts";
-import { envelopeOfResent, type Admission, type PlaceInStore } from "../wire/admission.ts";
-import { writeSignal } from "../wire/message.ts";
+import { headOfResent, type Admission, type PlaceInStore } from "../wire/admission.ts";
+import { writeCall } from "../wire/message.ts";
 import type { Segment } from "./log/segment.ts";
 import type { DeadLetterRow, ResendJobRow } from "./schema.ts";
 import { admissionOf, lastDeadLetter } from "./state/dead-letters.ts";
 import { readTotals } from "./state/status-change.ts";
 import type { StoreState } from "./state/store-state.ts";
+
+const encoder = new TextEncoder();
 
 /** At 64 KB a signal, a page has some 13 MB: half the limit of an RPC. */
 const PAGE_SIGNALS = 200;
@@ -145,8 +147,8 @@ function stillHeld({ held, sent }: ResendJobRow): number {
 function toResent({ admission, payload, from, place }: StoredSignal) {
   const { id, periodStartMs } = admission;
   const verdict = from === "held" ? "accepted" : admission.verdict;
-  const text = writeSignal(envelopeOfResent({ ...admission, verdict, resent: { from, place } }), payload);
-  return { id, periodStartMs, text, bytes: Buffer.byteLength(text) };
+  const head = headOfResent({ ...admission, verdict, resent: { from, place } });
+  return { id, periodStartMs, ...writeCall(head, [{ id, payload: encoder.encode(payload) }]) };
 }
 
 /** By ordinal. Reads segments by their first ordinal, until no later segment can have a lower ordinal. */

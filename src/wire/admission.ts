@@ -31,6 +31,7 @@ export interface Admission {
   periodEndMs: number;
   /** `{source}` of the path. */
   pathSource?: string;
+  /** The request's `Idempotency-Key` with the index of the signal. */
   idempotencyKey?: string;
   /** The place that a resent signal leaves. */
   resent?: PlaceInStore;
@@ -56,15 +57,21 @@ export interface OutboxRow {
   accepted: number;
 }
 
-/** Precedes the payload in a message. */
-export interface Envelope {
-  id: string;
+/** What the signals of a call share. */
+export interface CallHead {
   key: string;
   endpoint?: "product_org";
   source?: string;
-  /** The request's `Idempotency-Key` with the index of the signal. */
+  /** The request's `Idempotency-Key`. */
   idem?: string;
   resent?: Resent;
+}
+
+/** Precedes the payload in a message. */
+export interface SignalHead {
+  id: string;
+  /** Index in the body, for the `Idempotency-Key`. Refused signals count too, so the others keep their index when corrected. */
+  index?: number;
 }
 
 export interface Resent extends PlaceInStore {
@@ -76,31 +83,31 @@ export interface Resent extends PlaceInStore {
   limit: number;
 }
 
-export function readAdmission(row: OutboxRow, envelope: Envelope, index: number): Admission {
-  const { id, key, endpoint, source, idem, resent } = envelope;
+/** @param nth position of the signal in its row. */
+export function readAdmission(row: OutboxRow, call: CallHead, { id, index }: SignalHead, nth: number): Admission {
+  const { key, endpoint, source, idem, resent } = call;
   const { at, period_start, period_end, limit } = resent ?? row;
   const admission: Admission = {
     id,
     keyId: key,
     endpoint: endpoint ?? "signal_staging",
-    verdict: resent?.verdict ?? (index < row.accepted ? "accepted" : "held"),
-    ordinal: resent?.ordinal ?? row.first + index,
+    verdict: resent?.verdict ?? (nth < row.accepted ? "accepted" : "held"),
+    ordinal: resent?.ordinal ?? row.first + nth,
     signalLimit: limit,
     receivedAtMs: at,
     periodStartMs: period_start,
     periodEndMs: period_end,
   };
   if (source !== undefined) admission.pathSource = source;
-  if (idem !== undefined) admission.idempotencyKey = idem;
+  if (idem !== undefined) admission.idempotencyKey = index === undefined ? idem : `${idem}:${index}`;
   if (resent !== undefined) admission.resent = { from: resent.from, place: resent.place };
   return admission;
 }
 
-/** The envelope from which `readAdmission` reads the same admission, in any row. */
-export function envelopeOfResent(admission: Admission & { resent: PlaceInStore }): Envelope {
+/** The head from which `readAdmission` reads the same admission, in any row. Its `idem` already contains the index. */
+export function headOfResent(admission: Admission & { resent: PlaceInStore }): CallHead {
   const { endpoint, pathSource, idempotencyKey, resent } = admission;
-  const envelope: Envelope = {
-    id: admission.id,
+  const head: CallHead = {
     key: admission.keyId,
     resent: {
       from: resent.from,
@@ -113,8 +120,8 @@ export function envelopeOfResent(admission: Admission & { resent: PlaceInStore }
       limit: admission.signalLimit,
     },
   };
-  if (endpoint === "product_org") envelope.endpoint = endpoint;
-  if (pathSource !== undefined) envelope.source = pathSource;
-  if (idempotencyKey !== undefined) envelope.idem = idempotencyKey;
-  return envelope;
+  if (endpoint === "product_org") head.endpoint = endpoint;
+  if (pathSource !== undefined) head.source = pathSource;
+  if (idempotencyKey !== undefined) head.idem = idempotencyKey;
+  return head;
 }

@@ -1,6 +1,7 @@
 /** The figures as Markdown, as the README.md here shows them. */
 import os from "node:os";
 import type { BulkMemory } from "./bulk-memory.ts";
+import type { LargestCall } from "./largest-calls.ts";
 import type { ContestantName } from "./contestants.ts";
 import type { PageTime, Growth } from "./growth.ts";
 import type { WorkspaceSize } from "./fill-order.ts";
@@ -89,9 +90,28 @@ export function reportBulkMemory(
     ]),
   );
   return table(
-    ["The largest body: 10,000 signals, 16 MB", "As sent, MB", "Of", "At rest, MB", "Grows by, MB", "At most"],
+    ["The largest body: 8 MB, 10,000 signals", "As sent, MB", "Of", "At rest, MB", "Grows by, MB", "At most"],
     rows,
   );
+}
+
+export function reportLargestCalls(measured: LargestCall[]): string {
+  const ms = (waits: number[]) => `${Math.min(...waits).toFixed(0)}–${Math.max(...waits).toFixed(0)}`;
+  const rows = measured.map(({ title, callBytes, growthBytes, waitsMs, waitsBesideTwoMs }) => [
+    title,
+    megabytes(callBytes),
+    megabytes(growthBytes),
+    ms(waitsMs),
+    ms(waitsBesideTwoMs),
+  ]);
+  const head = [
+    "The largest body in the Quota Counter",
+    "Call, MB",
+    "Grows by, MB",
+    "Others wait, ms",
+    "Beside two, ms",
+  ];
+  return table(head, rows);
 }
 
 export function reportGrowth(growth: Growth[], sizes: WorkspaceSize[], maxRatio: number): string {

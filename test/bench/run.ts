@@ -15,6 +15,8 @@ import { SERVICE_CONFIG, benchWorker, build } from "./build.ts";
 import type { BuiltWorker } from "./build.ts";
 import { BULK_BODIES, EDGE_MAX_GROWTH_BYTES, measureBulkMemory } from "./bulk-memory.ts";
 import type { BulkMemory } from "./bulk-memory.ts";
+import { LARGEST_BODIES } from "../support/largest-bodies.ts";
+import { measureLargestCall, type LargestCall, tooLarge } from "./largest-calls.ts";
 import { startService, startStraightforward, startYardstick } from "./contestants.ts";
 import type { BuiltWorkers, Contestant } from "./contestants.ts";
 import { MAX_PAGE_MS, tooSlow, MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
@@ -25,6 +27,7 @@ import {
   reportFigures,
   reportGrowth,
   reportHead,
+  reportLargestCalls,
   reportLatencies,
   reportPages,
   reportStore,
@@ -117,7 +120,10 @@ async function all(): Promise<void> {
   console.log(reportFigures(measured));
   console.log(reportCpu(measured));
   console.log(reportLatencies(measured));
-  if (chosen(BULK_MEMORY)) await bulkMemory(workers);
+  if (chosen(BULK_MEMORY)) {
+    await bulkMemory(workers);
+    await largestCalls();
+  }
 }
 
 async function buildAll(): Promise<BuiltWorkers> {
@@ -174,6 +180,17 @@ async function bulkMemory(workers: BuiltWorkers): Promise<void> {
     if (hasBound && growthBytes > EDGE_MAX_GROWTH_BYTES)
       failures.push(`${BULK_MEMORY}: the edge grew by ${growthBytes} bytes: ${title}`);
   }
+}
+
+/** The Quota Counter alone. */
+async function largestCalls(): Promise<void> {
+  const measured: LargestCall[] = [];
+  for (const [index, body] of LARGEST_BODIES.entries()) {
+    console.error(`… the largest body, Quota Counter: ${body.title}`);
+    measured.push(await measureLargestCall(body, path.join(scratch, "largest-calls", String(index))));
+  }
+  console.log(reportLargestCalls(measured));
+  failures.push(...measured.flatMap(tooLarge));
 }
 
 /** Each in a separate instance, because the heap of earlier load would hide the growth. */

@@ -6,7 +6,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { BULK_MAX_BYTES } from "../../src/limits.ts";
+import { BODY_MAX_BYTES } from "../../src/limits.ts";
 import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
 import { Service } from "../support/service.ts";
 import { AttackClient, type AttackCall, type AttackResult } from "./support/attack.ts";
@@ -89,7 +89,7 @@ function show(line: string): void {
 
 /** @returns the growth of the memory while the largest honest body is recorded. */
 async function growthOfOneBody({ id, key }: ProvisionedWorkspace): Promise<number> {
-  const lines = plainBody(BULK_MAX_BYTES - 10_000)
+  const lines = plainBody(BODY_MAX_BYTES - 10_000)
     .subarray(1, -1)
     .toString()
     .replaceAll("},{", "}\n{");

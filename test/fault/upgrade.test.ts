@@ -18,6 +18,7 @@ import type { Left } from "./support/left-state.ts";
 import { Service } from "../support/service.ts";
 import type { ServiceOptions } from "../support/service.ts";
 import { readStored } from "./support/stored.ts";
+import { bytesOf } from "../support/wire.ts";
 
 const PATIENCE = { timeout: 20_000, interval: 50 };
 const PAGES = [
@@ -205,8 +206,8 @@ class Upgrade {
   }
 
   async queue(message: string): Promise<void> {
-    const queue = await this.service.running.miniflare.getQueueProducer<string>("SIGNALS", "worker");
-    await queue.send(message, { contentType: "text" });
+    const queue = await this.service.running.miniflare.getQueueProducer<Uint8Array>("SIGNALS", "worker");
+    await queue.send(bytesOf(message), { contentType: "bytes" });
   }
 
   async send(

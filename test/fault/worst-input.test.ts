@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { BATCH_MAX_BYTES, BULK_MAX_BYTES } from "../../src/limits.ts";
+import { BODY_MAX_BYTES } from "../../src/limits.ts";
 import { VISIT_RULE } from "../bench/rules.ts";
 import { FORM_ROUTES } from "../support/access.ts";
 import { signIn } from "../bench/operator-api.ts";
@@ -326,11 +326,11 @@ test("the worst body to every route of the operator API, with the right and with
 /** The endpoints share their code. One endpoint of each kind gets all bodies, the rest get some bodies. */
 const SOME = /^(one signal of small elements|small signals|large signals|updates with long lists)/;
 const ENDPOINTS: [string, number, RegExp][] = [
-  ["signal-staging/webhook/KEY", BATCH_MAX_BYTES, /./],
-  ["signal-staging/webhook/source/KEY", BATCH_MAX_BYTES, SOME],
-  ["signal-staging/webhook/KEY/batch", BATCH_MAX_BYTES, SOME],
-  ["signal-staging/bulk/KEY", BULK_MAX_BYTES, /./],
-  ["product-orgs/webhook/KEY", BATCH_MAX_BYTES, SOME],
+  ["signal-staging/webhook/KEY", BODY_MAX_BYTES, /./],
+  ["signal-staging/webhook/source/KEY", BODY_MAX_BYTES, SOME],
+  ["signal-staging/webhook/KEY/batch", BODY_MAX_BYTES, SOME],
+  ["signal-staging/bulk/KEY", BODY_MAX_BYTES, /./],
+  ["product-orgs/webhook/KEY", BODY_MAX_BYTES, SOME],
 ];
 
 test.each(ENDPOINTS)(

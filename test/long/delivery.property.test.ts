@@ -283,7 +283,7 @@ function toDeliver(signal: Placed<Received>, held = signal.held !== "never"): De
     payload: payloadOf(signal),
     periodStart: START,
     periodEnd: PERIOD_END,
-    envelope: { source: "site" },
+    head: { source: "site" },
   };
 }
 

@@ -2,14 +2,15 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
-import { readMessage, writeMessage, writeSignal } from "../../src/wire/message.ts";
+import { readMessage } from "../../src/wire/message.ts";
+import { callOf } from "./wire.ts";
 import type { Admission } from "../../src/wire/admission.ts";
 import type { QuotaConfig } from "../../src/domain/quota/billing.ts";
 import type { AdmitCall, AdmitResult, ResentSignal, Usage } from "../../src/quota/protocol.ts";
 import type { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { until } from "./until.ts";
 
-export type Queued = { body: string; contentType: "text" };
+export type Queued = { body: Uint8Array; contentType: "bytes" };
 
 /** Takes the messages of the Quota Counter and passes none to a consumer. */
 export type SendBatch = (messages: Queued[]) => Promise<unknown>;
@@ -107,8 +108,7 @@ export class TestCounter {
   heldSignals(count: number, periodStartMs: number): ResentSignal[] {
     return Array.from({ length: count }, (_, n) => {
       const id = `sig_${this.id}_${n}`;
-      const text = writeSignal({ id, key: "key_1" }, "{}");
-      return { id, periodStartMs, text, bytes: text.length };
+      return { id, periodStartMs, ...callOf({ key: "key_1" }, [{ id, payload: "{}" }]) };
     });
   }
 
@@ -119,17 +119,28 @@ export class TestCounter {
     });
   }
 
-  async rows(): Promise<{ row: number; bytes: number; body: string }[]> {
+  async rows(): Promise<{ row: number; bytes: number; body: ArrayBuffer }[]> {
     return runInDurableObject(this.stub, (_, { storage }) =>
       storage.sql
-        .exec<{ row: number; bytes: number; body: string }>("SELECT row, bytes, body FROM outbox WHERE bytes > 0")
+        .exec<{ row: number; bytes: number; body: ArrayBuffer }>("SELECT row, bytes, body FROM outbox WHERE bytes > 0")
+        .toArray(),
+    );
+  }
+
+  /** Rows of one commit have the same count of admitted signals. */
+  async admittedInRows(): Promise<{ admitted: number; count: number; bytes: number }[]> {
+    return runInDurableObject(this.stub, (_, { storage }) =>
+      storage.sql
+        .exec<{ admitted: number; count: number; bytes: number }>(
+          "SELECT admitted, count, bytes FROM outbox WHERE bytes > 0 ORDER BY row",
+        )
         .toArray(),
     );
   }
 
   /** Every signal in the outbox, in row order. */
   async unsettled(): Promise<(Admission & { row: number; payload: string })[]> {
-    const received = (await this.rows()).flatMap(({ body }) => readMessage(writeMessage(this.id, 0, body)).rows);
+    const received = (await this.rows()).flatMap(({ body }) => readMessage(body).rows);
     return received.flatMap(({ row, signals }) =>
       signals.map(({ admission, payload }) => ({ ...admission, row: row.row, payload })),
     );
@@ -164,12 +175,12 @@ export function admitCall(
   { ids, payload = "{}", ...call }: Partial<AdmitCall> & { ids?: string[]; payload?: string } = {},
 ): AdmitCall {
   const keyId = call.keyId ?? "key_1";
-  let text = "";
-  for (let index = 0; index < count; index++) {
-    text += writeSignal({ id: ids?.[index] ?? `sig_${crypto.randomUUID()}`, key: keyId }, payload);
-  }
-  const chunks = count === 0 ? [] : [{ text, count, bytes: new TextEncoder().encode(text).length }];
-  return { keyId, chunks, requestId: `req_${crypto.randomUUID()}`, firstSlice: true, invalid: [], ...call };
+  const signals = Array.from({ length: count }, (_, index) => ({
+    id: ids?.[index] ?? `sig_${crypto.randomUUID()}`,
+    payload,
+  }));
+  const written = callOf({ key: keyId }, signals);
+  return { keyId, ...written, requestId: `req_${crypto.randomUUID()}`, invalid: [], ...call };
 }
 
 export const lose: SendBatch = () => Promise.resolve();

@@ -6,8 +6,9 @@ import type { QueueResult } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { consume } from "../../src/queue/consumer.ts";
-import type { Envelope } from "../../src/wire/admission.ts";
-import { writeMessage, writeRow, writeSignal } from "../../src/wire/message.ts";
+import type { CallHead } from "../../src/wire/admission.ts";
+import { writeMessage } from "../../src/wire/message.ts";
+import { rowOfSignals } from "./wire.ts";
 
 export const MINUTE = 60_000;
 export const DAY = 24 * 60 * MINUTE;
@@ -21,7 +22,7 @@ export interface Delivered {
   verdict?: "accepted" | "held";
   periodStart?: number;
   periodEnd?: number;
-  envelope?: Partial<Envelope>;
+  head?: Partial<CallHead>;
   row?: number;
   /** The earlier place of a released or replayed signal. */
   resent?: { from: "held" | "dead"; place: number };
@@ -53,7 +54,7 @@ const FIRST_ROW = 2 ** 52;
  * One row for each signal, all in one message. A redelivered signal keeps its row. A released or replayed signal, or
  * one with another verdict, gets a new row.
  */
-export function messageOf(workspaceId: string, signals: readonly Delivered[]): string {
+export function messageOf(workspaceId: string, signals: readonly Delivered[]): Uint8Array {
   const rows = signals.map((signal, index) => {
     const { ordinal = index + 1, verdict = "accepted", payload, resent } = signal;
     const { row: number, at } = commitOf(workspaceId, signal);
@@ -64,11 +65,12 @@ export function messageOf(workspaceId: string, signals: readonly Delivered[]): s
       limit: 1_000,
     };
     const row = { row: number, ...admitted, first: ordinal, count: 1, accepted: verdict === "accepted" ? 1 : 0 };
-    const envelope: Envelope = { id: signal.id, key: "key_test", ...signal.envelope };
-    if (resent !== undefined) envelope.resent = { ...resent, verdict, ordinal, ...admitted };
-    return writeRow(row, writeSignal(envelope, typeof payload === "string" ? payload : JSON.stringify(payload)));
+    const head: CallHead = { key: "key_test", ...signal.head };
+    if (resent !== undefined) head.resent = { ...resent, verdict, ordinal, ...admitted };
+    const text = typeof payload === "string" ? payload : JSON.stringify(payload);
+    return rowOfSignals(row, [{ head, id: signal.id, payload: text }]);
   });
-  return writeMessage(workspaceId, 0, rows.join(""));
+  return writeMessage(workspaceId, 0, rows);
 }
 
 function commitOf(workspaceId: string, { id, verdict = "accepted", resent, at, row }: Delivered) {
@@ -79,21 +81,26 @@ function commitOf(workspaceId: string, { id, verdict = "accepted", resent, at, r
   return commit;
 }
 
+/** As the queue delivers a body of bytes. */
+function bufferOf(body: string | Uint8Array): ArrayBuffer {
+  return Uint8Array.from(typeof body === "string" ? new TextEncoder().encode(body) : body).buffer;
+}
+
 /**
  * Hands these messages to the consumer as one batch. Message ids are their indexes.
  *
  * @param how.attempts of all messages, or of each.
  */
 export async function consumeMessages(
-  bodies: readonly string[],
+  bodies: readonly (string | Uint8Array)[],
   how: { queue?: string; attempts?: number | readonly number[]; bindings?: Env } = {},
 ): Promise<QueueResult> {
   const { queue = "signals", attempts: given = 1, bindings = env as Env } = how;
   const messages = bodies.map((body, index) => {
     const attempts = typeof given === "number" ? given : (given[index] ?? 1);
-    return { id: String(index), timestamp: new Date(), attempts, body };
+    return { id: String(index), timestamp: new Date(), attempts, body: bufferOf(body) };
   });
-  const batch = createMessageBatch<string>(queue, messages);
+  const batch = createMessageBatch<ArrayBuffer>(queue, messages);
   // The plugin's result omits the delays.
   const retryMessages: QueueResult["retryMessages"] = [];
   for (const message of batch.messages) {
@@ -114,7 +121,7 @@ export function deliver(workspaceId: string, signals: readonly Delivered[]): Pro
 }
 
 export interface WaitingMessage {
-  body: string;
+  body: Uint8Array;
   /** The attempt of the next delivery: 1 for the first. */
   attempts: number;
   /** The time of the next delivery. */
@@ -126,7 +133,7 @@ export class QueueByHand {
   readonly waiting: WaitingMessage[] = [];
 
   readonly sendBatch: Queue["sendBatch"] = (messages) => {
-    for (const { body } of messages) this.waiting.push({ body: String(body), attempts: 1, atMs: Date.now() });
+    for (const { body } of messages) this.waiting.push({ body: body as Uint8Array, attempts: 1, atMs: Date.now() });
     return Promise.resolve({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0 } } });
   };
 }

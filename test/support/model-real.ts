@@ -3,8 +3,7 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { vi } from "vitest";
 import { eventTypes } from "../../src/domain/events/workspace-event.ts";
-import type { Envelope } from "../../src/wire/admission.ts";
-import { writeSignal } from "../../src/wire/message.ts";
+import type { CallHead } from "../../src/wire/admission.ts";
 import { bucketWith, ring, ringUntilQuiet, withBindings } from "./cold.ts";
 import { admitCall, newerVersion } from "./counter.ts";
 import type { Queued } from "./counter.ts";
@@ -13,6 +12,7 @@ import { accountId, emailOf, idOf } from "./model-expected.ts";
 import { MODEL_ANCHOR } from "./model.ts";
 import type { Content, Model, Plan, Rule } from "./model.ts";
 import { restart } from "./restart.ts";
+import { callOf } from "./wire.ts";
 import { operator, TestWorkspace } from "./workspace.ts";
 import { wanting } from "./wanting.ts";
 
@@ -41,7 +41,7 @@ export class Real {
   readonly changed = new Set<string>();
   /** Whether the counter has restarted: it may have lost refusals that it had not written yet. */
   restarted = false;
-  #queue: string[] = [];
+  #queue: Uint8Array[] = [];
   #isHindered = false;
 
   private constructor(workspace: TestWorkspace) {
@@ -75,14 +75,24 @@ export class Real {
 
   async admit(key: string, contents: readonly Content[]): Promise<{ ids: string[]; answer: unknown }> {
     const ids = contents.map(() => `sig_${crypto.randomUUID()}`);
-    const written = contents.map((content, index) => writtenAs(ids[index] ?? "", key, content));
-    for (const { id, payload } of written) this.sent.set(id, payload);
-    const text = written.map(({ envelope, payload }) => writeSignal(envelope, payload)).join("");
-    const chunks = [{ text, count: contents.length, bytes: new TextEncoder().encode(text).length }];
-    const result = await this.workspace.counter.admit({ ...admitCall(0, { keyId: key }), chunks });
+    const signals = contents.map((content, n) => ({
+      id: ids[n] ?? "",
+      payload: payloadOf(content),
+      ...(content.kind === "account" ? { index: this.#indexOf(content) } : {}),
+    }));
+    for (const { id, payload } of signals) this.sent.set(id, payload);
+    const isOfAccounts = contents.some(({ kind }) => kind === "account");
+    const head: CallHead = { key, ...(isOfAccounts ? { endpoint: "product_org", idem: "call" } : {}) };
+    const call = { ...admitCall(0, { keyId: key }), ...callOf(head, signals) };
+    const result = await this.workspace.counter.admit(call);
     if (result.outcome !== "counted") return { ids, answer: result.outcome };
     const { accepted, held, rejected, refusal } = result;
     return { ids, answer: { accepted, held, rejected, code: refusal?.code ?? null } };
+  }
+
+  /** An account update has no id except that of its call: a number of its own if it shall have none. */
+  #indexOf({ hasId, n }: Content): number {
+    return hasId ? n : 1_000_000 + this.sent.size;
   }
 
   /** Lasts until the counter restarts. */
@@ -229,14 +239,6 @@ export class Real {
 export function ruleBody<T extends Pick<Rule, "of">>({ of, ...rule }: T) {
   const conditions = of === null ? [] : [{ path: "email", operator: "equals", value: emailOf(of) }];
   return { ...rule, conditions };
-}
-
-/** A payload with an id. An account update has no id except that of its call. */
-function writtenAs(id: string, key: string, content: Content): { id: string; envelope: Envelope; payload: string } {
-  const { kind, hasId, n } = content;
-  const payload = payloadOf(content);
-  if (kind !== "account") return { id, envelope: { id, key }, payload };
-  return { id, envelope: { id, key, endpoint: "product_org", ...(hasId ? { idem: `call-${n}` } : {}) }, payload };
 }
 
 /** A repeated content has its members in another order and another send time. */

@@ -56,7 +56,7 @@ export function describeJsonError(
 }
 
 /**
- * The line and column of a byte's position. A single pass counts lines and UTF-16 units, because decoding 16 MB takes
+ * The line and column of a byte's position. A single pass counts lines and UTF-16 units, because decoding 8 MB takes
  * longer. A byte that is not UTF-8 may shift the column by one.
  */
 export function describePlace(bytes: Uint8Array, start: number, position: number, ofLine?: number): string {

@@ -236,7 +236,7 @@ export interface JsonError {
   kind: JsonErrorKind;
 }
 
-// The token that the parser expects next. Numbers, because comparing strings for each byte of 16 MB takes twice as long.
+// The token that the parser expects next. Numbers, because comparing strings for each byte of 8 MB takes twice as long.
 const VALUE = 0;
 /** A value, or the bracket that closes an empty array. */
 const ITEM = 1;
@@ -254,8 +254,8 @@ for (const byte of encoder.encode('"\\/bfnrt')) IS_ESCAPE[byte] = 1;
 
 /**
  * Finds the first error of the text [start, end) by RFC 8259; null if JSON.parse accepts the text. JSON.parse itself
- * often reports no position, and may take all memory for 16 MB. No recursion, because a body may be nested as deep as
- * it is long. jsonc-parser reports less exact positions, and overflows its stack on 16 MB of brackets.
+ * often reports no position, and may take all memory for 8 MB. No recursion, because a body may be nested as deep as
+ * it is long. jsonc-parser reports less exact positions, and overflows its stack on 8 MB of brackets.
  */
 export function findJsonError(bytes: Uint8Array, start: number, end: number): JsonError | null {
   // One bit for each open level: whether it is an object. A list of booleans would take ten times as long.

@@ -33,7 +33,7 @@ export interface RateDecision extends RateState {
 
 /**
  * Decompressed bytes of a body that count as one request; nearly all calls are smaller. Reading the worst body takes
- * about 20 ns per byte, so 500 requests a second use at most a third of a processor. 16 MB count as 512 requests.
+ * about 20 ns per byte, so 500 requests a second use at most a third of a processor. 8 MB count as 256 requests.
  */
 export const REQUEST_BODY_BYTES = 32_768;
 

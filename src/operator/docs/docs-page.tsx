@@ -9,7 +9,7 @@ import type { AppEnv } from "../../env.ts";
 import { methodNotAllowed } from "../../http/problem.ts";
 import { grouped } from "../../domain/text.ts";
 import { REFUSALS, isRefusalCode } from "../../http/refusal-table.ts";
-import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../../limits.ts";
+import { BODY_MAX_BYTES, BODY_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../../limits.ts";
 import {
   resolve,
   schemaName,
@@ -328,9 +328,9 @@ function SendingRules() {
       <section id="batches">
         <h2>Many signals in one call</h2>
         <p>
-          Post an array, or <code>{'{"batch":[…]}'}</code>: at most {grouped(BATCH_MAX_SIGNALS)} signals in a call, or{" "}
-          {grouped(BULK_MAX_SIGNALS)} on the bulk endpoint, which also accepts one JSON object per line. A signal has at
-          most {grouped(SIGNAL_MAX_BYTES)} bytes. <code>Content-Encoding: gzip</code> is accepted.
+          Post an array, or <code>{'{"batch":[…]}'}</code>: at most {grouped(BODY_MAX_SIGNALS)} signals and{" "}
+          {grouped(BODY_MAX_BYTES)} bytes after decompression. The bulk endpoint also accepts one JSON object per line.
+          A signal has at most {grouped(SIGNAL_MAX_BYTES)} bytes. <code>Content-Encoding: gzip</code> is accepted.
         </p>
         <p>
           Each signal is accepted or refused on its own. The answer lists them by <code>index</code>. The status{" "}

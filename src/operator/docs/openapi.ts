@@ -25,10 +25,8 @@ import { CDP_CALL_TYPES } from "../../domain/signal/signal.ts";
 import { boundedText } from "../../http/fields.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import {
-  BATCH_MAX_BYTES,
-  BATCH_MAX_SIGNALS,
-  BULK_MAX_BYTES,
-  BULK_MAX_SIGNALS,
+  BODY_MAX_BYTES,
+  BODY_MAX_SIGNALS,
   IDEMPOTENCY_KEY_MAX_LENGTH,
   NAME_MAX_CODE_POINTS,
   SIGNAL_MAX_BYTES,
@@ -346,7 +344,7 @@ const INGESTION: Record<string, Ingestion> = {
   "/api/signal-staging/webhook/{apiKey}/batch": {
     operationId: "sendBatch",
     summary: "Send a batch of signals",
-    description: `At most ${BATCH_MAX_SIGNALS} signals and ${BATCH_MAX_BYTES} bytes. Valid signals are stored even if others are invalid. ${BODY_FORMS}`,
+    description: `At most ${BODY_MAX_SIGNALS} signals and ${BODY_MAX_BYTES} bytes. Valid signals are stored even if others are invalid. ${BODY_FORMS}`,
     schema: signals,
     example: { batch: [SIGNAL_EXAMPLE] },
     answer: signalsAccepted,
@@ -354,7 +352,7 @@ const INGESTION: Record<string, Ingestion> = {
   "/api/signal-staging/bulk/{apiKey}": {
     operationId: "sendBulk",
     summary: "Send signals in bulk",
-    description: `At most ${BULK_MAX_SIGNALS} signals and ${BULK_MAX_BYTES} bytes. ${BODY_FORMS} Also accepts newline-delimited JSON.`,
+    description: `At most ${BODY_MAX_SIGNALS} signals and ${BODY_MAX_BYTES} bytes. ${BODY_FORMS} Also accepts newline-delimited JSON.`,
     schema: signals,
     example: [SIGNAL_EXAMPLE],
     answer: signalsAccepted,

@@ -1,6 +1,5 @@
 /** This service with a counter that accepts every signal and stores none, so that only the edge is measured. */
 import service, { QuotaCounter as Counter } from "../../../src/index.ts";
-import { countSignals } from "../../../src/quota/incoming-calls.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
 
 export { Destinations, SignalStore } from "../../../src/index.ts";
@@ -9,7 +8,7 @@ export class QuotaCounter extends Counter {
   override admit(call: AdmitCall): AdmitResult {
     return {
       outcome: "counted",
-      accepted: countSignals(call),
+      accepted: call.sizes.length,
       held: 0,
       rejected: 0,
       refusal: null,

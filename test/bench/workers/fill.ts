@@ -11,7 +11,7 @@ import { stepLapses } from "../../../src/store/people/lapse-run.ts";
 import { nextLinkJobMs } from "../../../src/store/people/linking.ts";
 import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { SignalStore as Store } from "../../../src/store/signal-store.ts";
-import { writeMessage, writeRow, writeSignal } from "../../../src/wire/message.ts";
+import { writeCall, writeMessage, writeRow } from "../../../src/wire/message.ts";
 import type { FillerCall, FillOrder, LapseStep, StoreSize, Written } from "../fill-order.ts";
 import { HELD_EVERY, receivedAtMs, signalIdOf } from "../growth-traffic.ts";
 import { isHeldIn, signalOf } from "../traffic.ts";
@@ -80,6 +80,13 @@ async function fill(env: FillEnv, store: DurableObjectStub<SignalStore>, order: 
   return Response.json(await store.written());
 }
 
+interface WrittenSignal {
+  id: string;
+  payload: Uint8Array;
+}
+
+const encoder = new TextEncoder();
+
 /** Signals as the outbox would hold them. */
 class Rows {
   readonly #order: FillOrder;
@@ -92,28 +99,28 @@ class Rows {
     this.next = next;
   }
 
-  take(from: number, to: number): string {
-    let rows = "";
+  take(from: number, to: number): Uint8Array[] {
+    const rows: Uint8Array[] = [];
     for (let first = from; first < to;) {
-      let [signals, count, accepted] = ["", 0, 0];
-      while (first + count < to && count < ROW_SIGNALS) {
-        const n = first + count;
-        const envelope = { id: signalIdOf(n, this.#order), key: this.#order.keyId };
-        const signal = writeSignal(envelope, signalOf(n, this.#order));
-        if (count > 0 && signals.length + signal.length > MESSAGE_MAX_BYTES) break;
-        signals += signal;
-        count++;
+      const signals: WrittenSignal[] = [];
+      let [bytes, accepted] = [0, 0];
+      while (first + signals.length < to && signals.length < ROW_SIGNALS) {
+        const n = first + signals.length;
+        const payload = encoder.encode(signalOf(n, this.#order));
+        if (signals.length > 0 && bytes + payload.length > MESSAGE_MAX_BYTES) break;
+        signals.push({ id: signalIdOf(n, this.#order), payload });
+        bytes += payload.length;
         // In a row the held signals come last.
         if (isHeldIn(n, this.#order)) break;
         accepted++;
       }
-      rows += this.#row(first, count, accepted, signals);
-      first += count;
+      rows.push(this.#row(first, accepted, signals));
+      first += signals.length;
     }
     return rows;
   }
 
-  #row(first: number, count: number, accepted: number, signals: string): string {
+  #row(first: number, accepted: number, signals: WrittenSignal[]): Uint8Array {
     const row = {
       row: this.next++,
       at: receivedAtMs(first, this.#order),
@@ -121,18 +128,19 @@ class Rows {
       period_end: this.#period.periodEndMs,
       limit: this.#order.size.signals,
       first: first + 1,
-      count,
+      count: signals.length,
       accepted,
     };
-    return writeRow(row, signals);
+    const call = writeCall({ key: this.#order.keyId }, signals);
+    return writeRow(row, [encoder.encode(call.head), call.signals]);
   }
 }
 
-async function record(env: FillEnv, body: string): Promise<void> {
+async function record(env: FillEnv, body: Uint8Array): Promise<void> {
   let recorded = false;
   const message = { id: "fill", timestamp: new Date(), attempts: 1, body, ack: () => (recorded = true), retry() {} };
   const batch = { queue: "signals", messages: [message], metadata: {}, ackAll() {}, retryAll() {} };
-  await consume(batch as unknown as MessageBatch<string>, env as unknown as Env);
+  await consume(batch as unknown as MessageBatch<ArrayBuffer>, env as unknown as Env);
   if (!recorded) throw new Error("the consumer did not record a batch");
 }
 

@@ -1,7 +1,7 @@
 /** Attacks of senders: large bodies with many keys, bodies that stall, downloads that nobody reads. */
 import { randomBytes } from "node:crypto";
 import { gzipSync } from "node:zlib";
-import { BATCH_MAX_BYTES, BATCH_MAX_SIGNALS, BULK_MAX_BYTES } from "../../../src/limits.ts";
+import { BODY_MAX_BYTES, BODY_MAX_SIGNALS } from "../../../src/limits.ts";
 import {
   callOf,
   type Attack,
@@ -29,7 +29,7 @@ export const senderAttacks: Attack[] = [
     BATCH,
     Array.from({ length: DIFFERENT }, () => () => plain(262_144)),
   ),
-  ofBodies("bodies of 8 MB, with a hundred keys", BATCH, [() => plain(BATCH_MAX_BYTES)], 16),
+  ofBodies("bodies of 8 MB, with a hundred keys", BATCH, [() => plain(BODY_MAX_BYTES)], 16),
   {
     title: "sixteen-KB gzip bodies, of ten free workspaces",
     make: ({ free }) => {
@@ -123,24 +123,24 @@ function stalls(keys: SenderKey[], kinds: Stall[], honest: (Attacker | FreeWorks
 /** As many signals as a batch may have, together as large as it may be. */
 function validSignals(): Made {
   const signal = JSON.stringify({ email: "a@attacker.example", event: "e", p: "x".repeat(1_610) });
-  return { body: gzip(`[${Array.from({ length: BATCH_MAX_SIGNALS }, () => signal).join(",")}]`), headers: GZIP };
+  return { body: gzip(`[${Array.from({ length: BODY_MAX_SIGNALS }, () => signal).join(",")}]`), headers: GZIP };
 }
 
 /** One text without an end. */
 function invalidJson(): Made {
-  return { body: gzip(`{"event":"${"x".repeat(BULK_MAX_BYTES - 20)}`), headers: GZIP };
+  return { body: gzip(`{"event":"${"x".repeat(BODY_MAX_BYTES - 20)}`), headers: GZIP };
 }
 
 /** The last four bytes of a member are the size of its content. */
 function wrongSize(): Made {
-  const body = gzip("x".repeat(BULK_MAX_BYTES - 20));
+  const body = gzip("x".repeat(BODY_MAX_BYTES - 20));
   body.writeUInt32LE(10, body.length - 4);
   return { body, headers: GZIP };
 }
 
 /** A large member, then a small one. */
 function severalMembers(): Made {
-  const first = gzip(`{"event":"${"x".repeat(BULK_MAX_BYTES - 20)}`);
+  const first = gzip(`{"event":"${"x".repeat(BODY_MAX_BYTES - 20)}`);
   return { body: Buffer.concat([first, gzip("x")]), headers: GZIP };
 }
 

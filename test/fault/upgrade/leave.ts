@@ -10,6 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import type { CreatedKeyAnswer } from "../../../src/dev/operator-client.ts";
 import { writeMessage } from "../../../src/wire/message.ts";
+import { textOf } from "../../support/wire.ts";
 import { ROOT, SERVICE_CONFIG, benchWorker, build } from "../../bench/build.ts";
 import { objectFile } from "../support/object-file.ts";
 import { PARTS, migrationsNow, packLeft } from "../support/left-state.ts";
@@ -139,7 +140,7 @@ try {
   await service.stop();
 
   const counter = new DatabaseSync(outbox, { readOnly: true });
-  const rows = counter.prepare("SELECT body FROM outbox WHERE bytes > 0 ORDER BY row").all() as { body: string }[];
+  const rows = counter.prepare("SELECT body FROM outbox WHERE bytes > 0 ORDER BY row").all() as { body: Uint8Array }[];
   counter.close();
   const accepted = 12 + STRANGER.signals + 3 + 1 + 3 + 1 + 8 + 1 + 1 + 1 + 3 + unsettled.length;
   const left: Left = {
@@ -160,7 +161,7 @@ try {
     },
     ruleId,
     unsettled,
-    messages: rows.map(({ body }) => writeMessage(id, 0, body)),
+    messages: rows.map(({ body }) => textOf(writeMessage(id, 0, [body]))),
     stranger: STRANGER,
     cold: { id: coldId, payload: visits(1, known, "long ago")[0] },
     arrived: {

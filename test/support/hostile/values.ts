@@ -1,8 +1,8 @@
 /** Unusual values, most of them at a limit, and valid bodies with an error at one place: in the value, its text or its bytes. */
 import { deflateSync, gzipSync } from "node:zlib";
 import {
-  BATCH_MAX_BYTES,
-  BATCH_MAX_SIGNALS,
+  BODY_MAX_BYTES,
+  BODY_MAX_SIGNALS,
   EMAIL_MAX_LENGTH,
   IDEMPOTENCY_KEY_MAX_LENGTH,
   NAME_MAX_CODE_POINTS,
@@ -42,7 +42,7 @@ function another(at: unknown, chance: Chance): unknown {
 
 function anotherList(list: unknown[], chance: Chance): unknown {
   const [first = null] = list;
-  const many = chance.oneIn(40) ? BATCH_MAX_SIGNALS + chance.below(2) : chance.pick([2, 50, 200, 201]);
+  const many = chance.oneIn(40) ? BODY_MAX_SIGNALS + chance.below(2) : chance.pick([2, 50, 200, 201]);
   return chance.pick<() => unknown>([
     () => [],
     () => [...list, nastyValue(chance)],
@@ -96,7 +96,7 @@ const SIZES = [SIGNAL_MAX_BYTES, PAGE_FORM_MAX_BYTES, OPERATOR_BODY_MAX_BYTES] a
 
 /** The body padded with white space to a limit, or to a byte less or more. */
 export function grown(text: string, chance: Chance): string {
-  const size = chance.oneIn(10) ? BATCH_MAX_BYTES : chance.pick(SIZES);
+  const size = chance.oneIn(10) ? BODY_MAX_BYTES : chance.pick(SIZES);
   return text + " ".repeat(Math.max(0, size + chance.below(3) - 1 - text.length));
 }
 

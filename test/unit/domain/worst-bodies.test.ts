@@ -5,7 +5,7 @@
 import { afterAll, expect, test } from "vitest";
 import { readSignals } from "../../../src/domain/signal/signal-body.ts";
 import { validateSignal } from "../../../src/domain/signal/validate-signal.ts";
-import { BULK_MAX_BYTES, BULK_MAX_SIGNALS } from "../../../src/limits.ts";
+import { BODY_MAX_BYTES, BODY_MAX_SIGNALS } from "../../../src/limits.ts";
 import { amount, note } from "../../support/amount.ts";
 import { cpuMs } from "../../support/cpu-ms.ts";
 
@@ -19,14 +19,14 @@ afterAll(() => {
   note(`worst body: ${worst.ms.toFixed(0)} ms, ${worst.shape}`);
 });
 
-const BYTES = amount(2_000_000, BULK_MAX_BYTES);
+const BYTES = amount(2_000_000, BODY_MAX_BYTES);
 const fill = (unit: string, bytes = BYTES - 200): string => unit.repeat(Math.floor(bytes / unit.length));
 const signals = (padding: number): string[] =>
   Array.from(
-    { length: BULK_MAX_SIGNALS },
+    { length: BODY_MAX_SIGNALS },
     (_, n) => `{"event":"e","email":"p${n}@example.com","x":"${"x".repeat(padding)}"}`,
   );
-const SHARE = BYTES / BULK_MAX_SIGNALS;
+const SHARE = BYTES / BODY_MAX_SIGNALS;
 const PADDING = Math.max(1, SHARE - 60);
 
 const BODIES: [shape: string, body: string, result: string][] = [
@@ -57,7 +57,7 @@ const BODIES: [shape: string, body: string, result: string][] = [
   ["lines of signals", signals(PADDING).join("\n"), "good"],
   [
     "many deep signals",
-    `[${Array(BULK_MAX_SIGNALS)
+    `[${Array(BODY_MAX_SIGNALS)
       .fill(fill("[", SHARE / 2 - 1) + fill("]", SHARE / 2 - 1))
       .join(",")}]`,
     "signal_too_deep",
@@ -74,7 +74,7 @@ test.each(BODIES)("%s: is read or refused in a fraction of a second, whole and t
   ] as const) {
     let code: string | undefined;
     const ms = cpuMs(() => {
-      const read = readSignals(part, { maxSignals: BULK_MAX_SIGNALS, lines: true, check: validateSignal });
+      const read = readSignals(part, { maxSignals: BODY_MAX_SIGNALS, lines: true, check: validateSignal });
       code = read.ok ? (read.value.signals[0]?.refusal?.code ?? "good") : read.refusal.code;
     });
     if (part === bytes) expect(code).toBe(result);

@@ -4,7 +4,7 @@ import { compileRules, type CompiledRules, type MappingRule } from "../../../src
 import type { MappingCondition } from "../../../src/domain/rules/mapping-condition.ts";
 import { compileTemplate } from "../../../src/domain/accounts/payload-template.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../../src/limits.ts";
-import { readAdmission, type Envelope } from "../../../src/wire/admission.ts";
+import { readAdmission, type CallHead } from "../../../src/wire/admission.ts";
 import type { ReceivedRow, ReceivedSignal } from "../../../src/wire/message.ts";
 import { givenUpSignal, processRows, processSignal, rowsToRecord } from "../../../src/queue/process.ts";
 
@@ -22,21 +22,21 @@ const input = {
 const AT = Date.UTC(2026, 0, 10);
 
 /** @param payload a text is processed as it is. */
-function processed(envelope: Partial<Envelope>, payload: unknown, at = AT, rules = input.rules) {
+function processed(head: Partial<CallHead>, payload: unknown, at = AT, rules = input.rules) {
   const row = { row: 1, at, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
-  const admission = readAdmission(row, { id: "sig_1", key: "key_1", ...envelope }, 0);
+  const admission = readAdmission(row, { key: "key_1", ...head }, { id: "sig_1" }, 0);
   const text = typeof payload === "string" ? payload : JSON.stringify(payload);
   return processSignal({ admission, payload: text }, { ...input, rules }).work;
 }
 
-function workOf(envelope: Partial<Envelope>, payload: unknown, at = AT) {
-  const work = processed(envelope, payload, at);
+function workOf(head: Partial<CallHead>, payload: unknown, at = AT) {
+  const work = processed(head, payload, at);
   if (work.kind === "dead") throw new Error(work.reason);
   return work;
 }
 
-const update = (envelope: Partial<Envelope>, plan = "pro", at = AT) =>
-  workOf({ endpoint: "product_org", ...envelope }, { id: "a1", plan }, at);
+const update = (head: Partial<CallHead>, plan = "pro", at = AT) =>
+  workOf({ endpoint: "product_org", ...head }, { id: "a1", plan }, at);
 const hashOf = (...sent: Parameters<typeof update>) => update(...sent).contentHash;
 
 test("§8.5 makes a signal with too many rule steps a dead letter with a reason, with and without an email", () => {
@@ -80,7 +80,7 @@ describe("§8.2 an account update", () => {
 
   test("is no duplicate with another Idempotency-Key, index or API key", () => {
     const hashes = [{ idem: "k1:0" }, { idem: "k2:0" }, { idem: "k1:1" }, { idem: "k1:0", key: "key_2" }];
-    expect(new Set(hashes.map((envelope) => hashOf(envelope))).size).toBe(hashes.length);
+    expect(new Set(hashes.map((head) => hashOf(head))).size).toBe(hashes.length);
   });
 
   test("has the same hash as a signal with its Idempotency-Key", () => {
@@ -107,7 +107,7 @@ describe("the signals of a batch", () => {
         accepted: count,
       };
       const signals = Array.from({ length: count }, (_, index) => ({
-        admission: readAdmission(row, { id: `sig_${number}_${index}`, key: "key_1" }, index),
+        admission: readAdmission(row, { key: "key_1" }, { id: `sig_${number}_${index}` }, index),
         payload: JSON.stringify(payload),
       }));
       return { row, signals };
@@ -147,8 +147,8 @@ describe("the signals of a batch", () => {
 test("keeps rows, the order of signals, admissions and payloads", () => {
   const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 7, count: 2, accepted: 0 };
   const signals = ["sig_a", "sig_b"].map((id, index): ReceivedSignal => {
-    const envelope = { id, key: "key_1", source: "web", idem: "k:0" };
-    return { admission: readAdmission(row, envelope, index), payload: `{"event":"${id}"}` };
+    const head = { key: "key_1", source: "web", idem: "k:0" };
+    return { admission: readAdmission(row, head, { id }, index), payload: `{"event":"${id}"}` };
   });
   const reason = "Again and again";
   for (const process of [
@@ -164,8 +164,8 @@ test("keeps rows, the order of signals, admissions and payloads", () => {
 });
 
 describe("a signal that cannot be processed is a dead letter with a reason:", () => {
-  const reasonOf = (envelope: Partial<Envelope>, payload: unknown): string => {
-    const work = processed(envelope, payload);
+  const reasonOf = (head: Partial<CallHead>, payload: unknown): string => {
+    const work = processed(head, payload);
     return work.kind === "dead" ? work.reason : "";
   };
 

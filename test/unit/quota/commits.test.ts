@@ -25,6 +25,10 @@ class Senders {
     this.waitsMs.push(Date.now() - sentMs);
   }
 
+  async sendAlone(): Promise<void> {
+    await this.#commits.submitAlone(-1);
+  }
+
   /** Sends calls at random moments. @returns the mean number of calls per commit. */
   async sendAtRandom(perSecond: number, seconds: number): Promise<number> {
     let calls = 0;
@@ -80,6 +84,20 @@ describe("a shared commit", () => {
   test("includes more than two of 300 calls a second, and delays none beyond the interval", async () => {
     const senders = new Senders();
     expect(await senders.sendAtRandom(300, 10)).toBeGreaterThan(2.2);
+    expect(Math.max(...senders.waitsMs)).toBeLessThanOrEqual(COMMIT_INTERVAL_MS);
+  });
+
+  test("leaves out a large call, which is committed at once and alone", async () => {
+    const senders = new Senders();
+    void senders.send();
+    void senders.send();
+    void senders.send();
+    void senders.sendAlone();
+    expect(senders.sizes).toEqual([1, 1]);
+    void senders.sendAlone();
+    expect(senders.sizes).toEqual([1, 1, 1]);
+    await vi.advanceTimersByTimeAsync(COMMIT_INTERVAL_MS);
+    expect(senders.sizes).toEqual([1, 1, 1, 2]);
     expect(Math.max(...senders.waitsMs)).toBeLessThanOrEqual(COMMIT_INTERVAL_MS);
   });
 

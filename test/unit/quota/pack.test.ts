@@ -2,34 +2,40 @@
 import { describe, expect, test } from "vitest";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
-import { MessagePacker, RowPacker } from "../../../src/quota/outbox.ts";
-import type { AdmitChunk } from "../../../src/quota/protocol.ts";
+import { MessagePacker, type PackedMessage, type PackedRow, RowPacker } from "../../../src/quota/outbox.ts";
 import { RequestBuckets } from "../../../src/quota/keys.ts";
-import { ROW_HEADER_BYTES, readMessage, writeMessage, writeSignal } from "../../../src/wire/message.ts";
+import { ROW_HEADER_BYTES, readMessage, writeMessage, type WrittenCall } from "../../../src/wire/message.ts";
+import { callOf } from "../../support/wire.ts";
 
 const HEADER = { at: 7, period_start: 1, period_end: 9, limit: 100 };
 
 const run = (accepted: number, held: number) => ({ ...NO_VERDICTS, accepted, held });
 
-/** Signals `first`, `first + 1`, … of one call. */
-function chunk(first: number, count: number, bytes = 100): AdmitChunk {
-  const text = Array.from({ length: count }, (_, n) => writeSignal({ id: `sig_${first + n}`, key: "key" }, "{}"));
-  return { text: text.join(""), count, bytes };
+/** Signals `first`, `first + 1`, … of a call, each of `bytes` bytes. */
+function call(first: number, count: number, bytes = 100, key = "key"): WrittenCall {
+  const signals = Array.from({ length: count }, (_, n) => {
+    const id = `sig_${first + n}`;
+    return { id, payload: `{"x":"`.padEnd(bytes - id.length - 4, "x") + '"}' };
+  });
+  return callOf({ key }, signals);
 }
 
 /** The signals as they arrive: id, row, ordinal and verdict of each. */
 function arrived(packer: RowPacker): string[] {
-  const rows = packer.rows().map(({ text }) => text);
-  return readMessage(writeMessage("ws", 0, rows.join(""))).rows.flatMap(({ row, signals }) =>
+  const rows = packer.rows().map(({ body }) => body);
+  return readMessage(writeMessage("ws", 0, rows)).rows.flatMap(({ row, signals }) =>
     signals.map(({ admission: { id, ordinal, verdict } }) => `${id} ${row.row} ${ordinal} ${verdict}`),
   );
 }
 
+const keysOf = ({ body }: PackedRow) =>
+  readMessage(body).rows.flatMap(({ signals }) => signals.map(({ admission }) => admission.keyId));
+
 describe("the rows of a commit", () => {
   test("are one row while all signals fit a message, with consecutive ordinals and the accepted ones first", () => {
     const packer = new RowPacker(HEADER, 5, 40);
-    packer.add([chunk(1, 2)], run(2, 0));
-    packer.add([chunk(3, 2), chunk(5, 1)], run(1, 2));
+    packer.add(call(1, 2), run(2, 0));
+    packer.add(call(3, 3), run(1, 2));
     expect(arrived(packer)).toEqual([
       "sig_1 5 41 accepted",
       "sig_2 5 42 accepted",
@@ -39,15 +45,14 @@ describe("the rows of a commit", () => {
     ]);
     const [row, more] = packer.rows();
     expect(more).toBeUndefined();
-    expect(row).toMatchObject({ row: 5, at: 7, periodStart: 1, count: 5, bytes: 300 + ROW_HEADER_BYTES });
-    expect(row?.text.length).toBeLessThanOrEqual(row?.bytes ?? 0);
+    expect(row).toMatchObject({ row: 5, at: 7, periodStart: 1, count: 5 });
   });
 
-  test("leave out rejected signals, even in the middle of a chunk", () => {
+  test("leave out rejected signals", () => {
     const packer = new RowPacker(HEADER, 1, 0);
-    packer.add([chunk(1, 3), chunk(4, 3), chunk(7, 3)], run(4, 1));
-    packer.add([chunk(10, 2)], run(0, 0));
-    packer.add([chunk(12, 2)], run(0, 2));
+    packer.add(call(1, 9), run(4, 1));
+    packer.add(call(10, 2), run(0, 0));
+    packer.add(call(12, 2), run(0, 2));
     expect(arrived(packer).map((line) => line.split(" ").toSpliced(1, 1).join(" "))).toEqual([
       "sig_1 1 accepted",
       "sig_2 2 accepted",
@@ -60,22 +65,54 @@ describe("the rows of a commit", () => {
     expect(packer.rows().map(({ count }) => count)).toEqual([7]);
   });
 
-  test("are several rows above a message's size; an exactly full row is closed", () => {
+  test("are several rows above a message's size, each with the call of its signals", () => {
     const packer = new RowPacker(HEADER, 1, 0);
-    const half = (MESSAGE_MAX_BYTES - ROW_HEADER_BYTES) / 2;
-    for (let n = 0; n < 5; n++) packer.add([chunk(n, 1, half)], run(1, 0));
-    expect(packer.rows().map(({ row, count, bytes }) => [row, count, bytes])).toEqual([
-      [1, 2, MESSAGE_MAX_BYTES],
-      [2, 2, MESSAGE_MAX_BYTES],
-      [3, 1, half + ROW_HEADER_BYTES],
+    packer.add(call(0, 1, 100, "first"), run(1, 0));
+    packer.add(call(1, 5, MESSAGE_MAX_BYTES / 2 - 150, "large"), run(3, 2));
+    packer.add(call(6, 1, 100, "last"), run(1, 0));
+    const rows = packer.rows();
+    expect(rows.map(keysOf)).toEqual([["first", "large"], ["large", "large"], ["large", "large"], ["last"]]);
+    for (const { body } of rows) expect(body.length).toBeLessThanOrEqual(MESSAGE_MAX_BYTES);
+    expect(arrived(packer).map((line) => line.replace(/^sig_/, ""))).toEqual([
+      "0 1 1 accepted",
+      "1 1 2 accepted",
+      "2 2 3 accepted",
+      "3 2 4 accepted",
+      "4 3 5 held",
+      "5 3 6 held",
+      "6 4 7 accepted",
     ]);
-    expect(arrived(packer)).toHaveLength(5);
-    expect(arrived(packer).at(-1)).toBe("sig_4 3 5 accepted");
+  });
+
+  test("are full to the byte, and one byte more begins another row", () => {
+    const whole = call(1, 2);
+    const room = MESSAGE_MAX_BYTES - ROW_HEADER_BYTES - whole.head.length - 100;
+    for (const [bytes, rows] of [
+      [room, 1],
+      [room + 1, 2],
+    ] as const) {
+      const packer = new RowPacker(HEADER, 1, 0);
+      const [first, second] = [call(1, 1), call(2, 1, bytes)];
+      const signals = Uint8Array.from([...first.signals, ...second.signals]);
+      packer.add({ head: whole.head, signals, sizes: [...first.sizes, ...second.sizes] }, run(2, 0));
+      expect(packer.rows()).toHaveLength(rows);
+    }
+  });
+
+  test("hold a signal alone that is larger than a message should be", () => {
+    const packer = new RowPacker(HEADER, 1, 0);
+    packer.add(call(1, 3, MESSAGE_MAX_BYTES + 1), run(3, 0));
+    expect(packer.rows().map(({ row, count }) => [row, count])).toEqual([
+      [1, 1],
+      [2, 1],
+      [3, 1],
+    ]);
   });
 });
 
 describe("messages", () => {
-  const row = (number: number, bytes: number) => ({ row: number, bytes, text: `[${number}]` });
+  const row = (number: number, bytes: number) => ({ row: number, body: new Uint8Array(bytes).fill(number) });
+  const rowsOf = (messages: PackedMessage[]) => messages.map(({ rows }) => rows.map(([number]) => number));
 
   function packed(...bytes: number[]): MessagePacker {
     const packer = new MessagePacker();
@@ -86,21 +123,22 @@ describe("messages", () => {
   test("are taken in order within the limits, but at least one", () => {
     const packer = packed(60_000, 50_000, 40_000, 30_000);
     expect(packer.bytes).toBe(180_000);
-    expect(packer.take("all", 1, 250_000).map(({ rows }) => rows)).toEqual(["[1]"]);
+    expect(rowsOf(packer.take("all", 1, 250_000))).toEqual([[1]]);
     expect(packed(60_000, 50_000).take("all", 9, 109_999)).toHaveLength(1);
-    expect(packer.take("all", 9, 90_000)).toEqual([
-      { rows: "[2]", bytes: 50_000, lastRow: 2 },
-      { rows: "[3]", bytes: 40_000, lastRow: 3 },
+    expect(packer.take("all", 9, 90_000)).toMatchObject([
+      { bytes: 50_000, lastRow: 2 },
+      { bytes: 40_000, lastRow: 3 },
     ]);
     expect(packer.bytes).toBe(30_000);
-    expect(packer.take("all", 9, 10).map(({ rows }) => rows)).toEqual(["[4]"]);
+    expect(rowsOf(packer.take("all", 9, 10))).toEqual([[4]]);
     expect([packer.bytes, packer.isEmpty, packer.take("all", 9, 250_000)]).toEqual([0, true, []]);
   });
 
   test("with room stay open until all are taken", () => {
     const packer = packed(30_000, 30_000, 1);
     expect([packer.hasFull, packer.isEmpty]).toEqual([true, false]);
-    expect(packer.take("full", 9, 250_000)).toEqual([{ rows: "[1][2]", bytes: 60_000, lastRow: 2 }]);
+    const full = packer.take("full", 9, 250_000);
+    expect([rowsOf(full), full]).toMatchObject([[[1, 2]], [{ bytes: 60_000, lastRow: 2 }]]);
     expect([packer.hasFull, packer.isEmpty, packer.bytes]).toEqual([false, false, 1]);
     expect(packer.take("full", 9, 250_000)).toEqual([]);
     packer.clear();
@@ -108,13 +146,11 @@ describe("messages", () => {
   });
 });
 
-test("§8.7: the request rate is separate per key, shows the rest without using it, and refuses calls beyond", () => {
+test("§8.7: the request rate is separate per key, and refuses calls beyond", () => {
   const buckets = new RequestBuckets({ perSecond: 10, burst: 2 });
-  expect(buckets.left("a", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
   expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 1, resetMs: 100 });
   expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 0, resetMs: 200 });
   expect(buckets.take("a", 1_000)).toMatchObject({ allowed: false, retryAfterMs: 100 });
-  expect(buckets.left("a", 1_000)).toEqual({ remaining: 0, resetMs: 200 });
-  expect(buckets.left("b", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
+  expect(buckets.take("b", 1_000)).toMatchObject({ allowed: true, remaining: 1 });
   expect(buckets.take("a", 1_100).allowed).toBe(true);
 });

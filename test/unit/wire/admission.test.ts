@@ -1,7 +1,7 @@
 /** An admission is the same for every reader, even of a resent signal (design §6, §8). */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { envelopeOfResent, readAdmission, type Admission, type OutboxRow } from "../../../src/wire/admission.ts";
+import { headOfResent, readAdmission, type Admission, type OutboxRow } from "../../../src/wire/admission.ts";
 
 const rows = fc.record<OutboxRow>({
   row: fc.nat(),
@@ -37,14 +37,14 @@ test("a resent signal keeps its first admission in any row and place", () => {
         ...(lacks === "source" ? {} : { pathSource }),
         ...(lacks === "key" ? {} : { idempotencyKey }),
       };
-      expect(readAdmission(row, envelopeOfResent(admission), index)).toEqual(admission);
+      expect(readAdmission(row, headOfResent(admission), { id: admission.id }, index)).toEqual(admission);
     }),
   );
 });
 
 test("a new signal shares time, period and limit with its row", () => {
   const row = { row: 7, at: 5, period_start: 1, period_end: 9, limit: 100, first: 99, count: 3, accepted: 2 };
-  const read = [0, 1, 2].map((index) => readAdmission(row, { id: `sig_${index}`, key: "key_1" }, index));
+  const read = [0, 1, 2].map((index) => readAdmission(row, { key: "key_1" }, { id: `sig_${index}` }, index));
   const shared = {
     keyId: "key_1",
     endpoint: "signal_staging",
@@ -58,4 +58,11 @@ test("a new signal shares time, period and limit with its row", () => {
     { ...shared, id: "sig_1", verdict: "accepted", ordinal: 100 },
     { ...shared, id: "sig_2", verdict: "held", ordinal: 101 },
   ]);
+});
+
+test("the Idempotency-Key of a call has the index of each signal in the body", () => {
+  const row = { row: 7, at: 5, period_start: 1, period_end: 9, limit: 100, first: 99, count: 2, accepted: 2 };
+  const head = { key: "key_1", idem: "order 7" };
+  const keys = [0, 3].map((index, nth) => readAdmission(row, head, { id: "sig_1", index }, nth).idempotencyKey);
+  expect(keys).toEqual(["order 7:0", "order 7:3"]);
 });

@@ -2,16 +2,22 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
-  firstSignals,
   readMessage,
   isUnreadable,
   ROW_HEADER_BYTES,
+  writeCall,
   writeMessage,
   writeRow,
-  writeSignal,
 } from "../../../src/wire/message.ts";
-import { readAdmission, type Resent, type Envelope, type OutboxRow } from "../../../src/wire/admission.ts";
+import {
+  readAdmission,
+  type CallHead,
+  type OutboxRow,
+  type Resent,
+  type SignalHead,
+} from "../../../src/wire/admission.ts";
 import type { ReceivedMessage } from "../../../src/wire/message.ts";
+import { bytesOf, callOf, edited, rowOfSignals, textOf } from "../../support/wire.ts";
 
 const HOSTILE = [
   '{"event":"a\\u001eb"}',
@@ -49,19 +55,26 @@ const resents = fc.record<Resent>({
   period_end: fc.nat(),
   limit: fc.nat(),
 });
-const envelopes = fc.record<Envelope, "id" | "key">(
+const heads = fc.record<CallHead, "key">(
   {
-    id: anyText,
     key: anyText,
     endpoint: fc.constant("product_org" as const),
     source: anyText,
     idem: anyText,
     resent: resents,
   },
-  { requiredKeys: ["id", "key"] },
+  { requiredKeys: ["key"] },
 );
-const signals = fc.array(fc.record({ envelope: envelopes, payload: payloads }), { minLength: 1, maxLength: 5 });
-const rows = fc.array(fc.record({ signals, first: fc.nat(), accepted: fc.nat(5) }), { minLength: 1, maxLength: 4 });
+const ids = fc.uuid().map((id) => `sig_${id}`);
+const signals = fc.array(
+  fc.record<SignalHead & { payload: string }, "id" | "payload">(
+    { id: ids, index: fc.nat(), payload: payloads },
+    { requiredKeys: ["id", "payload"] },
+  ),
+  { minLength: 1, maxLength: 5 },
+);
+const calls = fc.array(fc.record({ head: heads, signals }), { minLength: 1, maxLength: 3 });
+const rows = fc.array(fc.record({ calls, first: fc.nat(), accepted: fc.nat(5) }), { minLength: 1, maxLength: 4 });
 
 function rowOf(row: number, first: number, count: number, accepted: number): OutboxRow {
   return { row, at: 1_771_885_735_111, period_start: 1, period_end: 2, limit: 100, first, count, accepted };
@@ -69,31 +82,34 @@ function rowOf(row: number, first: number, count: number, accepted: number): Out
 
 const signalsOf = ({ rows: received }: ReceivedMessage) => received.flatMap((row) => row.signals);
 
-const written = (of: { envelope: Envelope; payload: string }[]): string =>
-  of.map(({ envelope, payload }) => writeSignal(envelope, payload)).join("");
-
 describe("a queue message", () => {
-  test("returns all envelopes and payloads", () => {
+  test("returns all heads and payloads", () => {
     fc.assert(
       fc.property(fc.uuid(), fc.maxSafeNat(), rows, (workspaceId, low, groups) => {
         const outbox = groups.map((group, index) => {
-          const count = group.signals.length;
-          return { signals: group.signals, row: rowOf(index + 7, group.first, count, Math.min(group.accepted, count)) };
+          const count = group.calls.reduce((sum, call) => sum + call.signals.length, 0);
+          return { calls: group.calls, row: rowOf(index + 7, group.first, count, Math.min(group.accepted, count)) };
         });
-        const text = writeMessage(
-          workspaceId,
-          low,
-          outbox.map((each) => writeRow(each.row, written(each.signals))).join(""),
+        const written = outbox.map((each) =>
+          writeRow(
+            each.row,
+            each.calls.flatMap((call) => {
+              const { head, signals: bytes } = callOf(call.head, call.signals);
+              return [bytesOf(head), bytes];
+            }),
+          ),
         );
-        expect(readMessage(text)).toEqual({
+        expect(readMessage(writeMessage(workspaceId, low, written))).toEqual({
           workspaceId,
           low,
-          rows: outbox.map(({ row, signals: of }) => ({
+          rows: outbox.map(({ row, calls: of }) => ({
             row,
-            signals: of.map(({ envelope, payload }, index) => ({
-              admission: readAdmission(row, envelope, index),
-              payload,
-            })),
+            signals: of
+              .flatMap(({ head, signals: all }) => all.map((signal) => ({ head, signal })))
+              .map(({ head, signal }, nth) => ({
+                admission: readAdmission(row, head, signal, nth),
+                payload: textOf(bytesOf(signal.payload)),
+              })),
           })),
           unreadable: 0,
           newer: 0,
@@ -103,38 +119,56 @@ describe("a queue message", () => {
     );
   });
 
+  test("contains what the signals of a call share once, however many they are", () => {
+    const head = { key: "key_1", source: "😀".repeat(255), idem: "x".repeat(255) };
+    const size = (count: number) => {
+      const {
+        head: written,
+        signals: bytes,
+        sizes,
+      } = callOf(
+        head,
+        Array.from({ length: count }, (_, index) => ({ id: `sig_${crypto.randomUUID()}`, index, payload: "{}" })),
+      );
+      expect(sizes.reduce((sum, of) => sum + of, 0)).toBe(bytes.length);
+      return bytesOf(written).length + bytes.length;
+    };
+    expect(size(10_000) - size(1)).toBeLessThan(10_000 * 60);
+  });
+
   test("limits the record of a row to ROW_HEADER_BYTES", () => {
     const most = Number.MAX_SAFE_INTEGER;
     const times = { at: 9_999_999_999_999, period_start: 9_999_999_999_999, period_end: 9_999_999_999_999 };
     const largest: OutboxRow = { row: most, ...times, limit: most, first: most, count: 10_000, accepted: 10_000 };
-    expect(writeRow(largest, "").length).toBeLessThanOrEqual(ROW_HEADER_BYTES);
+    expect(writeRow(largest, []).length).toBeLessThanOrEqual(ROW_HEADER_BYTES);
   });
 
   test("reads stored rows of version 1", () => {
     const row =
-      '\u001d{"v":1,"row":7,"at":5,"period_start":1,"period_end":9,"limit":100,"first":100,"count":2,"accepted":1}' +
-      '\u001e{"id":"sig_a","key":"key_1","endpoint":"product_org","source":"crm","idem":"x 0"}\u001e{"a":1}' +
-      '\u001e{"id":"sig_b","key":"key_1","resent":{"from":"held","place":3,"verdict":"accepted","ordinal":4,"at":2,' +
-      '"period_start":1,"period_end":9,"limit":50}}\u001e{"b":2}';
-    const [read] = readMessage(`ws_1${row}`).rows;
-    expect(read?.row).toMatchObject({ row: 7, at: 5, limit: 100, first: 100, count: 2, accepted: 1 });
+      '\u001d{"v":1,"row":7,"at":5,"period_start":1,"period_end":9,"limit":100,"first":100,"count":3,"accepted":2}' +
+      '\u001e{"key":"key_1","endpoint":"product_org","source":"crm","idem":"x"}\u001fsig_a 0\u001f{"a":1}' +
+      '\u001fsig_b 2\u001f{"b":2}' +
+      '\u001e{"key":"key_1","resent":{"from":"held","place":3,"verdict":"accepted","ordinal":4,"at":2,' +
+      '"period_start":1,"period_end":9,"limit":50}}\u001fsig_c\u001f{"c":3}';
+    const {
+      low,
+      rows: [read],
+    } = readMessage(bytesOf(`ws_1 6${row}`));
+    expect(low).toBe(6);
+    expect(read?.row).toMatchObject({ row: 7, at: 5, limit: 100, first: 100, count: 3, accepted: 2 });
+    const shared = { pathSource: "crm", endpoint: "product_org", receivedAtMs: 5, signalLimit: 100 };
     expect(read?.signals).toMatchObject([
       {
-        admission: {
-          id: "sig_a",
-          pathSource: "crm",
-          idempotencyKey: "x 0",
-          verdict: "accepted",
-          ordinal: 100,
-          endpoint: "product_org",
-          receivedAtMs: 5,
-          signalLimit: 100,
-        },
+        admission: { id: "sig_a", idempotencyKey: "x:0", verdict: "accepted", ordinal: 100, ...shared },
         payload: '{"a":1}',
       },
       {
+        admission: { id: "sig_b", idempotencyKey: "x:2", verdict: "accepted", ordinal: 101, ...shared },
+        payload: '{"b":2}',
+      },
+      {
         admission: {
-          id: "sig_b",
+          id: "sig_c",
           receivedAtMs: 2,
           signalLimit: 50,
           verdict: "accepted",
@@ -142,49 +176,53 @@ describe("a queue message", () => {
           endpoint: "signal_staging",
           resent: { from: "held", place: 3 },
         },
-        payload: '{"b":2}',
+        payload: '{"c":3}',
       },
     ]);
   });
 
-  const good = (row: number) => writeRow(rowOf(row, row, 1, 1), writeSignal({ id: `sig_${row}`, key: "k" }, "{}"));
+  const signal = (id: string) => ({ head: { key: "k" }, id, payload: "{}" });
+  const good = (row: number) => rowOfSignals(rowOf(row, row, 1, 1), [signal(`sig_${row}`)]);
 
   test.each([
-    ["of a version that is gone", good(2).replace('"v":1', '"v":0')],
-    ["of no version", good(2).replace('"v":1,', "")],
-    ["with fewer signals than it says", writeRow(rowOf(2, 2, 2, 2), writeSignal({ id: "a", key: "k" }, "1"))],
-    ["with more signals than it says", good(2).replace('"count":1', '"count":0')],
-    ["with half a signal", good(2).slice(0, good(2).lastIndexOf("\u001e"))],
-    ["with a broken envelope", good(2).replace('{"id"', "{id")],
-    ["that is no row at all", "\u001dhello"],
+    ["of a version that is gone", edited(good(2), '"v":1', '"v":0')],
+    ["of no version", edited(good(2), '"v":1,', "")],
+    ["with fewer signals than it says", rowOfSignals(rowOf(2, 2, 2, 2), [signal("a")])],
+    ["with more signals than it says", edited(good(2), '"count":1', '"count":0')],
+    ["with half a signal", bytesOf(textOf(good(2)).slice(0, textOf(good(2)).lastIndexOf("\u001f")))],
+    ["with a broken call", edited(good(2), '{"key"', "{key")],
+    ["that is no row at all", bytesOf("\u001dhello")],
   ])("a row %s is left alone, and its neighbours are read", (_, row) => {
-    const message = readMessage(writeMessage("ws_1", 0, good(1) + row + good(3)));
+    const message = readMessage(writeMessage("ws_1", 0, [good(1), row, good(3)]));
     expect(message).toMatchObject({ workspaceId: "ws_1", rows: [{ row: { row: 1 } }, { row: { row: 3 } }] });
     expect(message.unreadable).toBe(1);
-    expect(signalsOf(message).map((signal) => signal.admission.id)).toEqual(["sig_1", "sig_3"]);
+    expect(signalsOf(message).map(({ admission }) => admission.id)).toEqual(["sig_1", "sig_3"]);
   });
 
   test("distinguishes a row of a newer version from a broken row, and reads its neighbours", () => {
-    const newer = good(2).replace('"v":1', '"v":2').replace('{"id":"sig_2"', "whatever that version says");
-    const message = readMessage(writeMessage("ws_1", 0, good(1) + newer + good(3)));
+    const newer = edited(edited(good(2), '"v":1', '"v":2'), '{"key"', "whatever that version says");
+    const message = readMessage(writeMessage("ws_1", 0, [good(1), newer, good(3)]));
     expect(message).toMatchObject({ rows: [{ row: { row: 1 } }, { row: { row: 3 } }], unreadable: 0, newer: 1 });
   });
 
+  test("shows invalid bytes of a payload as the edge has checked them", () => {
+    const payload = Buffer.from('{"a":"\xe9"}', "latin1");
+    const call = writeCall({ key: "k" }, [
+      { id: "sig_1", payload },
+      { id: "sig_2", payload: bytesOf("{}") },
+    ]);
+    const row = writeRow(rowOf(1, 1, 2, 2), [bytesOf(call.head), call.signals]);
+    expect(signalsOf(readMessage(row)).map((read) => read.payload)).toEqual(['{"a":"\ufffd"}', "{}"]);
+  });
+
   test.each(["", "hello"])("has no rows if its text is %j", (text) => {
-    expect(readMessage(text)).toEqual({ workspaceId: text, low: 0, rows: [], unreadable: 0, newer: 0 });
+    expect(readMessage(bytesOf(text))).toEqual({ workspaceId: text, low: 0, rows: [], unreadable: 0, newer: 0 });
   });
 });
 
-test("takes the first signals of a text, at most all", () => {
-  fc.assert(
-    fc.property(signals, fc.nat(7), (of, count) => {
-      expect(firstSignals(written(of), count)).toBe(written(of.slice(0, count)));
-    }),
-  );
-});
-
 test("a row is unreadable if no release can read it, which excludes newer versions", () => {
-  const text = writeRow(rowOf(3, 1, 1, 1), writeSignal({ id: "a", key: "k" }, "{}"));
-  for (const readable of [text, text.replace('"v":1', '"v":2')]) expect(isUnreadable(readable)).toBe(false);
-  for (const broken of ["\u001dnonsense", "nonsense", ""]) expect(isUnreadable(broken)).toBe(true);
+  const row = rowOfSignals(rowOf(3, 1, 1, 1), [{ head: { key: "k" }, id: "a", payload: "{}" }]);
+  const isIt = (bytes: Uint8Array) => isUnreadable(Uint8Array.from(bytes).buffer);
+  for (const readable of [row, edited(row, '"v":1', '"v":2')]) expect(isIt(readable)).toBe(false);
+  for (const broken of ["\u001dnonsense", "nonsense", ""]) expect(isIt(bytesOf(broken))).toBe(true);
 });

@@ -12,7 +12,7 @@ import {
   previews,
 } from "../../../src/http/workspace-share.ts";
 import { SHED_FACTOR } from "../../../src/ingest/shedding.ts";
-import { BULK_MAX_BYTES } from "../../../src/limits.ts";
+import { BODY_MAX_BYTES } from "../../../src/limits.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
 import { stopClock } from "../../support/clock.ts";
 import {
@@ -180,9 +180,9 @@ describe("large bodies of a workspace", () => {
     stopClock(Date.UTC(2032, 0, 1) + MINUTE_MS * minute++);
     const read = async (body: Uint8Array, holder: string) => {
       const request = new Request("https://signals.example", { method: "POST", headers: GZIPPED, body });
-      return readBody(request, { maxBytes: BULK_MAX_BYTES, holder, rate: RATE });
+      return readBody(request, { maxBytes: BODY_MAX_BYTES, holder, rate: RATE });
     };
-    const bomb = gzipSync(" ".repeat(BULK_MAX_BYTES + 1));
+    const bomb = gzipSync(" ".repeat(BODY_MAX_BYTES + 1));
     const lying = Buffer.concat([bomb, gzipSync("x")]);
     const codes: string[] = [];
     for (let n = 0; n < 4; n++) {

@@ -1,7 +1,7 @@
 /** Spec §8.7: a large body counts as several requests, at the counter and at the edge, also if it is refused. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { BULK_MAX_BYTES } from "../../../src/limits.ts";
+import { BODY_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { stopClock } from "../../support/clock.ts";
 import { call, gzip, newWorkspace, type BatchAnswer, type Problem } from "../../support/workspace.ts";
@@ -59,8 +59,8 @@ describe("a body counts as one request for each started 32 KB", () => {
 
   test("also if refused, by its unpacked bytes", async () => {
     const workspace = await newWorkspace();
-    const refused = await workspace.send(await gzip(" ".repeat(BULK_MAX_BYTES + 1)), { path: BULK, headers: GZIPPED });
-    expect([refused.status, left(refused)]).toEqual([413, 1_000 - 512]);
+    const refused = await workspace.send(await gzip(" ".repeat(BODY_MAX_BYTES + 1)), { path: BULK, headers: GZIPPED });
+    expect([refused.status, left(refused)]).toEqual([413, 1_000 - 256]);
   });
 });
 
@@ -107,11 +107,11 @@ test("limits the mapping steps of all account updates of a body and refuses only
 describe("many large bodies of one key", () => {
   test("get 429 beyond the share of the workspace; small calls and other workspaces do not", async () => {
     const [workspace, otherWorkspace] = [await newWorkspace(), await newWorkspace()];
-    const packed = await gzip("[".repeat(BULK_MAX_BYTES));
+    const packed = await gzip("[".repeat(BODY_MAX_BYTES));
     const send = () => workspace.send(packed, { path: BULK, headers: GZIPPED });
     expect((await send()).status).toBe(422);
     const refused = await send();
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "2"]);
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
     expect((await refused.json<Problem>()).code).toBe("rate_limited");
     expect((await workspace.send({ event: "small" })).status).toBe(202);
     expect((await otherWorkspace.send(packed, { path: BULK, headers: GZIPPED })).status).toBe(422);
@@ -121,7 +121,7 @@ describe("many large bodies of one key", () => {
 
   test("sent concurrently are not parsed beyond the rate, and the refusal states their number of requests", async () => {
     const workspace = await newWorkspace();
-    const packed = await gzip("[".repeat(BULK_MAX_BYTES));
+    const packed = await gzip("[".repeat(BODY_MAX_BYTES));
     const refused = vi.spyOn(QuotaCounter.prototype, "refused");
     // All calls pass the isolate's first check of the rate before a body arrives; then the bodies arrive one by one.
     let waiting = 0;
@@ -150,13 +150,13 @@ describe("many large bodies of one key", () => {
     refused.mockRestore();
     const tooFast = answers.filter(({ status }) => status === 429);
     const problems = await Promise.all(tooFast.map((answer) => answer.json<Problem>()));
-    const detail = expect.stringMatching(/this body counts as 512 requests, one for each started 32 KB or 100 signals/);
+    const detail = expect.stringMatching(/this body counts as 256 requests, one for each started 32 KB or 100 signals/);
     expect(problems).toContainEqual(expect.objectContaining({ code: "rate_limited", detail }));
   });
 
   test("pass a burst that is smaller than their number of requests", async () => {
     const workspace = await newWorkspace();
-    const body = `[{"event":"e"}${" ".repeat(BULK_MAX_BYTES - 20)}]`;
+    const body = `[{"event":"e"}${" ".repeat(BODY_MAX_BYTES - 20)}]`;
     const bindings = { ...env, REQUEST_RATE_PER_SECOND: "5", REQUEST_BURST: "10" } as unknown as Env;
     expect((await workspace.send(body, { path: BULK, bindings })).status).toBe(202);
     expect((await workspace.send({ event: "next" }, { bindings })).status).toBe(202);

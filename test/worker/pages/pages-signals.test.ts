@@ -199,7 +199,7 @@ describe("the list of all signals", () => {
     const otherKey = await workspace.newKey({ name: "Other <key>" });
     for (const [n, key] of [workspace.key.id, otherKey.id, otherKey.id, workspace.key.id].entries()) {
       await deliver(workspace.id, [
-        { id: `sig_${n}`, ordinal: n + 1, payload: form(n), at: at - (3 - n) * DAY, envelope: { key } },
+        { id: `sig_${n}`, ordinal: n + 1, payload: form(n), at: at - (3 - n) * DAY, head: { key } },
       ]);
       await runInDurableObject(workspace.store, (store) => {
         const { signals } = (store as unknown as { state: StoreState }).state;

@@ -6,10 +6,11 @@ import { LINK_ALARM_MS } from "../../../src/store/people/linking.ts";
 import { describe, expect, test } from "vitest";
 import { signalStore } from "../../../src/workspace/objects.ts";
 import { stopClock } from "../../support/clock.ts";
-import { TestCounter, admitCall, newCounter } from "../../support/counter.ts";
+import { TestCounter, newCounter } from "../../support/counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import { recordD1 } from "../../support/statements.ts";
 import { until } from "../../support/until.ts";
+import { callOf, edited, textOf } from "../../support/wire.ts";
 import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 import { deadIn } from "../../support/read-store.ts";
 
@@ -25,12 +26,12 @@ async function onTheWay(
 ): Promise<{ counter: TestCounter; ids: string[]; bodies: string[] }> {
   const counter = await counterOf();
   const bodies: string[] = [];
-  await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => body)));
+  await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => textOf(body))));
   const ids = payloads.map((_, index) => `sig_${counter.id}_${index}`);
-  const calls = payloads.map((payload, index) => admitCall(1, { payload, ids: [ids[index] ?? ""] }));
-  if (inOneRow) await counter.admit(0, { chunks: calls.flatMap(({ chunks }) => chunks) });
-  else for (const call of calls) await counter.admit(1, call);
-  const carried = () => bodies.join("").split(/sig_[^"]*"/).length - 1;
+  const signals = payloads.map((payload, index) => ({ id: ids[index] ?? "", payload }));
+  const calls = inOneRow ? [signals] : signals.map((signal) => [signal]);
+  for (const call of calls) await counter.admit(0, callOf({ key: "key_1" }, call));
+  const carried = () => bodies.join("").split("\u001fsig_").length - 1;
   await until(() => expect(carried()).toBe(payloads.length));
   return { counter, ids, bodies };
 }
@@ -109,7 +110,7 @@ test("records ten messages of a workspace at a time, with the highest of their l
     return { outcome: "recorded" };
   };
   const bodies = Array.from({ length: 12 }, (_, n) =>
-    messageOf(id, [{ id: `sig_${n}`, payload: { event: "e" } }]).replace('"low":0', `"low":${n === 3 ? 9 : 5}`),
+    edited(messageOf(id, [{ id: `sig_${n}`, payload: { event: "e" } }]), " 0", ` ${n === 3 ? 9 : 5}`),
   );
   expect((await consumeMessages(bodies, { bindings: withStore(id, { record }) })).explicitAcks).toHaveLength(12);
   expect(recorded).toEqual([
@@ -180,7 +181,7 @@ describe("§8: one bad signal never affects its neighbours", () => {
     const update = (id: string, key: string) => ({
       id,
       payload: { id },
-      envelope: { endpoint: "product_org" as const, key },
+      head: { endpoint: "product_org" as const, key },
     });
     const signals = [
       update("sig_1", workspace.key.id),
@@ -297,12 +298,12 @@ describe("during a deployment", () => {
   test("a counter with rows of the next version in its outbox sends them and goes on counting", async () => {
     const { counter, ids } = await onTheWay([good("a")]);
     await runInDurableObject(counter.stub, (_, { storage }) => {
-      storage.sql.exec(`UPDATE outbox SET body = replace(body, '"v":1', '"v":2')`);
+      storage.sql.exec(`UPDATE outbox SET body = CAST(replace(body, '"v":1', '"v":2') AS BLOB)`);
     });
     await evictDurableObject(counter.stub);
     const bodies: string[] = [];
-    await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => body)));
-    await counter.admit(0, { chunks: admitCall(1, { payload: good("b"), ids: ["sig_b"] }).chunks });
+    await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => textOf(body))));
+    await counter.admit(0, callOf({ key: "key_1" }, [{ id: "sig_b", payload: good("b") }]));
     await until(() => expect(bodies.join("")).toContain("sig_b"));
     await consumeMessages(bodies);
     expect(await statuses(counter.id, [...ids, "sig_b"])).toEqual([undefined, "processed"]);

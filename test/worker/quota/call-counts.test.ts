@@ -254,25 +254,23 @@ describe("calls of a key by day", () => {
     return (await counter.stub.keyCalls(keyId)).days[dayOf(Date.now())];
   }
 
-  test("counts a call once, accepted or partly refused, with several reasons or slices", async () => {
+  test("counts a call once, accepted or partly refused, with several reasons", async () => {
     const counter = await counterAtStart(2);
     const invalid = (["event_missing", "email_invalid"] as const).map((code) => ({ code, detail: "", signals: 1 }));
     const [first, second] = ["req_a", "req_b"];
-    // Two signals are accepted, two held and one refused; then slices of another call arrive in between.
+    // Two signals are accepted, two held and one refused.
     await counter.admit(5, { requestId: first, invalid });
     await counter.admit(1, { requestId: second });
-    await counter.admit(1, { requestId: first, firstSlice: false });
-    await counter.admit(1, { requestId: second, firstSlice: false });
     expect(await today(counter)).toEqual({ accepted: 1, refused: 2 });
     const { rejections } = await counter.stub.keyCalls("key_1");
     const signalsOf = rejections.map(({ code, signals }) => [code, signals]).sort();
     expect(signalsOf).toEqual([
       ["email_invalid", 1],
       ["event_missing", 1],
-      ["extra_room_exceeded", 4],
+      ["extra_room_exceeded", 2],
     ]);
     await counter.configure({ signalLimit: 100 });
-    for (const firstSlice of [true, false, false]) await counter.admit(2, { firstSlice, keyId: "key_2" });
+    await counter.admit(2, { keyId: "key_2" });
     expect(await today(counter, "key_2")).toEqual({ accepted: 1, refused: 0 });
   });
 

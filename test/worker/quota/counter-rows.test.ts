@@ -153,7 +153,7 @@ describe.each(restarts)("when the object $title, its counts stay the same", ({ s
     const stored = await runInDurableObject(counter.stub, (_, { storage }) =>
       storage.sql.exec("SELECT row, bytes, body FROM outbox").toArray(),
     );
-    expect(stored).toEqual([{ row: counter.rowsAt(1)[0], bytes: 0, body: "" }]);
+    expect(stored).toEqual([{ row: counter.rowsAt(1)[0], bytes: 0, body: new ArrayBuffer(0) }]);
     expect(await counter.stub.backlog()).toMatchObject({ unsettledSignals: 0, oldestAtMs: null });
   });
 });

@@ -3,9 +3,11 @@ import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runI
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
+import { LARGE_CALL_BYTES } from "../../../src/quota/incoming-calls.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
+import { textOf } from "../../support/wire.ts";
 
 // The middle of a period, so that none ends during a test.
 beforeEach(() => stopClock(month(1, 15)));
@@ -35,9 +37,9 @@ describe("design §7: shared commits", () => {
       await Promise.all([first, ...together]);
     });
     const rows = await counter.rows();
-    expect(rows.map(({ body }) => body.split('{"id":').length - 1)).toEqual([1, 5, 5, 2]);
+    expect(rows.map(({ body }) => textOf(body).split("\u001fsig_").length - 1)).toEqual([1, 5, 5, 2]);
     for (const { body, bytes } of rows) {
-      expect(new TextEncoder().encode(body).length).toBeLessThanOrEqual(bytes);
+      expect(body.byteLength).toBe(bytes);
       expect(bytes).toBeLessThanOrEqual(MESSAGE_MAX_BYTES);
     }
   });
@@ -72,6 +74,52 @@ describe("design §7: shared commits", () => {
       );
     },
   );
+});
+
+describe("design §7: a large call", () => {
+  const large = (keyId: string) => {
+    const payload = JSON.stringify({ text: "x".repeat(10_000) });
+    return admitCall(1 + LARGE_CALL_BYTES / 10_000, { keyId, payload });
+  };
+
+  test("is committed alone, and small calls that wait beside it share a commit", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const counted = await runInDurableObject(counter.stub, (instance) =>
+      Promise.all([
+        instance.admit(admitCall(1)),
+        instance.admit(admitCall(1)),
+        instance.admit(large("key_1")),
+        instance.admit(admitCall(1)),
+        instance.admit(large("key_2")),
+      ]),
+    );
+    expect(counted.map(({ outcome }) => outcome)).toEqual(Array(5).fill("counted"));
+    const commits = Map.groupBy(await counter.admittedInRows(), ({ admitted }) => admitted);
+    expect([...commits.values()].map((rows) => rows.reduce((sum, { count }) => sum + count, 0))).toEqual([
+      1, 101, 101, 2,
+    ]);
+  });
+
+  test("that fails fails no small call", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const settled = await runInDurableObject(counter.stub, async (instance, { storage: { sql } }) => {
+      const exec = sql.exec.bind(sql);
+      sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
+        // Only a row of the large call is so full.
+        if (query.startsWith("INSERT INTO outbox") && Number(bindings[4]) > 50_000) throw new Error("disk full");
+        return exec(query, ...bindings);
+      }) as typeof sql.exec;
+      const calls = [admitCall(1), admitCall(1), large("key_1"), admitCall(1)];
+      const results = await Promise.allSettled(calls.map(async (call) => instance.admit(call)));
+      Reflect.deleteProperty(sql, "exec");
+      return results.map(({ status }) => status);
+    });
+    expect(settled).toEqual(["fulfilled", "fulfilled", "rejected", "fulfilled"]);
+    expect(await counter.usage()).toMatchObject({ accepted: 3 });
+    expect(await counter.unsettled()).toHaveLength(3);
+  });
 });
 
 describe("§3.1, invariant 4: revoked keys", () => {

@@ -166,9 +166,8 @@ describe("§8.2 to §8.4: a batch across a boundary", () => {
     expect(await storedOrdinals(workspace)).toEqual(ordinals(2, 4));
   });
 
-  test("in several slices is decided as a whole", async () => {
+  test("of megabytes is decided as a whole", async () => {
     const workspace = await newWorkspace({ signalLimit: 30 });
-    // 100 signals of 40 KB: several slices.
     const large = signals(100).map((small) => ({ ...small, padding: "x".repeat(40_000) }));
     expect(await verdicts(workspace, large)).toEqual([
       ...times(30, "accepted"),

@@ -7,6 +7,7 @@ import { readMessage } from "../../../src/wire/message.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
+import { bytesOf, textOf } from "../../support/wire.ts";
 import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 beforeEach(() => stopClock(Date.UTC(2031, 0, 15)));
@@ -21,9 +22,9 @@ async function withRows(spoil: (body: string, index: number) => string): Promise
     await workspace.send({ event: "E", email: `${name}@example.com` });
   }
   await runInDurableObject(workspace.counter, (_, { storage: { sql } }) => {
-    const rows = sql.exec<{ row: number; body: string }>("SELECT row, body FROM outbox ORDER BY row").toArray();
+    const rows = sql.exec<{ row: number; body: ArrayBuffer }>("SELECT row, body FROM outbox ORDER BY row").toArray();
     for (const [index, { row, body }] of rows.entries()) {
-      sql.exec("UPDATE outbox SET body = ? WHERE row = ?", spoil(body, index), row);
+      sql.exec("UPDATE outbox SET body = ? WHERE row = ?", bytesOf(spoil(textOf(body), index)), row);
     }
   });
   return [workspace, counter];

@@ -28,7 +28,7 @@ test.each(OUTAGES)(
     const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
     expect(await call(`/operator/workspaces/${workspace.id}/books`, { headers: { authorization } })).toBe(200);
     const body = messageOf(workspace.id, [{ id: "sig_1", payload: { ...SIGNAL, event: "Other" } }]);
-    const batch = createMessageBatch<string>("signals", [{ id: "0", timestamp: new Date(), attempts: 1, body }]);
+    const batch = createMessageBatch("signals", [{ id: "0", timestamp: new Date(), attempts: 1, body }]);
     const before = (await workspace.store.totals()).processed;
     await worker.queue(batch, behindAccess, createExecutionContext());
     expect((await workspace.store.totals()).processed).toBeGreaterThan(before);

@@ -192,7 +192,7 @@ const signal = (payload: unknown, more: Partial<Delivered> = {}): Delivered => (
   id: `sig_${++sent}`,
   ordinal: sent,
   payload,
-  envelope: { source: SOURCE, idem: `Jane-${sent}` },
+  head: { source: SOURCE, idem: `Jane-${sent}` },
   ...more,
 });
 
@@ -200,7 +200,7 @@ const signal = (payload: unknown, more: Partial<Delivered> = {}): Delivered => (
 async function record(): Promise<void> {
   const held = { verdict: "held" } as const;
   const traits = { email: JANE, name: "Jane Doe", company: "Jane Ltd", title: "Head of Jane" };
-  const twin = signal(form(), { envelope: { source: SOURCE } });
+  const twin = signal(form(), { head: { source: SOURCE } });
   const released = signal(form(), held);
   await deliver(workspace.id, [
     signal(form(), { at: Date.now() - 40 * DAY_MS }),
@@ -266,7 +266,7 @@ test("a deleted person is found nowhere in storage", async () => {
   await record();
   await search();
   await age();
-  const queue: string[] = [];
+  const queue: Uint8Array[] = [];
   await new TestCounter(workspace.id).sendTo(async (messages) => void queue.push(...messages.map(({ body }) => body)));
   await workspace.send(form({ source: SOURCE }));
   await workspace.send({ event: JANE.repeat(20), email: 5, jane: JANE, source: SOURCE });

@@ -40,8 +40,8 @@ async function answer(bindings: Env, path: string, body?: unknown): Promise<{ st
   return { status: response.status, body: json };
 }
 
-async function handOver(bindings: Env, queue: string, body: string) {
-  const batch = createMessageBatch<string>(queue, [{ id: "0", timestamp: new Date(), attempts: 1, body }]);
+async function handOver(bindings: Env, queue: string, body: string | Uint8Array) {
+  const batch = createMessageBatch(queue, [{ id: "0", timestamp: new Date(), attempts: 1, body }]);
   const [ack, retry] = [vi.fn(), vi.fn()];
   for (const message of batch.messages) Object.assign(message, { ack, retry });
   const context = createExecutionContext();

@@ -224,7 +224,7 @@ describe("a manager of a workspace", () => {
 });
 
 /** A message of a person who becomes known; only linking finds their earlier signal. */
-async function identifyToLink(): Promise<string> {
+async function identifyToLink(): Promise<Uint8Array> {
   const rule = { name: "r", event: "Visit", conditions: [], scoring_signal: "s", points: 5 };
   await workspace.operator("POST", "/rules", rule);
   const before = { type: "track", messageId: "1", anonymousId: "visitor-1", event: "Visit" };

@@ -10,6 +10,7 @@ import { linesOf } from "../../support/adds-up.ts";
 import { textsOfColumns, textsOfD1 } from "../../support/everything.ts";
 import { readStore } from "../../support/read-store.ts";
 import { until } from "../../support/until.ts";
+import { textOf } from "../../support/wire.ts";
 import { call, newWorkspace, unknownKey, type TestKey, type TestWorkspace } from "../../support/workspace.ts";
 
 const WEBHOOK = "/api/signal-staging/webhook/{key}";
@@ -79,7 +80,7 @@ async function listenToQueue(of: TestWorkspace): Promise<void> {
     const sendBatch = SIGNALS.sendBatch.bind(SIGNALS);
     vi.spyOn(SIGNALS, "sendBatch").mockImplementation((messages, options) => {
       const batch = [...messages];
-      queued.push(JSON.stringify(batch));
+      queued.push(...batch.map(({ body }) => textOf(body as Uint8Array)));
       return sendBatch(batch, options);
     });
   });

@@ -56,11 +56,11 @@ describe("design §8.2: duplicates", () => {
     },
     { what: "a messageId", payload: form({ messageId: "m-1" }), window: 7 * DAY },
     { what: "an id", payload: form({ id: 17 }), window: 7 * DAY },
-    { what: "an Idempotency-Key", payload: form(), envelope: { idem: "k:0" }, window: 7 * DAY },
+    { what: "an Idempotency-Key", payload: form(), head: { idem: "k:0" }, window: 7 * DAY },
   ])(
     "with $what are found up to $window ms after the original, and not a millisecond later",
-    async ({ payload, envelope = {}, window }) => {
-      const at = (id: string, ms: number): Delivered => ({ id, payload, envelope, at: START + ms });
+    async ({ payload, head = {}, window }) => {
+      const at = (id: string, ms: number): Delivered => ({ id, payload, head, at: START + ms });
       await send(at("sig_1", 0));
       await send(at("sig_2", window));
       await send(at("sig_3", window + 1));
@@ -290,7 +290,7 @@ describe("invariant 1: totals and traces", () => {
     const now = { at: START, periodEnd: START + DAY };
     const template = [{ target: "external_id", path: "account", type: "string" }];
     const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: template });
-    const envelope = { endpoint: "product_org", key: accounts.id } as const;
+    const head = { endpoint: "product_org", key: accounts.id } as const;
     await send(
       { id: "sig_processed", payload: form(), ...now, ordinal: 7 },
       { id: "sig_duplicate", payload: form(), ...now, ordinal: 8 },
@@ -298,7 +298,7 @@ describe("invariant 1: totals and traces", () => {
       { id: "sig_anonymous", payload: { event: "e", userId: "u-1" }, ...now },
       { id: "sig_purged", payload: form({ n: 2 }), at: START, verdict: "held", periodEnd: START - 1 },
       { id: "sig_dead", payload: "{", ...now },
-      { id: "sig_account", payload: { account: 1 }, ...now, envelope },
+      { id: "sig_account", payload: { account: 1 }, ...now, head },
     );
     const statuses: SignalStatus[] = ["processed", "duplicate", "held", "anonymous", "purged", "dead"];
     for (const status of statuses) {

@@ -10,7 +10,7 @@ import {
   takeRequest,
 } from "../../../../src/domain/quota/request-rate.ts";
 import type { RequestRate } from "../../../../src/domain/quota/request-rate.ts";
-import { BULK_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../../../../src/limits.ts";
+import { BODY_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../../../../src/limits.ts";
 import { SHED_FACTOR } from "../../../../src/ingest/shedding.ts";
 
 const NOW = Date.UTC(2026, 1, 23, 22, 28, 55, 111);
@@ -106,14 +106,14 @@ describe("§8.7 the request rate, for any rate and any calls", () => {
 
 describe("a large body", () => {
   test("counts as one request for each started 32 KB, or for each started 100 signals if that is more", () => {
-    const bytes = [0, 1, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES + 1, BULK_MAX_BYTES];
-    expect(bytes.map((length) => requestsOfBody(length))).toEqual([1, 1, 1, 2, 512]);
+    const bytes = [0, 1, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES + 1, BODY_MAX_BYTES];
+    expect(bytes.map((length) => requestsOfBody(length))).toEqual([1, 1, 1, 2, 256]);
     expect([0, 1, 100, 101, 10_000].map((signals) => requestsOfBody(1, signals))).toEqual([1, 1, 1, 2, 100]);
     expect(requestsOfBody(3 * REQUEST_BODY_BYTES, 101)).toBe(3);
   });
 
   test("is allowed at any size and burst; the next request then waits for its charge", () => {
-    const requests = requestsOfBody(BULK_MAX_BYTES);
+    const requests = requestsOfBody(BODY_MAX_BYTES);
     fc.assert(
       fc.property(rates, fc.nat(39), (rate, before) => {
         let state = FULL_BUCKET;

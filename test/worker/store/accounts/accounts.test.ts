@@ -56,7 +56,7 @@ async function accountOf(workspace: TestWorkspace, externalId: string): Promise<
 
 /** An account update on its way to the consumer, of the workspace's key. */
 function update(workspace: TestWorkspace, signal: Delivered): Delivered {
-  return { ...signal, envelope: { endpoint: "product_org", key: workspace.key.id, ...signal.envelope } };
+  return { ...signal, head: { endpoint: "product_org", key: workspace.key.id, ...signal.head } };
 }
 
 describe("an account update", () => {

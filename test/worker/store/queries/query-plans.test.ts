@@ -175,9 +175,9 @@ const CALLS: Record<string, Call> = {
   "the same, accepted": delivered({ id: "sig_7", payload: form(2), at: START }),
   "a dead letter": delivered({ id: "sig_8", payload: "{" }),
   "an account": async ({ workspace, accountKeyId }) => {
-    const envelope = { endpoint: "product_org", key: accountKeyId } as const;
-    await deliver(workspace.id, [{ id: "sig_9", payload: { account: "acme", plan: "pro" }, envelope, at: START }]);
-    await deliver(workspace.id, [{ id: "sig_a", payload: { account: "acme", plan: "free" }, envelope, at: START - 1 }]);
+    const head = { endpoint: "product_org", key: accountKeyId } as const;
+    await deliver(workspace.id, [{ id: "sig_9", payload: { account: "acme", plan: "pro" }, head, at: START }]);
+    await deliver(workspace.id, [{ id: "sig_a", payload: { account: "acme", plan: "free" }, head, at: START - 1 }]);
   },
 
   // Every read of the operator API, first pages and later ones.

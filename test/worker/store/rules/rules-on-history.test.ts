@@ -38,7 +38,7 @@ const applyNow = (ruleId: string) => applyRule(workspace, ruleId);
 
 function form(id: string, email: string | null, properties: object = {}, at = START): Delivered {
   const who = email === null ? {} : { email };
-  return { id, at, payload: { ...who, event: "Form", properties, messageId: id }, envelope: { source: "site" } };
+  return { id, at, payload: { ...who, event: "Form", properties, messageId: id }, head: { source: "site" } };
 }
 
 const scores = (target = workspace) => scoresOf(target.id);
