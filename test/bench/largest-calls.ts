@@ -94,10 +94,10 @@ async function growthOf(running: RunningWorker, work: () => Promise<unknown>): P
 }
 
 async function longestWait(running: RunningWorker, times: number): Promise<number> {
-  let isOver = false;
+  const over = new AbortController();
   let longestMs = 0;
   const probe = async (): Promise<void> => {
-    while (!isOver) {
+    while (!over.signal.aborted) {
       const startedMs = performance.now();
       await post(running, "/small");
       longestMs = Math.max(longestMs, performance.now() - startedMs);
@@ -106,7 +106,7 @@ async function longestWait(running: RunningWorker, times: number): Promise<numbe
   };
   const probes = Array.from({ length: PROBES }, probe);
   await post(running, `/large?times=${times}`);
-  isOver = true;
+  over.abort();
   await Promise.all(probes);
   return longestMs;
 }
