@@ -133,6 +133,7 @@ export function meteredBatch<Body>(batch: MessageBatch<Body>): { batch: MessageB
 }
 
 function bytesOf(body: unknown): number {
+  if (body instanceof ArrayBuffer || body instanceof Uint8Array) return body.byteLength;
   return Buffer.byteLength(typeof body === "string" ? body : JSON.stringify(body));
 }
 

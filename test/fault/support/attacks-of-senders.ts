@@ -122,7 +122,8 @@ function stalls(keys: SenderKey[], kinds: Stall[], honest: (Attacker | FreeWorks
 
 /** As many signals as a batch may have, together as large as it may be. */
 function validSignals(): Made {
-  const signal = JSON.stringify({ email: "a@attacker.example", event: "e", p: "x".repeat(1_610) });
+  const padding = "x".repeat(Math.floor(BODY_MAX_BYTES / BODY_MAX_SIGNALS) - 60);
+  const signal = JSON.stringify({ email: "a@attacker.example", event: "e", p: padding });
   return { body: gzip(`[${Array.from({ length: BODY_MAX_SIGNALS }, () => signal).join(",")}]`), headers: GZIP };
 }
 

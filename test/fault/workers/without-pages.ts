@@ -9,4 +9,4 @@ export default {
   queue: async (batch, env) => {
     if (batch.queue !== "deliveries") await consume(batch, env);
   },
-} satisfies ExportedHandler<Env, string>;
+} satisfies ExportedHandler<Env, ArrayBuffer>;
