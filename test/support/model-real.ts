@@ -43,6 +43,8 @@ export class Real {
   restarted = false;
   #queue: Uint8Array[] = [];
   #isHindered = false;
+  /** Above the number of any content. */
+  #lastIndex = 1_000_000;
 
   private constructor(workspace: TestWorkspace) {
     this.workspace = workspace;
@@ -92,7 +94,7 @@ export class Real {
 
   /** An account update has no id except that of its call: a number of its own if it shall have none. */
   #indexOf({ hasId, n }: Content): number {
-    return hasId ? n : 1_000_000 + this.sent.size;
+    return hasId ? n : ++this.#lastIndex;
   }
 
   /** Lasts until the counter restarts. */

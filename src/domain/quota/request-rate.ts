@@ -54,10 +54,6 @@ const REQUEST_TICKS = 1_000;
 /** Maximum debt in bursts: one from calls, and one from large bodies that arrived at the same time. */
 const MAX_BURSTS_OWED = 2;
 
-export function requestsLeft(bucket: RateBucket, nowMs: number, rate: RequestRate): RateState {
-  return stateOf(debtTicks(bucket, nowMs, rate), rate);
-}
-
 /**
  * Takes requests if a single one is allowed. A call that counts as several may overdraw the bucket, so that every body
  * gets through; the next call then waits longer. No body counts as more than a burst.

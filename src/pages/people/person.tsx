@@ -25,7 +25,7 @@ import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Table, Tabs, Time } from
 import { mayManage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { accountPath, personPath, rulePath, signalPath } from "../paths.ts";
-import { SignalList } from "../signals/signals.tsx";
+import { SignalList } from "../signal-list.tsx";
 
 export function emailOf(c: Ctx): string {
   return emailAsStored(c.req.param("email") ?? "");

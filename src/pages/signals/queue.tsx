@@ -11,7 +11,8 @@ import { Count, Empty, Json, Notice, Panel, Stat, Stats, StatusBadge, Table, Tim
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { groupPath, signalPath } from "../paths.ts";
-import { isSignalId, listPages, NoSignals, SIGNAL_PAGE, SignalLink, SignalList, SignalTabs } from "./signals.tsx";
+import { SignalList } from "../signal-list.tsx";
+import { isSignalId, listPages, NoSignals, SIGNAL_PAGE, SignalLink, SignalTabs } from "./signals.tsx";
 import { tracePages } from "./trace.tsx";
 
 const SPARKLINE_DAYS = 14;

@@ -1,19 +1,19 @@
 /** The lists of all signals and of dead letters, and the parts that all pages of signals share. */
-import type { Child } from "hono/jsx";
 import type { SignalStatus } from "../../domain/signal/signal.ts";
-import { LIST_SCAN_SIGNALS, PAGE_ROWS } from "../../limits.ts";
-import type { FoundSignals, SignalSummary, StoreTotals } from "../../store/protocol/stored-signals.ts";
+import { PAGE_ROWS } from "../../limits.ts";
+import type { StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { replayDeadLetters } from "../../workspace/signal-operations.ts";
-import { optionsOf, STATUS_COPY, signalTitle } from "../copy.ts";
+import { optionsOf, STATUS_COPY } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
 import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
-import { counted, grouped } from "../kit/format.ts";
-import { Filters, ListAddress, ListPanel, type Scanned, scanUntilMatch } from "../kit/list.tsx";
-import { type Column, Empty, ShortId, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
+import { grouped } from "../kit/format.ts";
+import { Filters, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
+import { Empty, ShortId, Table, Tabs, Time } from "../kit/parts.tsx";
 import { done, mayManage, page } from "../page.tsx";
 import { contextOf, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { personPath, signalPath } from "../paths.ts";
+import { signalPath } from "../paths.ts";
 import { readForm } from "../read-form.tsx";
+import { SignalList } from "../signal-list.tsx";
 import { requireManager } from "../session/sign-in.tsx";
 
 const { in_flight: _, rejected: __, ...RECORDED } = STATUS_COPY;
@@ -137,58 +137,6 @@ export function SignalTabs({ base, shown, totals: { held, deadLettered } }: Tabs
       }))}
     />
   );
-}
-
-const NO_HELD = "Signals beyond the signal limit wait here until they are released or their billing period ends.";
-
-interface SignalListProps {
-  base: string;
-  list: ListAddress;
-  signals: Scanned<FoundSignals>;
-  /** False: all signals have the same event. */
-  withEvent: boolean;
-  title?: string;
-  actions?: Child;
-  empty?: Child;
-}
-
-export function SignalList({ base, signals, withEvent, ...panel }: SignalListProps) {
-  const names: Column<SignalSummary>[] = [
-    { head: "Event", cell: signalTitle },
-    { head: "Person", cell: (signal) => personOf(base, signal) },
-    { head: "Source", cell: ({ source }) => source, drop: "narrow" },
-  ];
-  const person: Column<SignalSummary> = { head: "Person", cell: ({ email }) => email ?? "Unknown person" };
-  const { active, query } = panel.list;
-  const isHeldTab = active.length === 1 && query["status"] === "held";
-  const noMatches = isHeldTab && <Empty title="No held signals" text={NO_HELD} />;
-  return (
-    <ListPanel
-      {...panel}
-      noMatches={noMatches}
-      found={signals}
-      noun="signals"
-      searched={counted(signals.scans * LIST_SCAN_SIGNALS, "signal")}
-    >
-      <Table
-        caption="Signals"
-        rows={signals.items}
-        href={({ id }) => signalPath(base, id)}
-        columns={[
-          ...(withEvent ? names : [person]),
-          { head: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
-          { head: "Occurred", cell: ({ occurredAtMs }) => <Time ms={occurredAtMs} />, drop: "narrow" },
-          { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
-        ]}
-      />
-    </ListPanel>
-  );
-}
-
-/** A held signal creates no person, so its email may be that of nobody. */
-function personOf(base: string, { email, status }: SignalSummary): Child {
-  if (email === null || status === "held") return email;
-  return <a href={personPath(base, email)}>{email}</a>;
 }
 
 export function NoSignals({ base }: { base: string }) {

@@ -47,10 +47,8 @@ export interface Left {
   stranger: { anonymousId: string; signals: number };
   /** A signal whose payload is in R2, and that payload. */
   cold: { id: string; payload: unknown };
-  /**
-   * The expected books once every message has arrived. Version 0.1.0 does not report lost signals: there are none.
-   */
-  arrived: { books: Omit<BooksAnswer, "lost"> & { lost?: number }; scores: Record<string, number> };
+  /** The expected books and scores once every message has arrived. */
+  arrived: { books: BooksAnswer; scores: Record<string, number> };
   /** A paused destination with a waiting failed delivery. */
   destination: { id: string; secret: string };
 }

@@ -173,7 +173,6 @@ try {
         purged: 0,
         dead_lettered: 1,
         in_flight: 0,
-        lost: 0,
         balanced: true,
       },
       scores: {

@@ -135,7 +135,7 @@ export async function forgetAllBut({ id }: TestWorkspace): Promise<void> {
 }
 
 const FORGOTTEN = [
-  ...["api_keys", "api_tokens", "members", "rule_versions", "mapping_rules", "audit_log", "deletions", "restores"].map(
+  ...["api_keys", "api_tokens", "members", "rule_versions", "mapping_rules", "audit_log", "deletions"].map(
     (table) => `${table} WHERE workspace_id`,
   ),
   "workspaces WHERE id",

@@ -454,7 +454,7 @@ const OWN: Record<string, string> = {
     quota/quota verdictCounts, quota/quota eachVerdict, quota/quota addVerdicts, quota/quota verdictWords,
     quota/quota ordinalsTaken, quota/quota verdictInRun, quota/quota decideQuotaRun, quota/quota overageOfRun,
     quota/quota roomToRelease, quota/quota overageOfRelease, quota/request-rate requestsOfBody,
-    quota/request-rate requestsLeft, quota/request-rate takeRequest, quota/request-rate chargeRequests,
+    quota/request-rate takeRequest, quota/request-rate chargeRequests,
     quota/usage-day utcDay, quota/usage-day entryOf, quota/usage-day usageCurve, quota/usage-day verdictsPerDay,
     quota/usage-day signalsPerDay, quota/usage-levels newUsageLevels, quota/usage-levels usageLevel,
     rules/evaluate-rules pointsOf, rules/mapping-rule lapseDayOf, text grouped, text counted`,
