@@ -322,7 +322,7 @@ export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
   return { ...usage, history: closedPeriods(sql) };
 }
 
-export function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
+function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
   const rows = sql.exec<Record<keyof ClosedPeriod, number>>(
     `SELECT ${selected(PERIOD_FIELDS)} FROM closed_periods ORDER BY period_start_ms DESC`,
   );

@@ -20,7 +20,7 @@ import {
 } from "../wire/message.ts";
 
 const COUNTS = [...VERDICTS, "overage", "admitted"] as const satisfies (keyof Counts)[];
-const COLUMNS = ["row", "at", "period_start", "count", "bytes", ...COUNTS, "resent", "body"];
+const COLUMNS = ["row", "at", "period_start", "count", "bytes", ...COUNTS, "body"];
 const INSERT = `INSERT INTO outbox (${COLUMNS.join(", ")}) VALUES (${COLUMNS.map(() => "?").join(", ")})`;
 const OVERWRITE = `UPDATE outbox SET ${COLUMNS.map((column) => `${column} = ?`).join(", ")} WHERE row = ?`;
 
@@ -52,7 +52,7 @@ export class Outbox {
     // `body` is last, so that queries for counts and ages do not read it. A blank row has 0 bytes.
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
-      bytes INTEGER NOT NULL, ${COUNTS.map((name) => `${name} INTEGER NOT NULL`).join(", ")}, resent INTEGER NOT NULL, body BLOB NOT NULL)`);
+      bytes INTEGER NOT NULL, ${COUNTS.map((name) => `${name} INTEGER NOT NULL`).join(", ")}, body BLOB NOT NULL)`);
     // Rows that a bug made unparsable: kept for inspection, without blocking others.
     sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body BLOB NOT NULL)`);
@@ -67,17 +67,8 @@ export class Outbox {
   }
 
   write(rows: PackedRow[], counts: Counts): void {
-    for (const { row, at, periodStart, count, isResent, body } of rows) {
-      const values = [
-        row,
-        at,
-        periodStart,
-        count,
-        body.byteLength,
-        ...COUNTS.map((name) => counts[name]),
-        Number(isResent),
-        body,
-      ];
+    for (const { row, at, periodStart, count, body } of rows) {
+      const values = [row, at, periodStart, count, body.byteLength, ...COUNTS.map((name) => counts[name]), body];
       if (this.#blankRow === null) this.#sql.exec(INSERT, ...values);
       else this.#sql.exec(OVERWRITE, ...values, this.#blankRow);
       this.#blankRow = null;
@@ -217,8 +208,6 @@ export interface PackedRow {
   at: number;
   periodStart: number;
   count: number;
-  /** Whether the Signal Store already has the signals (a release or a replay). */
-  isResent: boolean;
   body: Uint8Array;
 }
 
@@ -237,18 +226,15 @@ export class RowPacker {
   readonly #header: Omit<OutboxRow, "row" | "first" | "count" | "accepted">;
   #nextRow: number;
   #used: number;
-  readonly #isResent: boolean;
 
   constructor(
     header: { at: number; period_start: number; period_end: number; limit: number },
     nextRow: number,
     used: number,
-    isResent = false,
   ) {
     this.#header = header;
     this.#nextRow = nextRow;
     this.#used = used;
-    this.#isResent = isResent;
   }
 
   /** Adds the first signals of a call. Each row with some of them has the head of the call. */
@@ -289,7 +275,7 @@ export class RowPacker {
   rows(): PackedRow[] {
     return this.#rows.map(({ row, calls }) => {
       const { row: number, at, period_start: periodStart, count } = row;
-      return { row: number, at, periodStart, count, isResent: this.#isResent, body: writeRow(row, calls) };
+      return { row: number, at, periodStart, count, body: writeRow(row, calls) };
     });
   }
 }

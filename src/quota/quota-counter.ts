@@ -347,7 +347,7 @@ function rowsOf(ledger: Ledger, signals: Protocol.ResentSignal[], nowMs: number)
       period_end: ledger.periodEndMs,
       limit: ledger.signalLimit,
     };
-    const packer = new RowPacker(header, ledger.nextRow + rows.length, 0, true);
+    const packer = new RowPacker(header, ledger.nextRow + rows.length, 0);
     for (const signal of ofPeriod) packer.add(signal, { ...NO_VERDICTS, accepted: 1 });
     rows.push(...packer.rows());
   }

@@ -92,7 +92,6 @@ function rowOf(row: number, bytes: number): PackedRow {
     at: Date.now(),
     periodStart: 0,
     count: 1,
-    isResent: false,
     body: bytesOf(`[${row}]`.padEnd(bytes, "\0")),
   };
 }
