@@ -152,8 +152,8 @@ export async function deleteRule(
 }
 
 /**
- * Version numbers that are skipped after a restore of D1: more changes than anybody makes between backup and restore. Isolates cache rules
- * by the workspace's version, and the lost versions had other rules.
+ * Version numbers that are skipped after a restore of D1: more changes than anybody makes between backup and restore.
+ * Isolates cache rules by the workspace's version, and the lost versions had other rules.
  */
 const SKIPPED_VERSIONS = 1_000;
 

@@ -135,7 +135,7 @@ export async function unknownWorkspaces(db: ControlDatabase, ids: readonly strin
 export async function raiseConfigVersion(db: ControlDatabase, workspaceId: string, seen: number): Promise<boolean> {
   const raised = await db
     .update(workspaces)
-    .set({ configVersion: sql`max(${seen} + 1, ${Date.now()})` })
+    .set({ configVersion: nextConfigVersion(Math.max(Date.now(), seen + 1)) })
     .where(and(eq(workspaces.id, workspaceId), lt(workspaces.configVersion, seen)))
     .returning({ id: workspaces.id });
   return raised.length > 0;

@@ -1,7 +1,4 @@
-/**
- * Destinations, their old secrets, and workspace-wide settings. A workspace has at most ten destinations, so they are read on
- * each use.
- */
+/** Destinations, their old secrets, and workspace-wide settings. A workspace has at most ten destinations, so each use reads them. */
 import type { Failing } from "../domain/events/attempts.ts";
 import type { CustomHeader } from "../domain/events/custom-header.ts";
 import {
@@ -69,11 +66,7 @@ export class Roster {
     return row === undefined ? null : toDestination(row);
   }
 
-  add(
-    added: Omit<NewDestination, "headers"> & { headers: CustomHeader[] },
-    secret: string | null,
-    createdMs: number,
-  ): void {
+  add(added: Pick<StoredDestination, keyof NewDestination>, secret: string | null, createdMs: number): void {
     const initial = { state: "active", disabledReason: null, deliveredMs: null, dropped: 0, ...NO_FAILURES } as const;
     this.put({ ...added, ...initial, secret, createdMs });
   }

@@ -1,7 +1,7 @@
 /**
  * Deletes a person. D1 comes first: an audit entry that names only the receipt, and a row with the email's hash, so
- * that a store which does not know the deletion can repeat it. The Signal Store then completes the work alone, and has Destinations delete
- * the person too. After an interrupted call, the receipt in the audit entry shows the state of the deletion.
+ * that a store which does not know the deletion can repeat it. The Signal Store then completes the work alone, and has
+ * Destinations delete the person too. After an interrupted call, the receipt in the audit entry shows the state of the deletion.
  */
 import { recordDeletion, setAuditReceipt } from "../control/deletions.ts";
 import { newId } from "../platform/ids.ts";

@@ -10,7 +10,7 @@ import { raiseConfigVersion } from "../control/workspaces.ts";
 import { configureCounter } from "./configure-workspace.ts";
 import { quotaCounter, signalStore, type WorkspaceContext } from "./objects.ts";
 
-export interface Reconciled {
+interface Reconciled {
   /** Keys that the Quota Counter knew as deactivated, and D1 as active; and the reverse. */
   keysDeactivated: number;
   /** Whether D1 had an older configuration than the counter, and received a later version. */
