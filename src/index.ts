@@ -1,11 +1,9 @@
 /**
- * Table of contents: routes, queue consumers and Durable Objects. Ingestion is part of the start-up; everything else is
+ * Table of contents: routes, queue consumers, the watch over all workspaces, and Durable Objects. Ingestion is part of the start-up; everything else is
  * loaded on first use.
  */
-import { configuredJurisdiction } from "./env.ts";
+import { configuredJurisdiction, queueKind, inJurisdiction } from "./env.ts";
 import { ingestApp } from "./ingest/routes.ts";
-import { inJurisdiction } from "./platform/in-jurisdiction.ts";
-import { queueKind } from "./queue/queue-names.ts";
 
 export { Destinations } from "./notifications/destinations.ts";
 export { QuotaCounter } from "./quota/quota-counter.ts";
@@ -20,7 +18,7 @@ export default {
   async fetch(request: Request, bindings: Env, ctx: ExecutionContext) {
     const env = inJurisdiction(bindings, configuredJurisdiction(bindings));
     if (isIngest(request.url)) return ingestApp.fetch(request, env, ctx);
-    const { otherRoutes } = await import("./other-routes.ts");
+    const { otherRoutes } = await import("./operator-and-pages.ts");
     return otherRoutes.fetch(request, env, ctx);
   },
   async queue(batch, bindings, ctx) {
@@ -31,5 +29,9 @@ export default {
     }
     const { consume } = await import("./queue/consumer.ts");
     await consume(batch as MessageBatch<ArrayBuffer>, env);
+  },
+  async scheduled({ scheduledTime }: Pick<ScheduledController, "scheduledTime">, bindings: Env) {
+    const { watchHealth } = await import("./use-cases/watch-health.ts");
+    await watchHealth(inJurisdiction(bindings, configuredJurisdiction(bindings)), scheduledTime);
   },
 } satisfies ExportedHandler<Env>;

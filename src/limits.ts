@@ -39,7 +39,7 @@ export const REQUEST_BURST = 1_000;
 
 /** Closed periods in a row over the allowance that end the extra room. */
 export const OVERAGE_STREAK_LIMIT = 3;
-/** Refusal entries per workspace, and per key and reason: twenty hours of one an hour. */
+/** Rejection entries per workspace, and per key and reason: twenty hours of one an hour. */
 export const REJECTIONS_KEPT = 200;
 export const REJECTIONS_KEPT_OF_A_REASON = 20;
 export const REJECTION_KEPT_DAYS = 30;
@@ -74,14 +74,12 @@ export const RETRY_MAX_SECONDS = 300;
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** Duplicates window of a payload without an id: the same person may do the same thing again tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
-/** Steps of the rules for one signal (design §8.5): some 2 ms, so a batch stays below the consumer's CPU limit. */
+/** Steps of the rules for one signal: some 2 ms, so a batch stays below the consumer's CPU limit. */
 export const RULES_MAX_STEPS = 50_000;
 /** Elements that a `[]` of a condition's path looks at, the first ones: no order has more lines. */
 export const RULE_PATH_MAX_ELEMENTS = 1_000;
-/** Stored signals per step of a rule's job, so that the store answers other calls between steps. */
-export const RULE_STEP_SIGNALS = 1_000;
-/** Segments per step of a rule's job if few lines match its event: some 10 ms, 8 MB of payloads at most. */
-export const RULE_STEP_SEGMENTS = 80;
+/** Stored signals per call of a rule's preview, so that the store answers other calls between them. */
+export const PREVIEW_STEP_SIGNALS = 1_000;
 export const DAYS_COUNTED = 30;
 
 // --- Cold storage (spec §6.1) ---
@@ -100,14 +98,14 @@ export const DELETION_REMEMBERED_DAYS = 30;
 export const DESTINATIONS_MAX = 10;
 /** Thresholds with notifications. More of them are a funnel, which should be built from events. */
 export const THRESHOLDS_MAX = 5;
-/** If more people fall below a threshold in one night, one summary replaces the events about each person. */
-export const SCORE_FALLS_MAX = 1_000;
+/** If people pass thresholds more often while points lapse in one night, one summary replaces the notifications about each person. */
+export const LAPSE_CROSSINGS_MAX = 1_000;
 export const DESTINATION_URL_MAX_LENGTH = 2_000;
 /** Custom headers of a webhook, and the characters of a name and a value: enough for a token. */
 export const DESTINATION_HEADERS_MAX = 5;
 export const HEADER_NAME_MAX_LENGTH = 64;
 export const HEADER_VALUE_MAX_LENGTH = 1_000;
-/** Scoring signals in one event, and in one delivery: some 250 KB, what receivers take. */
+/** Scoring signals in one notification, and in one delivery: some 250 KB, what receivers take. */
 export const PERSON_SCORED_MAX_SIGNALS = 1_000;
 /** Minimum time between two deliveries of scoring signals to a destination. */
 export const GATHER_EVERY_MS = 1_000;
@@ -152,12 +150,18 @@ export const WORKSPACE_MAX_RULES = 1_000;
  */
 export const RULE_MAX_SIZE = 500;
 export const WORKSPACE_RULES_MAX_SIZE = 10_000;
+export const WORKSPACE_MAX_EXCLUSIONS = 100;
+/** Paths and values of all exclusions of a workspace. Each signal is tried on all of them, so they are fewer than those of rules. */
+export const EXCLUSIONS_MAX_SIZE = 1_000;
 /** As many rules as a workspace may have, with long lists. */
 export const RULES_FILE_MAX_BYTES = 4 * 1024 * 1024;
 export const RULE_VERSIONS_KEPT = 20;
+/** Changes and bytes of values that the history of a field keeps: the oldest go. A value may be as large as a signal. */
+export const FIELD_HISTORY_MAX_CHANGES = 1_000;
+export const FIELD_HISTORY_MAX_BYTES = 512 * 1024;
 export const ACCOUNT_HISTORY_SHOWN = 100;
-/** Characters of one slice of accounts, well below the 32 MB limit of a Durable Object's answer. */
-export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
+/** Characters of one slice of a list of accounts or people, well below the 32 MB limit of a Durable Object's answer. */
+export const SLICE_MAX_CHARACTERS = 4_000_000;
 /** Stored signals that a rule's preview reads: a quarter of a second of the processor, which other calls wait for. */
 export const PREVIEW_MAX_SIGNALS = 5_000;
 export const PREVIEW_SAMPLES = 10;
@@ -166,11 +170,11 @@ export const PREVIEW_MAX_DAYS = 3_650;
 
 // --- Pages ---
 
-/** Event groups that one page of the signal queue scans for a filter: some 10 ms. */
+/** Event groups that one slice of the signal queue scans for a filter: some 10 ms. */
 export const QUEUE_SCAN_GROUPS = 2_000;
 /** Newest event groups that the signal queue sorts by counts or names: some 20 ms. */
 export const QUEUE_SORTED_GROUPS = 5_000;
-/** Signals that one page of a list scans for a filter: some 10 ms. */
+/** Signals that one slice of a list scans for a filter: some 10 ms. */
 export const LIST_SCAN_SIGNALS = 2_000;
 export const GROUP_SAMPLES = 3;
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
@@ -183,9 +187,9 @@ export const PAGE_FORM_MAX_CHARACTERS = 128 * 1024;
 export const STRANGER_FORM_MAX_BYTES = 32 * 1024;
 export const STRANGER_FORM_MAX_FIELDS = 200;
 export const PAGE_ROWS = 25;
-/** People that one page of a list scans for a filter: some 10 ms. */
+/** People that one slice of a list scans for a filter: some 10 ms. */
 export const PEOPLE_SCAN = 5_000;
-/** People whose names one page of a search scans: some 40 ms. */
+/** People whose names one slice of a search scans: some 40 ms. */
 export const PEOPLE_SEARCHED = 250_000;
 /** Ids and newest scoring signals that the operator API lists with a person. */
 export const PERSON_IDENTITIES_LISTED = 100;
@@ -201,19 +205,31 @@ export const SESSION_MS = 12 * 3_600_000;
 /** Time for the sign-in at the OpenID provider: a password, a second factor, a lost telephone. */
 export const SIGN_IN_ATTEMPT_MS = 10 * 60_000;
 
-// --- The log (design §15) ---
+// --- The Signal Store ---
 
-/** A row of the store: the platform refuses 2 MB. */
+/** A row of the store: the platform rejects 2 MB. */
 export const ROW_MAX_BYTES = 1_500_000;
 /** Newest anonymous ids, and user ids, of a person: some senders create a new id for each visit. */
 export const PERSON_MAX_IDS = 2_500;
 /** Size at which the store is full: the platform's 10 GB, less what deletion and retention need to free space. */
 export const STORE_MAX_BYTES = 9_000_000_000;
 
+/**
+ * Waiting misfits of a workspace, and the bytes of their payloads: 5 KB each, after compression. Beyond either, its keys reject misfits.
+ * So a flood takes a twentieth of the store.
+ */
+export const MISFITS_MAX = 100_000;
+export const MISFITS_MAX_BYTES = 500_000_000;
+/** Days after which a misfit is purged, and days before that when a notice is raised. */
+export const MISFIT_KEPT_DAYS = 90;
+export const MISFIT_NOTICE_DAYS = 7;
+
 // --- What one workspace may keep in D1, which all workspaces share ---
 
 /** Active API keys: far more than a workspace has senders. All are read when a key is created. */
 export const WORKSPACE_MAX_ACTIVE_KEYS = 100;
+/** As the largest signal limit of a plan. */
+export const KEY_MAX_SIGNAL_LIMIT = 1_000_000_000_000;
 /** API keys in 24 hours, with rotations. A key's row is never deleted (spec §3.1): 2 to 4 KB, at most 130 MB a year. */
 export const WORKSPACE_MAX_KEYS_A_DAY = 100;
 /** Active API tokens: far more than a workspace has programs that need one. All are read when a token is created. */
@@ -222,8 +238,12 @@ export const WORKSPACE_MAX_ACTIVE_TOKENS = 20;
 export const WORKSPACE_MAX_TOKENS_A_DAY = 100;
 /** One payload template, in bytes of JSON: TEMPLATE_MAX_MAPPINGS mappings of 500 bytes each fit. */
 export const TEMPLATE_MAX_BYTES = 64 * 1024;
-/** All stored payload templates of a workspace, in bytes of JSON: 100 templates of 100 short mappings (10 KB). */
-export const WORKSPACE_TEMPLATES_MAX_BYTES = 1024 * 1024;
+/** All versions of a workspace's payload templates, in bytes of JSON: 400 of 100 short mappings (10 KB). */
+export const WORKSPACE_TEMPLATES_MAX_BYTES = 4 * 1024 * 1024;
+/** The newest versions of a key's template. Signals that were admitted with an earlier one become dead letters. */
+export const KEY_TEMPLATE_VERSIONS = 20;
+/** Days after which no signal needs a version that was replaced: a held signal waits for 31, an outbox without a store for some more. */
+export const TEMPLATE_VERSION_NEEDED_DAYS = 45;
 /** Days that a template outlives its key: held signals need it for 31, dead letters until their replay. */
 export const TEMPLATE_KEPT_DAYS = 90;
 /** Members: an invitation to everybody at a mid-sized company. They are all counted when a member is added. */

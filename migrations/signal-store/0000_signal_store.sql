@@ -24,10 +24,13 @@ CREATE TABLE `accounts` (
 	`feature_flags` text,
 	`attributes` text NOT NULL,
 	`claims` text NOT NULL,
+	`first_named_at` integer,
 	`first_seen` integer NOT NULL,
 	`last_seen` integer NOT NULL,
 	`score` integer DEFAULT 0 NOT NULL,
-	`people` integer DEFAULT 0 NOT NULL
+	`score_before` integer,
+	`people` integer DEFAULT 0 NOT NULL,
+	`histories` text DEFAULT '{}' NOT NULL
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `accounts_external_id_unique` ON `accounts` (`external_id`);--> statement-breakpoint
@@ -54,27 +57,32 @@ CREATE TABLE `dead_letters` (
 	`payload` text,
 	`recorded_at` integer NOT NULL,
 	`received_at` integer NOT NULL,
-	`deleted_at` integer
+	`deleted_at` integer,
+	`problems` text,
+	`misfit_bytes` integer
 );
 --> statement-breakpoint
 CREATE INDEX `dead_letters_id` ON `dead_letters` (`id`);--> statement-breakpoint
 CREATE INDEX `dead_letters_received` ON `dead_letters` (`received_at`);--> statement-breakpoint
+CREATE INDEX `dead_letters_misfits` ON `dead_letters` (`recorded_at`) WHERE misfit_bytes IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `deleted_names` (
 	`hash` text NOT NULL,
+	`mark` integer,
 	`at` integer NOT NULL,
-	`since` integer NOT NULL,
-	PRIMARY KEY(`hash`, `since`)
+	`ordinal` integer NOT NULL,
+	`deletion` integer NOT NULL,
+	`until` integer NOT NULL,
+	PRIMARY KEY(`hash`, `at`, `ordinal`, `deletion`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `deleted_names_at` ON `deleted_names` (`at`);--> statement-breakpoint
+CREATE INDEX `deleted_names_deletion` ON `deleted_names` (`deletion`);--> statement-breakpoint
 CREATE TABLE `deletions` (
 	`id` text PRIMARY KEY NOT NULL,
 	`email_hash` text NOT NULL,
 	`requested_at` integer NOT NULL,
-	`asked_at` integer NOT NULL,
+	`last_requested_at` integer NOT NULL,
 	`finished_at` integer,
-	`email` text,
-	`person_id` integer,
+	`person_id` integer NOT NULL,
 	`step` text NOT NULL,
 	`position` integer NOT NULL,
 	`people` integer NOT NULL,
@@ -85,11 +93,13 @@ CREATE TABLE `deletions` (
 	`dead_letters` integer NOT NULL,
 	`scoring_signals` integer NOT NULL,
 	`cold_objects` integer NOT NULL,
-	`hand_over` integer DEFAULT 0 NOT NULL
+	`to_forward` integer DEFAULT 0 NOT NULL
 );
 --> statement-breakpoint
 CREATE INDEX `deletions_email_hash` ON `deletions` (`email_hash`,`requested_at`);--> statement-breakpoint
 CREATE INDEX `deletions_finished` ON `deletions` (`finished_at`,`requested_at`);--> statement-breakpoint
+CREATE INDEX `deletions_last_requested` ON `deletions` (`last_requested_at`);--> statement-breakpoint
+CREATE UNIQUE INDEX `deletions_person` ON `deletions` (`person_id`);--> statement-breakpoint
 CREATE TABLE `event_groups` (
 	`event` text NOT NULL,
 	`source` text NOT NULL,
@@ -162,6 +172,15 @@ CREATE TABLE `identities` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `identities_person` ON `identities` (`person_id`,`at`,`ordinal`);--> statement-breakpoint
+CREATE TABLE `lapse_crossings` (
+	`person_id` integer NOT NULL,
+	`threshold` integer NOT NULL,
+	`score` integer NOT NULL,
+	`score_before` integer NOT NULL,
+	`at` integer NOT NULL,
+	PRIMARY KEY(`person_id`, `threshold`)
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `link_jobs` (
 	`key` blob PRIMARY KEY NOT NULL,
 	`due_at` integer NOT NULL,
@@ -169,7 +188,7 @@ CREATE TABLE `link_jobs` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `link_jobs_due` ON `link_jobs` (`due_at`);--> statement-breakpoint
-CREATE TABLE `once` (
+CREATE TABLE `single_scores` (
 	`person_id` integer NOT NULL,
 	`rule_id` text NOT NULL,
 	`day` integer NOT NULL,
@@ -196,6 +215,7 @@ CREATE TABLE `people` (
 	`names` text DEFAULT '' NOT NULL,
 	`trait_orders` text DEFAULT '' NOT NULL,
 	`score` integer DEFAULT 0 NOT NULL,
+	`score_before` integer,
 	`lapses` text DEFAULT '' NOT NULL,
 	`next_lapse_at` integer,
 	`account` text,
@@ -203,6 +223,7 @@ CREATE TABLE `people` (
 	`last_seen` integer NOT NULL,
 	`last_day` integer NOT NULL,
 	`recent` text DEFAULT '' NOT NULL,
+	`base` text DEFAULT '' NOT NULL,
 	`anonymous_ids` integer DEFAULT 0 NOT NULL,
 	`user_ids` integer DEFAULT 0 NOT NULL,
 	`ids_dropped` integer DEFAULT 0 NOT NULL
@@ -213,14 +234,10 @@ CREATE INDEX `people_score` ON `people` (`score`) WHERE score <> 0;--> statement
 CREATE INDEX `people_email` ON `people` (`email`,`names`);--> statement-breakpoint
 CREATE INDEX `people_next_lapse` ON `people` (`next_lapse_at`) WHERE next_lapse_at IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `people_account` ON `people` (`account`) WHERE account IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `people_recomputed` ON `people` (`account`) WHERE score_before IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `raised_notifications` (
 	`row` integer PRIMARY KEY NOT NULL,
 	`body` text NOT NULL
-);
---> statement-breakpoint
-CREATE TABLE `recounts` (
-	`person_id` integer PRIMARY KEY NOT NULL,
-	`before` integer
 );
 --> statement-breakpoint
 CREATE TABLE `replacements` (
@@ -230,6 +247,7 @@ CREATE TABLE `replacements` (
 	PRIMARY KEY(`person_id`, `rule_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE INDEX `replacements_rule` ON `replacements` (`rule_id`,`person_id`);--> statement-breakpoint
 CREATE TABLE `retention` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`days` integer,
@@ -237,20 +255,28 @@ CREATE TABLE `retention` (
 	`deleted_until` integer NOT NULL
 );
 --> statement-breakpoint
-CREATE TABLE `returns` (
+CREATE TABLE `resend_jobs` (
 	`id` text PRIMARY KEY NOT NULL,
 	`scope` text NOT NULL,
 	`joined` text DEFAULT '[]' NOT NULL,
 	`requested_at` integer NOT NULL,
 	`last` integer NOT NULL,
 	`held` integer NOT NULL,
-	`page` integer NOT NULL,
+	`batch` integer NOT NULL,
 	`cursor` integer NOT NULL,
 	`sent` integer NOT NULL,
 	`due_at` integer NOT NULL,
 	`ended_at` integer,
 	`logged_at` integer
 );
+--> statement-breakpoint
+CREATE TABLE `key_days` (
+	`key_id` text NOT NULL,
+	`period_start` integer NOT NULL,
+	`count` integer NOT NULL,
+	`days` text NOT NULL,
+	PRIMARY KEY(`key_id`, `period_start`)
+) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE TABLE `rule_days` (
 	`rule_id` text PRIMARY KEY NOT NULL,
@@ -332,7 +358,12 @@ CREATE TABLE `signals_segments` (
 CREATE INDEX `signals_segments_time` ON `signals_segments` (`first_ms`);--> statement-breakpoint
 CREATE TABLE `timelines` (
 	`list` blob NOT NULL,
-	`first_seq` integer NOT NULL,
+	`from_seq` integer NOT NULL,
+	`first_ms` integer,
+	`last_ms` integer,
+	`fields` integer DEFAULT 0 NOT NULL,
+	`traits_at` integer DEFAULT 0 NOT NULL,
+	`lapse_day` integer,
 	`entries` text NOT NULL,
-	PRIMARY KEY(`list`, `first_seq`)
+	PRIMARY KEY(`list`, `from_seq`)
 ) WITHOUT ROWID;

@@ -1,7 +1,8 @@
 /**
  * `npm run demo`: the main use on real input. It starts the service with a fresh state and sends some hundred signals
  * like real senders. After their processing it prints the scores and the notifications that a receiver got. The exit
- * code is 0 only if everything is as expected. `--keep` leaves the service running, to look at its pages.
+ * code is 0 only if everything is as expected. `--keep` leaves the service running, to look at its pages. `--origin URL` proves the
+ * promises at a running deployment instead (demo/proof.ts).
  */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -17,12 +18,22 @@ import {
   crmWorkflows,
   marketing,
   mistakes,
+  LEADS,
   send,
 } from "./demo/senders.ts";
+import { excludePerson } from "./demo/exclusion.ts";
+import { proveDeployment } from "./demo/proof.ts";
 import { startReceiver, report } from "./demo/report.ts";
 import { createDemoWorkspace } from "./demo-workspace.ts";
 import { untilProcessed, OperatorClient } from "./operator-client.ts";
-import { applyMigrations, runCommand, startService, untilInterrupted, type Service } from "./local-service.ts";
+import {
+  applyMigrations,
+  CommandError,
+  runCommand,
+  startService,
+  untilInterrupted,
+  type Service,
+} from "./local-service.ts";
 import { bold, dim } from "./terminal.ts";
 
 await runCommand(run);
@@ -30,7 +41,10 @@ await runCommand(run);
 process.exit();
 
 async function run(signal: AbortSignal): Promise<number> {
-  const { keep } = parseArgs({ options: { keep: { type: "boolean", default: false } } }).values;
+  const { keep, origin } = parseArgs({
+    options: { keep: { type: "boolean", default: false }, origin: { type: "string" } },
+  }).values;
+  if (origin !== undefined) return (await proveDeployment(addressOf(origin), tokenOfOperator(), signal)) ? 0 : 1;
   const stateDir = await mkdtemp(path.join(tmpdir(), "signal-demo-"));
   let service: Service | undefined;
   let succeeded = false;
@@ -61,6 +75,20 @@ async function run(signal: AbortSignal): Promise<number> {
   }
 }
 
+/** @throws CommandError for an address to which the token must not be sent. */
+function addressOf(origin: string): string {
+  const url = URL.canParse(origin) ? new URL(origin) : null;
+  const isLocal = url !== null && ["localhost", "127.0.0.1", "[::1]"].includes(url.hostname);
+  if (url !== null && (url.protocol === "https:" || (isLocal && url.protocol === "http:"))) return url.origin;
+  throw new CommandError(`--origin is an address like https://signals.example.com, not ${origin}.`);
+}
+
+function tokenOfOperator(): string {
+  const token = process.env["OPERATOR_TOKEN"] ?? "";
+  if (token !== "") return token;
+  throw new CommandError("Set OPERATOR_TOKEN to the operator token of the deployment.");
+}
+
 async function sendAndReport(origin: string, token: string): Promise<boolean> {
   const startedMs = Date.now();
   const operator = new OperatorClient(origin, token);
@@ -82,5 +110,7 @@ async function sendAndReport(origin: string, token: string): Promise<boolean> {
   const sent = await send(origin, [...senders, last]);
   console.log(`\n${bold("Waiting until all are processed …")}`);
   await untilProcessed(operator, home);
-  return report(operator, home, { ...sent, signalLimit: kept - BEYOND_LIMIT, startedMs }, receiver);
+  // Somebody who crosses no threshold.
+  const isGood = await excludePerson(operator, home, LEADS[2]?.email ?? "");
+  return (await report(operator, home, { ...sent, signalLimit: kept - BEYOND_LIMIT, startedMs }, receiver)) && isGood;
 }

@@ -3,6 +3,7 @@ import { fork, type ChildProcess } from "node:child_process";
 import { constants as os } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { stripVTControlCharacters } from "node:util";
 import { CLOCK_AHEAD, clockAheadMs, SHIFTED_WORKER } from "./clock-ahead.ts";
 
 export const PROJECT_DIR = path.resolve(import.meta.dirname, "../..");
@@ -103,9 +104,10 @@ export async function startService({ stateDir, port, args, signal, entry }: Star
   ];
   const wrangler = startWrangler(dev, stateDir, signal);
   try {
-    const origin = await Promise.race([wrangler.origin, wrangler.ended]);
+    const ready = await Promise.race([wrangler.ready, wrangler.ended]);
     signal?.throwIfAborted();
-    if (typeof origin === "number") throw new CommandError(`The service did not start:\n${wrangler.output()}`, origin);
+    if (typeof ready === "number") throw new CommandError(startFailure(wrangler.output()), ready);
+    const origin = originOf(ready, port);
     const health = await fetch(`${origin}/healthz`, { signal: AbortSignal.timeout(HEALTHY_MS) });
     if (!health.ok) throw new CommandError(`GET /healthz answers ${health.status}.`);
     return { ...wrangler, origin };
@@ -116,6 +118,14 @@ export async function startService({ stateDir, port, args, signal, entry }: Star
   }
 }
 
+/** For an unknown option wrangler prints its whole help, which hides the error and lacks our options. */
+export function startFailure(output: string): string {
+  const unknown = /Unknown arguments?: (.+)/.exec(stripVTControlCharacters(output))?.[1];
+  return unknown === undefined
+    ? `The service did not start:\n${output}`
+    : `The service did not start: unknown option ${unknown}. \`npm run dev -- --help\` lists the options.`;
+}
+
 /** Resolves when `signal` aborts. @throws CommandError if the service ends before. */
 export async function untilInterrupted(service: Service, signal: AbortSignal): Promise<void> {
   const interrupted = new Promise<null>((resolve) => signal.addEventListener("abort", () => resolve(null)));
@@ -123,8 +133,20 @@ export async function untilInterrupted(service: Service, signal: AbortSignal): P
   if (exitCode !== null) throw new CommandError(`The service has ended with code ${exitCode}.`, exitCode);
 }
 
+/** Where wrangler says that it listens. */
+interface Ready {
+  ip: string;
+  /** Null for port 80. */
+  port: number | null;
+}
+
+export function originOf({ ip, port }: Ready, askedPort: string): string {
+  const host = ip === "0.0.0.0" || ip === "::" || ip === "[::]" ? "localhost" : ip;
+  return `http://${host}:${port ?? askedPort}`;
+}
+
 interface Wrangler extends Omit<Service, "origin"> {
-  origin: Promise<string>;
+  ready: Promise<Ready>;
 }
 
 function startWrangler(args: string[], stateDir: string, abort?: AbortSignal): Wrangler {
@@ -153,14 +175,14 @@ function startWrangler(args: string[], stateDir: string, abort?: AbortSignal): W
     child.once("error", () => resolve(1));
     child.once("close", (code) => resolve(code ?? 1));
   });
-  const origin = readyOrigin(child);
+  const ready = readyMessage(child);
   // Output of a successful start does not explain a later failure.
-  void origin.then(() => (lines.length = 0));
+  void ready.then(() => (lines.length = 0));
   let stopping: Promise<void> | undefined;
   const stop = (): Promise<void> => (stopping ??= endGroup(child));
   abort?.addEventListener("abort", () => void stop());
   return {
-    origin,
+    ready,
     ended,
     output: () => lines.join("\n").trim(),
     follow: (onLine) => void (follower = onLine),
@@ -168,9 +190,9 @@ function startWrangler(args: string[], stateDir: string, abort?: AbortSignal): W
   };
 }
 
-/** Wrangler's request lines contain the URL with the key. The service's JSON log has the same facts without it. */
+/** Wrangler's request lines contain the URL with the key. The service's JSON log says the same without it. */
 const REQUEST_LINE = /^\[wrangler:info\] [A-Z]+ \/\S* \d{3} /;
-/** Log line of an answered or refused call, which does not explain a failure. */
+/** Log line of an answered or rejected call, which does not explain a failure. */
 const UNEVENTFUL = /^\{"event":"request",.*"status":[1-4]\d\d/;
 const API_KEY = /sk_[0-9A-Za-z]{5,}/g;
 
@@ -193,14 +215,12 @@ function wranglerVariables(stateDir: string): NodeJS.ProcessEnv {
 }
 
 /** Wrangler informs its parent process when it is ready, with its address. */
-function readyOrigin(child: ChildProcess): Promise<string> {
+function readyMessage(child: ChildProcess): Promise<Ready> {
   return new Promise((resolve) => {
     child.on("message", (message) => {
       if (typeof message !== "string") return;
-      const { event, ip, port } = JSON.parse(message) as { event: string; ip: string; port: number };
-      if (event !== "DEV_SERVER_READY") return;
-      const host = ip === "0.0.0.0" || ip === "::" || ip === "[::]" ? "localhost" : ip;
-      resolve(`http://${host}:${port}`);
+      const { event, ip, port } = JSON.parse(message) as Ready & { event: string };
+      if (event === "DEV_SERVER_READY") resolve({ ip, port });
     });
   });
 }

@@ -127,7 +127,8 @@ Send a signal:
 
 curl -X POST '${origin}/api/signal-staging/webhook/${demo.key}' \\
   -H 'Content-Type: application/json' \\
-  -d '{"email":"jane@example.com","event":"Filled Out Form","source":"website","properties":{"form_name":"Demo request"}}'
+  -d '{"email":"jane@example.com","event":"Filled Out Form","source":"website","properties":{"form_name":"Demo request"}}' \\
+  -w '\\n'
 
 For a second terminal, and for the README's tour:
 

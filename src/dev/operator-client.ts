@@ -1,4 +1,4 @@
-/** Client of the operator API (design §9) for the development tools. */
+/** Client of the operator API for the development tools. */
 import { setTimeout as sleep } from "node:timers/promises";
 
 const SETTLE_MS = 60_000;

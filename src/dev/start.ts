@@ -14,11 +14,34 @@ import { fillSample } from "./sample.ts";
 
 const DEFAULT_PORT = "8787";
 
+const HELP = `npm run dev -- [options]
+
+Runs the service on this machine, with a demo workspace, until Ctrl-C. Works offline.
+
+  --port 8788        the port (default ${DEFAULT_PORT})
+  --persist-to DIR   the folder with the data (default .wrangler/state); delete it to begin anew
+  --sample           fills the demo workspace with three weeks of signals
+  --help             this text
+
+Other options go to wrangler dev, such as --ip or --var NAME:VALUE.`;
+
+/** A deployment logs a line a second; a developer wants to see each call. */
+const EACH_REQUEST = ["--var", "LOG_REQUESTS:all"];
+
 await runCommand((signal) => run(process.argv.slice(2), signal));
 
 async function run(args: string[], signal: AbortSignal): Promise<number> {
-  const options = { port: { type: "string" }, "persist-to": { type: "string" }, sample: { type: "boolean" } } as const;
+  const options = {
+    port: { type: "string" },
+    "persist-to": { type: "string" },
+    sample: { type: "boolean" },
+    help: { type: "boolean", short: "h" },
+  } as const;
   const { values, tokens } = parseArgs({ args, options, strict: false, allowPositionals: true, tokens: true });
+  if (values.help === true) {
+    console.log(HELP);
+    return 0;
+  }
   const port = String(values.port ?? DEFAULT_PORT);
   const stateDir = path.resolve(PROJECT_DIR, String(values["persist-to"] ?? ".wrangler/state"));
   const known = tokens.filter((token) => token.kind === "option" && token.name in options);
@@ -37,7 +60,12 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
   }
   console.log("Starting the service …");
   // Local sign-in precedes the other arguments, which may choose another way to sign in.
-  const service = await startService({ stateDir, port, args: [...localSignIn(rest), ...rest], signal });
+  const service = await startService({
+    stateDir,
+    port,
+    args: [...localSignIn(rest), ...EACH_REQUEST, ...rest],
+    signal,
+  });
   try {
     const demo = await seedDemoWorkspace(new OperatorClient(service.origin, token), stateDir);
     signal.throwIfAborted();

@@ -1,6 +1,6 @@
 /** Webhook addresses of an API key (spec §4), with example calls for curl, JavaScript's fetch and Python. */
 import { exampleFor } from "./accounts/template-sample.ts";
-import type { PayloadMapping } from "./accounts/payload-template.ts";
+import { accountTemplateOf, type KeyTemplate } from "./template/key-template.ts";
 import type { EndpointType } from "./signal/signal.ts";
 
 export interface Webhook {
@@ -9,13 +9,15 @@ export interface Webhook {
   note: string;
   url: string;
   body: unknown;
+  /** Headers of its sender, in which the event may stand. */
+  headers?: Readonly<Record<string, string>>;
 }
 
 export interface WebhookKey {
   /** The full key, or its placeholder. */
   key: string;
   endpointType: EndpointType;
-  payloadTemplate: readonly PayloadMapping[] | null;
+  payloadTemplate: KeyTemplate | null;
 }
 
 const SIGNAL = {
@@ -42,7 +44,7 @@ export function webhooksOf(
         label: "Product Org Updates",
         note: "One account as an object, or several as an array.",
         url: `${origin}/api/product-orgs/webhook/${key}`,
-        body: exampleFor(payloadTemplate ?? []),
+        body: exampleFor(accountTemplateOf({ endpointType, payloadTemplate }) ?? []),
       },
     ];
   }
@@ -65,7 +67,7 @@ export function webhooksOf(
     {
       id: "batch",
       label: "Batch",
-      note: "Many signals in one call; each is accepted or refused individually.",
+      note: "Many signals in one call; each is accepted or rejected individually.",
       url: `${webhook}/${key}/batch`,
       body: [SIGNAL, SECOND_SIGNAL],
     },
@@ -79,31 +81,31 @@ export function webhooksOf(
   ];
 }
 
-function headersOf(secret: string | null): Record<string, string> {
-  return { "Content-Type": "application/json", ...(secret === null ? {} : { "X-Api-Secret": secret }) };
+function headersOf(headers: Webhook["headers"], secret: string | null): Record<string, string> {
+  return { "Content-Type": "application/json", ...headers, ...(secret === null ? {} : { "X-Api-Secret": secret }) };
 }
 
 /** A call with curl. @param secret shared secret or its placeholder; null: no secret required. */
-export function curlLine({ url, body }: Webhook, secret: string | null): string {
+export function curlLine({ url, body, headers }: Webhook, secret: string | null): string {
   return [
     `curl -X POST ${quoted(url)}`,
-    ...Object.entries(headersOf(secret)).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`),
+    ...Object.entries(headersOf(headers, secret)).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`),
     `-d ${quoted(JSON.stringify(body))}`,
   ].join(" \\\n  ");
 }
 
-export function fetchCall({ url, body }: Webhook, secret: string | null): string {
+export function fetchCall({ url, body, headers }: Webhook, secret: string | null): string {
   const indented = (value: unknown): string => JSON.stringify(value, null, 2).replaceAll("\n", "\n  ");
   return `const response = await fetch(${JSON.stringify(url)}, {
   method: "POST",
-  headers: ${indented(headersOf(secret))},
+  headers: ${indented(headersOf(headers, secret))},
   body: JSON.stringify(${indented(body)}),
 });
 if (!response.ok) throw new Error(await response.text());`;
 }
 
 /** A call with Python's standard library only. */
-export function pythonCall({ url, body }: Webhook, secret: string | null): string {
+export function pythonCall({ url, body, headers }: Webhook, secret: string | null): string {
   // A JSON string is a valid Python string after escaping like JSON.
   const text = (value: unknown): string => JSON.stringify(JSON.stringify(value));
   return `import json, urllib.request
@@ -111,7 +113,7 @@ export function pythonCall({ url, body }: Webhook, secret: string | null): strin
 request = urllib.request.Request(
     ${JSON.stringify(url)},
     method="POST",
-    headers=json.loads(${text(headersOf(secret))}),
+    headers=json.loads(${text(headersOf(headers, secret))}),
     data=${text(body)}.encode(),
 )
 with urllib.request.urlopen(request) as response:

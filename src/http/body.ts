@@ -2,13 +2,12 @@
  * Reads the body of a request, within the share of the caller's workspace (workspace-share.ts): open bodies, memory, unpacked
  * bytes, and one large body at work.
  */
-import type { BodyRefusal, Described, Unavailable } from "../domain/keys/refusal.ts";
+import type { BodyRejection, Described, Unavailable } from "../domain/keys/rejection.ts";
 import { type RequestRate, REQUEST_BODY_BYTES, requestsOfBody } from "../domain/quota/request-rate.ts";
-import { refuse } from "../domain/result.ts";
+import { reject } from "../domain/result.ts";
 import { BODY_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
-import { zlib } from "../platform/node.ts";
 import { TimeLimitExceeded, within } from "../platform/time-limit.ts";
-import type { Lease } from "../platform/under-way.ts";
+import type { Lease } from "./workspace-share.ts";
 import { bodyWaitMs, chargeBody, LARGE_BODY_BYTES, openBody, tooFast, turnOfLargeBody } from "./workspace-share.ts";
 
 const LARGE_BODY_PART_BYTES = LARGE_BODY_BYTES;
@@ -73,9 +72,9 @@ export class MemoryReservation {
   }
 }
 
-/** `arrayBuffer` is fastest, but the platform keeps a copy of larger bodies. */
+/** A body up to this size is read at once, if its length is known. */
 const AT_ONCE_MAX_BYTES = LARGE_BODY_BYTES;
-/** Read before the body is split into parts. Most bodies are smaller and reserve no memory. */
+/** Read before a body of unknown length is split into parts. Most bodies are smaller and reserve no memory. */
 const FIRST_BYTES = 16_384;
 /** Time limit for a body of at most AT_ONCE_MAX_BYTES, and for the first AT_ONCE_MAX_BYTES of a body of unknown length. */
 export const SMALL_BODY_MS = 30_000;
@@ -83,7 +82,7 @@ export const SMALL_BODY_MS = 30_000;
 /** Deflate compresses at most so well: a 258-byte match in two bits. */
 const DEFLATE_MAX_RATIO = 1_032;
 
-export type BodyProblem = BodyRefusal | (Unavailable & Described) | ReturnType<typeof tooFast>;
+export type BodyProblem = BodyRejection | (Unavailable & Described) | ReturnType<typeof tooFast>;
 
 interface ReadBodyOptions {
   maxBytes: number;
@@ -99,12 +98,12 @@ type ReadBody =
       ok: true;
       /** Without a byte order mark. */
       bytes: Uint8Array;
-      /** Frees the memory and the turn of the body. The caller calls it after the body is stored or refused. */
+      /** Frees the memory and the turn of the body. The caller calls it after the body is stored or rejected. */
       release: () => void;
     }
   | {
       ok: false;
-      refusal: BodyProblem;
+      rejection: BodyProblem;
       /** Read and unpacked in spite of the failure. */
       bytes: number;
     };
@@ -131,7 +130,7 @@ export async function readBody(request: Request, options: ReadBodyOptions): Prom
   const gzip = encoding === "gzip" || encoding === "x-gzip";
   if (!gzip && encoding !== "identity" && encoding !== "") {
     const detail = "The body's Content-Encoding is not supported. Send it plain or with Content-Encoding: gzip.";
-    return { ...refuse({ code: "content_encoding_unsupported", detail }), bytes: 0 };
+    return { ...reject({ code: "content_encoding_unsupported", detail }), bytes: 0 };
   }
   const reading = new BodyReading(request, options);
   let read: Uint8Array | Unread;
@@ -142,7 +141,7 @@ export async function readBody(request: Request, options: ReadBodyOptions): Prom
   }
   if (read instanceof Uint8Array) return { ok: true, bytes: withoutByteOrderMark(read), release: reading.release };
   reading.release();
-  return { ...refuse(refusalOf(read, { gzip, maxBytes: options.maxBytes })), bytes: read.bytes };
+  return { ...reject(rejectionOf(read, { gzip, maxBytes: options.maxBytes })), bytes: read.bytes };
 }
 
 class BodyReading {
@@ -165,9 +164,10 @@ class BodyReading {
   async read(gzip: boolean): Promise<Uint8Array | Unread> {
     const { maxBytes, holder, key } = this.#options;
     const header = this.#request.headers.get("content-length");
-    const declared = header === null ? null : Number(header);
+    // A header that is no number says nothing.
+    const declared = header !== null && /^\d+$/.test(header) ? Number(header) : null;
     if (declared !== null && declared > maxBytes) return { cause: "too_large", bytes: 0 };
-    // Refuses before the bytes arrive, if their number is known.
+    // Rejects before the bytes arrive, if their number is known.
     const early = this.#tooFast(declared ?? 0);
     if (early !== null) return early;
     const nowMs = Date.now();
@@ -218,24 +218,22 @@ class BodyReading {
   }
 
   async #receive(declared: number | null, startedMs: number): Promise<Uint8Array | Unread> {
-    // HTTP enforces a declared length.
-    if (declared === null || declared > AT_ONCE_MAX_BYTES) return this.#receiveParts(declared, startedMs);
-    // Reserves memory, because many stalled bodies together would take all of it.
-    if (declared > FIRST_BYTES && !this.#reservation.reserve(declared, startedMs, LARGE_BODY_STORED_MS))
-      return { cause: "no_memory", bytes: 0 };
-    return new Uint8Array(await within(SMALL_BODY_MS, this.#request.arrayBuffer()));
-  }
-
-  async #receiveParts(declared: number | null, startedMs: number): Promise<Uint8Array | Unread> {
-    if (declared !== null && declared > this.#reservation.available(startedMs)) return { cause: "no_memory", bytes: 0 };
+    const isAtOnce = declared !== null && declared <= AT_ONCE_MAX_BYTES;
+    // Reserves memory, because many stalled bodies together would take all of it. A larger body reserves part by part.
+    const hasRoom = isAtOnce
+      ? declared <= FIRST_BYTES || this.#reservation.reserve(declared, startedMs, LARGE_BODY_STORED_MS)
+      : declared === null || declared <= this.#reservation.available(startedMs);
+    if (!hasRoom) return { cause: "no_memory", bytes: 0 };
     const { body } = this.#request;
-    if (body === null) return new Uint8Array();
+    if (body === null || declared === 0) return new Uint8Array();
+    // Not `arrayBuffer`, which locks the stream, so that a stalled one could not be cancelled.
     const reader = body.getReader({ mode: "byob" });
     let read: Uint8Array | Unread;
     try {
-      const first = await within(SMALL_BODY_MS, readPart(reader, new ArrayBuffer(FIRST_BYTES)));
+      const first = await within(SMALL_BODY_MS, readPart(reader, new ArrayBuffer(isAtOnce ? declared : FIRST_BYTES)));
       if (first.byteLength > this.#options.maxBytes) read = { cause: "too_large", bytes: first.byteLength };
-      else if (first.byteLength < FIRST_BYTES) return first;
+      // HTTP enforces a declared length.
+      else if (isAtOnce || first.byteLength < FIRST_BYTES) return first;
       else read = await this.#receiveMore(reader, first, declared === null ? startedMs + SMALL_BODY_MS : 0);
     } catch (error) {
       read = { cause: error instanceof TimeLimitExceeded ? "too_slow" : "unreadable", bytes: 0 };
@@ -303,7 +301,7 @@ class BodyReading {
   }
 
   /**
-   * Charges and reserves before unpacking: unpacking 8 MB only to refuse them would take as much CPU as accepting them.
+   * Charges and reserves before unpacking: unpacking 8 MB only to reject them would take as much CPU as accepting them.
    *
    * @param bytes the expected size. @param maxOutputLength a small body may unpack to gigabytes. @returns null: it is larger.
    */
@@ -314,7 +312,8 @@ class BodyReading {
     const problem = await this.#begin(bytes);
     if (problem !== null) return problem;
     try {
-      const unpacked = zlib().gunzipSync(compressed, { maxOutputLength });
+      // A static import would make the start of an isolate twice as long.
+      const unpacked = process.getBuiltinModule("node:zlib").gunzipSync(compressed, { maxOutputLength });
       this.#charge(unpacked.byteLength, bytes);
       if (unpacked.byteLength <= AT_ONCE_MAX_BYTES) this.#reservation.release();
       return unpacked;
@@ -340,7 +339,7 @@ function lastMemberBytes(compressed: Uint8Array): number {
   return byteLength < 4 ? 0 : new DataView(buffer, byteOffset, byteLength).getUint32(byteLength - 4, true);
 }
 
-function refusalOf({ cause, bytes }: Unread, { gzip, maxBytes }: { gzip: boolean; maxBytes: number }): BodyProblem {
+function rejectionOf({ cause, bytes }: Unread, { gzip, maxBytes }: { gzip: boolean; maxBytes: number }): BodyProblem {
   if (typeof cause === "object") return tooFast(cause.waitMs, requestsOfBody(bytes));
   switch (cause) {
     case "too_many_open":

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { haveDistinctNames, headerNameProblem, headerValueProblem } from "../domain/events/custom-header.ts";
-import { holdsCredential } from "../domain/keys/echo.ts";
+import { haveDistinctNames, headerNameProblem, headerValueProblem } from "../domain/notifications/custom-header.ts";
+import { holdsCredential } from "../domain/keys/api-key.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
 import { grouped } from "../domain/text.ts";
 import {
@@ -46,7 +46,7 @@ export function textOption(...problems: readonly [isRight: (text: string) => boo
   });
 }
 
-/** Arguments of `refine`, and the first problem of a `textOption`: it looks at no more than the length of a long text. */
+/** Arguments of `refine`, and the first problem of a `textOption`: of a long text it reads only the length. */
 export const nameLength: [check: (text: string) => boolean, message: string] = [fitsName, atMost(NAME_MAX_CODE_POINTS)];
 
 function atMost(characters: number): string {
@@ -62,13 +62,22 @@ export const noCredential: [check: (text: string) => boolean, message: string] =
 export const name = shortText({ trim: true })
   .min(1)
   .refine(...noCredential)
-  .refine(canBeSeen, "a name that can be seen, on one line");
+  .refine(canBeSeen, "a name that can be seen, on one line")
+  .refine(isAsItLooks, "a name without invisible characters and marks of direction");
 
 export const recordId = boundedText(ID_MAX_LENGTH);
 
 /** Pages link names, so a name needs a visible character. An empty name has its own error. */
 function canBeSeen(text: string): boolean {
   return text === "" || (/[^\p{Cc}\p{Cf}\p{M}\p{Z}]/u.test(text) && !/\p{Cc}/u.test(text));
+}
+
+/** Scripts and emoji need these two between visible characters. */
+const JOINER = /(?<=[^\p{C}\p{Z}])[\u200c\u200d](?=[^\p{C}\p{Z}])/gu;
+
+/** Other invisible characters make two names look alike, and marks of direction show a name in another order than it has. */
+function isAsItLooks(text: string): boolean {
+  return !/\p{Cf}/u.test(text.replaceAll(JOINER, ""));
 }
 
 const NOT_A_TIME = "not an ISO 8601 date and time with an offset, such as 2026-11-01T00:00:00Z";

@@ -1,15 +1,14 @@
 /**
- * RFC 9457 problem details, and the single place that maps a refusal to a status (spec §7). A problem never contains
+ * RFC 9457 problem details, and the single place that maps a rejection to a status (spec §7). A problem never contains
  * the path, because that contains the key.
  */
 import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { cut } from "../domain/text.ts";
-import { detailForSender, type Refusal } from "../domain/keys/refusal.ts";
-import type { AppEnv } from "../env.ts";
-import { REFUSALS } from "./refusal-table.ts";
+import { detailForSender, type Rejection } from "../domain/keys/rejection.ts";
+import { type AppEnv, isLoopback, JurisdictionError } from "../env.ts";
+import { REJECTIONS } from "./rejection-table.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
-import { JurisdictionError } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 
 interface Problem {
@@ -51,18 +50,18 @@ export function retryAfter(ms: number): Record<string, string> {
   return { "retry-after": String(Math.max(1, Math.ceil(ms / 1_000))) };
 }
 
-export function refusalProblem(refusal: Refusal): Problem {
-  const { status, title, detail, headers } = REFUSALS[refusal.code];
-  const wait = "retryAfterMs" in refusal ? retryAfter(refusal.retryAfterMs) : {};
-  const text = "detail" in refusal ? detailForSender(refusal) : (detail ?? title);
-  return { status, code: refusal.code, title, detail: text, headers: { ...headers, ...wait } };
+export function rejectionProblem(rejection: Rejection): Problem {
+  const { status, title, detail, headers } = REJECTIONS[rejection.code];
+  const wait = "retryAfterMs" in rejection ? retryAfter(rejection.retryAfterMs) : {};
+  const text = "detail" in rejection ? detailForSender(rejection) : (detail ?? title);
+  return { status, code: rejection.code, title, detail: text, headers: { ...headers, ...wait } };
 }
 
 const STORED_DETAIL_MAX_LENGTH = 1_500;
 
 /** The sender's error text without quotes from the body, for storage and pages. */
-export function storedDetail(refusal: Refusal): string {
-  const detail = "detail" in refusal ? refusal.detail : refusalProblem(refusal).detail;
+export function storedDetail(rejection: Rejection): string {
+  const detail = "detail" in rejection ? rejection.detail : rejectionProblem(rejection).detail;
   return cut(detail, STORED_DETAIL_MAX_LENGTH);
 }
 
@@ -76,14 +75,21 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
       : "There is nothing at this address. The endpoints are described at /docs.",
   });
 
+/** Of a developer who started `wrangler dev` alone in a fresh clone. */
+const UNPREPARED = "The local database has no tables yet. Stop this service, and start it with `npm run dev`.";
+
+function isUnprepared(error: Error, c: Context<AppEnv>): boolean {
+  return isLoopback(c.req.url) && errorText(error).includes("no such table");
+}
+
 /** 503 with Retry-After, so that senders repeat the request: a fault delays a signal and loses nothing. */
 export const onError: ErrorHandler<AppEnv> = (error, c) => {
   // Logs only the frames of the stack, because its first lines repeat the message, which may contain parameters of a
   // query.
   const frames = (error.stack ?? "").split("\n").filter((line) => line.trimStart().startsWith("at "));
   logEvent("error", { request_id: c.get("requestId"), error: errorText(error), stack: frames.join("\n") });
-  const unavailable = refusalProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 });
+  const unavailable = rejectionProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 });
   const why = error instanceof JurisdictionError ? error.message : "The request could not be completed.";
-  const detail = `${why} Send it again after Retry-After seconds.`;
+  const detail = isUnprepared(error, c) ? UNPREPARED : `${why} Send it again after Retry-After seconds.`;
   return problem(c, { ...unavailable, detail });
 };

@@ -1,5 +1,5 @@
 /**
- * Assigns request ids. Logs faults, and a few refusals a second, individually; summarizes the rest once a second and
+ * Assigns request ids. Logs faults, and a few rejections a second, individually; summarizes the rest once a second and
  * isolate, because a log line costs more than most calls. LOG_REQUESTS = "all" logs every request, with the route's
  * template and never the path.
  */
@@ -11,8 +11,8 @@ import { newId } from "../platform/ids.ts";
 import { logEvent } from "../platform/log.ts";
 
 const SUMMARY_MS = 1_000;
-/** Refusals with a line of their own: the first few show the problem. */
-export const REFUSED_LOG_LINES_PER_SECOND = 5;
+/** Rejections with a line of their own: the first few show the problem. */
+export const REJECTED_LOG_LINES_PER_SECOND = 5;
 
 /** Requests of this isolate share it, so it is plain data without promises. */
 interface Summary {
@@ -21,8 +21,8 @@ interface Summary {
   signals: number;
   slowestMs: number;
   slowestRequestId: string;
-  refusedLines: number;
-  refused: Record<string, number>;
+  rejectedLines: number;
+  rejected: Record<string, number>;
 }
 
 let summary: Summary | null = null;
@@ -66,8 +66,8 @@ function end(c: Context<AppEnv>, status: number, startedMs: number): void {
   const fields = c.get("logFields");
   if (status >= 400) {
     const code = String(fields["code"] ?? status);
-    if (current.refusedLines++ < REFUSED_LOG_LINES_PER_SECOND) logCall(c, status, ms);
-    else current.refused[code] = (current.refused[code] ?? 0) + 1;
+    if (current.rejectedLines++ < REJECTED_LOG_LINES_PER_SECOND) logCall(c, status, ms);
+    else current.rejected[code] = (current.rejected[code] ?? 0) + 1;
     return;
   }
   current.calls++;
@@ -99,8 +99,8 @@ function currentSummary(c: Context<AppEnv>, nowMs: number): Summary {
     signals: 0,
     slowestMs: 0,
     slowestRequestId: "",
-    refusedLines: 0,
-    refused: {},
+    rejectedLines: 0,
+    rejected: {},
   };
   summary = begun;
   c.executionCtx.waitUntil(logSoon(begun));
@@ -114,9 +114,9 @@ async function logSoon(begun: Summary): Promise<void> {
   logSummary(begun);
 }
 
-function logSummary({ sinceMs, calls, signals, slowestMs, slowestRequestId, refused }: Summary): void {
-  const unlogged = Object.keys(refused).length > 0;
+function logSummary({ sinceMs, calls, signals, slowestMs, slowestRequestId, rejected }: Summary): void {
+  const unlogged = Object.keys(rejected).length > 0;
   if (calls === 0 && !unlogged) return;
   const slowest = calls === 0 ? {} : { slowest_ms: slowestMs, slowest_request_id: slowestRequestId };
-  logEvent("requests", { since_ms: sinceMs, calls, signals, ...slowest, ...(unlogged ? { refused } : {}) });
+  logEvent("requests", { since_ms: sinceMs, calls, signals, ...slowest, ...(unlogged ? { rejected } : {}) });
 }

@@ -1,24 +1,152 @@
 /**
- * What one workspace may take of an isolate. All its keys, API tokens and members share one account, so a hundred keys weigh as
+ * The share of an isolate that one workspace may use. All its keys, API tokens and members share one account, so a hundred keys weigh as
  * much as one. Callers without a valid key or session share one account too.
  */
-import type { Described } from "../domain/keys/refusal.ts";
+import type { Described } from "../domain/keys/rejection.ts";
 import {
   FULL_BUCKET,
   type RateBucket,
+  type RateDecision,
   type RequestRate,
   REQUEST_BODY_BYTES,
   REQUEST_SIGNALS,
   takeRequest,
 } from "../domain/quota/request-rate.ts";
-import { type Capacity, FairShare } from "../platform/fair-share.ts";
 import { Lru } from "../platform/lru.ts";
-import { type Lease, UnderWay } from "../platform/under-way.ts";
 
 /** The account of all callers without a valid key, token or session. Other accounts have the id of a workspace. */
 export const STRANGERS = "strangers";
 /** The account of the operator token. Nothing is charged to it; its large bodies wait for each other. */
 export const OPERATOR_ACCOUNT = "operator";
+
+// --- Shares of holders ---
+
+/** The capacity of an isolate, in units of any kind. */
+interface Capacity {
+  perSecond: number;
+  /** Units that the holders may use at once, all together. */
+  burst: number;
+}
+
+/**
+ * Shares a capacity of an isolate among the holders that use it at the moment. A holder alone has all of it; among `n` holders each has
+ * one part in `n`. So no holder takes the capacity from others. Requests share it, so it is plain data.
+ */
+export class FairShare {
+  readonly #burstOfEach: number;
+  /** Units that each holder has used and not paid off. Holders without debt are absent. */
+  readonly #debts = new Map<string, number>();
+  #paidOffUntilMs = 0;
+
+  /** @param burstOfEach units that each holder may use at once, however many there are. */
+  constructor(burstOfEach: number) {
+    this.#burstOfEach = burstOfEach;
+  }
+
+  /** Milliseconds until the holder may use the capacity again; 0: now. A use may exceed the rest of the capacity. */
+  waitMs(holder: string, nowMs: number, { perSecond, burst }: Capacity): number {
+    this.#payOff(nowMs, perSecond);
+    const debt = this.#debts.get(holder);
+    if (debt === undefined) return 0;
+    const excess = debt - Math.max(burst / this.#debts.size, this.#burstOfEach);
+    return excess < 0 ? 0 : Math.max(1, (1_000 * excess * this.#debts.size) / perSecond);
+  }
+
+  /** @param units negative: a charge that was too high. */
+  charge(holder: string, units: number, nowMs: number, { perSecond }: Capacity): void {
+    this.#payOff(nowMs, perSecond);
+    const debt = (this.#debts.get(holder) ?? 0) + units;
+    if (debt <= 0) this.#debts.delete(holder);
+    else this.#debts.set(holder, debt);
+  }
+
+  /** If the clock was set back, no time counts as passed. */
+  #payOff(nowMs: number, perSecond: number): void {
+    let units = (Math.max(0, nowMs - this.#paidOffUntilMs) * perSecond) / 1_000;
+    this.#paidOffUntilMs = nowMs;
+    if (units === 0) return;
+    // A holder that needs less than its part leaves the rest to the others.
+    for (const [holder, debt] of [...this.#debts].sort(([, a], [, b]) => a - b)) {
+      const part = units / this.#debts.size;
+      if (part < debt) {
+        for (const [other, owed] of this.#debts) this.#debts.set(other, owed - part);
+        return;
+      }
+      this.#debts.delete(holder);
+      units -= debt;
+    }
+  }
+}
+
+interface Bounds {
+  /** Of one holder. */
+  each: number;
+  /** Of all holders together; default: no limit. */
+  all?: number;
+  /** Each holder may have this number, also beyond `all`, so that no holder depends on the others. */
+  always?: number;
+}
+
+/**
+ * Counts things of one kind that are under way in this isolate, such as open bodies, by their holder. Requests share it, so it is
+ * plain data without promises.
+ */
+export class UnderWay {
+  readonly #bounds: Required<Bounds>;
+  readonly #holders = new Map<string, Set<Lease>>();
+  #count = 0;
+
+  constructor({ each, all = Number.POSITIVE_INFINITY, always = each }: Bounds) {
+    this.#bounds = { each, all, always };
+  }
+
+  /** Of all holders together. */
+  count(nowMs: number): number {
+    this.#endExpired(nowMs);
+    return this.#count;
+  }
+
+  /** @param forMs counts as ended after this time: the platform may end a request without a word. Null: too many. */
+  begin(holder: string, nowMs: number, forMs: number): Lease | null {
+    if (!this.#hasRoom(holder)) {
+      this.#endExpired(nowMs);
+      if (!this.#hasRoom(holder)) return null;
+    }
+    const leases = this.#holders.get(holder) ?? new Set();
+    const lease = new Lease(nowMs + forMs, () => {
+      if (!leases.delete(lease)) return;
+      this.#count--;
+      if (leases.size === 0) this.#holders.delete(holder);
+    });
+    leases.add(lease);
+    this.#count++;
+    this.#holders.set(holder, leases);
+    return lease;
+  }
+
+  #hasRoom(holder: string): boolean {
+    const { each, all, always } = this.#bounds;
+    const count = this.#holders.get(holder)?.size ?? 0;
+    return count < each && (this.#count < all || count < always);
+  }
+
+  #endExpired(nowMs: number): void {
+    for (const leases of this.#holders.values()) {
+      for (const lease of leases) if (nowMs > lease.untilMs) lease.release();
+    }
+  }
+}
+
+export class Lease {
+  /** Milliseconds since 1970. */
+  untilMs: number;
+  readonly release: () => void;
+
+  constructor(untilMs: number, release: () => void) {
+    this.untilMs = untilMs;
+    this.release = release;
+  }
+}
 
 // --- Ingestion calls ---
 
@@ -37,6 +165,24 @@ export function callsOf(workspaceId: string): WorkspaceCalls {
   const created = { bucket: FULL_BUCKET };
   calls.set(workspaceId, created);
   return created;
+}
+
+/** Multiple of the request rate of a key beyond which an isolate rejects calls of a workspace: more than its counter can serve. */
+export const SHED_FACTOR = 4;
+/** Interval at which a rejected call still asks the Quota Counter whether the key is active. */
+export const SHED_ASK_MS = 1_000;
+
+/**
+ * Rejects floods of a workspace before they reach the Quota Counter. The counter decides exactly, for each key, and would also reject
+ * every call that is rejected here.
+ */
+export function shedCall(ofWorkspace: WorkspaceCalls, nowMs: number, { perSecond, burst }: RequestRate): RateDecision {
+  const taken = takeRequest(ofWorkspace.bucket, nowMs, {
+    perSecond: perSecond * SHED_FACTOR,
+    burst: burst * SHED_FACTOR,
+  });
+  ofWorkspace.bucket = taken.bucket;
+  return taken;
 }
 
 // --- Bodies ---
@@ -154,18 +300,18 @@ export function tooFast(
   return { code: "rate_limited", retryAfterMs, detail };
 }
 
-// --- Refusals ---
+// --- Rejections ---
 
 /**
- * Refusals of this isolate wait before they are sent. Else a caller that repeats its call at once, on many connections, would use
+ * Rejections of this isolate wait before they are sent. Else a caller that repeats its call at once, on many connections, would use
  * the whole processor. The more of them wait, the longer each waits: together they are at most 500 a second.
  */
 const pauses = new UnderWay({ each: 1_000, all: 2_000 });
 const PAUSE_MS = 250;
 const PAUSE_FOR_EACH_MS = 2;
 
-/** Waits before a call is refused for what its account has used. */
-export async function pauseOfRefusal(holder: string): Promise<void> {
+/** Waits before a call is rejected for what its account has used. */
+export async function pauseOfRejection(holder: string): Promise<void> {
   const nowMs = performance.now();
   const pauseMs = PAUSE_MS + PAUSE_FOR_EACH_MS * pauses.count(nowMs);
   const pause = pauses.begin(holder, nowMs, 2 * pauseMs);
@@ -194,7 +340,7 @@ export async function turnOfPage(workspaceId: string, units = 1): Promise<number
   const nowMs = performance.now();
   const waitMs = pageCalls.waitMs(workspaceId, nowMs, PAGES);
   if (waitMs > PAGE_WAIT_MS) {
-    await pauseOfRefusal(workspaceId);
+    await pauseOfRejection(workspaceId);
     return waitMs;
   }
   pageCalls.charge(workspaceId, units, nowMs, PAGES);
@@ -208,7 +354,7 @@ const STRANGER_MAX_PAUSE_MS = 2_000;
 let strangersBucket = FULL_BUCKET;
 const waitingStrangers = new UnderWay({ each: 1_000 });
 
-/** Delays an answer while there are very many strangers. It never refuses: people who sign in are strangers too. */
+/** Delays an answer while there are very many strangers. It never rejects: people who sign in are strangers too. */
 export async function delayStranger(): Promise<void> {
   const nowMs = performance.now();
   const taken = takeRequest(strangersBucket, nowMs, STRANGERS_RATE);

@@ -4,36 +4,38 @@
  * body under the same id.
  */
 import { DAY_MS } from "../domain/duration.ts";
-import type { AttemptResult } from "../domain/events/attempts.ts";
-import type { EventData } from "../domain/events/event-data.ts";
+import type { AttemptResult } from "../domain/notifications/attempts.ts";
+import type { NotificationData } from "../domain/notifications/notification-data.ts";
 import {
-  type AnyEvent,
-  type AnyEventType,
+  type AnyNotification,
+  type AnyNotificationType,
+  notificationSentence,
+  subjectOf,
   withoutPerson,
-  type WorkspaceEvent,
-} from "../domain/events/workspace-event.ts";
+  type Notification,
+} from "../domain/notifications/notification.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PERSON_SCORED_MAX_SIGNALS, DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
-import { pageOf, type Page, type PageOf } from "../platform/list-page.ts";
-import type { Delivery, DeliveryEnd, DeliveryState, Due, Redelivery } from "./destination-calls.ts";
+import { listPage, type ListQuery, type ListPage } from "../platform/list-page.ts";
+import type { Delivery, DeliveryEnd, DeliveryState, Due, ResentDeliveries } from "./destination-calls.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 
 /**
  * Lanes of a destination do not wait for each other. Tests are sent in any state of the destination. Deliveries of scoring signals leave
  * one second apart.
  */
-export const LANES = { test: 0, event: 1, scored: 2 } as const;
+export const LANES = { test: 0, notification: 1, scored: 2 } as const;
 export type Lane = (typeof LANES)[keyof typeof LANES];
 
-function laneOf(type: AnyEventType): Lane {
+function laneOf(type: AnyNotificationType): Lane {
   if (type === "destination.test") return LANES.test;
-  return type === "person.scored" ? LANES.scored : LANES.event;
+  return type === "person.scored" ? LANES.scored : LANES.notification;
 }
 
 /** Maximum bytes of the notifications in one delivery. A single notification may be larger. */
 const DELIVERY_MAX_BYTES = 256 * 1_024;
 /** Maximum characters of a notification's data; a larger notification is dropped, because it would not fit into a row. */
-const EVENT_MAX_CHARACTERS = 600_000;
+const NOTIFICATION_MAX_CHARACTERS = 600_000;
 /** Above either limit, the oldest deliveries that wait for the destination are given up. */
 export const WAITING_MAX_BYTES = 64 * 1_024 * 1_024;
 export const WAITING_MAX_DELIVERIES = 10_000;
@@ -44,7 +46,7 @@ const ENDED_BEFORE_CLEARING = 50;
 
 export interface StoredDelivery extends Omit<Delivery, "createdAtMs" | "dueAtMs"> {
   lane: Lane;
-  events: number[];
+  notifications: number[];
   bytes: number;
   dueMs: number | null;
   takenMs: number | null;
@@ -56,23 +58,23 @@ export interface StoredDelivery extends Omit<Delivery, "createdAtMs" | "dueAtMs"
   endedMs: number | null;
 }
 
-type DeliveryRow = Omit<StoredDelivery, "events" | "attempts" | "answersHidden"> & {
-  events: string;
+type DeliveryRow = Omit<StoredDelivery, "notifications" | "attempts" | "answersHidden"> & {
+  notifications: string;
   attempts: string;
   answersHidden: number;
 };
 
-type DeletedRow = { events: string; state: DeliveryState; lane: Lane; endedMs: number };
+type DeletedRow = { notifications: string; state: DeliveryState; lane: Lane; endedMs: number };
 
 type EarliestRow = { destinationId: string; id: string; dueMs: number; attempt: number };
 
-const SELECT = `SELECT destination_id AS destinationId, id, event_id AS eventId, type, lane, events, bytes, state,
+const SELECT = `SELECT destination_id AS destinationId, id, notification_id AS notificationId, type, lane, notifications, bytes, state,
   end_reason AS endReason, due_ms AS dueMs, taken_ms AS takenMs, attempt, failed, attempts,
   answers_hidden AS answersHidden, created_ms AS createdMs, ended_ms AS endedMs FROM deliveries`;
 
 const HOUR_MS = 3_600_000;
 
-interface FailedDeliveries extends Redelivery {
+interface FailedDeliveries extends ResentDeliveries {
   /** Deliveries that can be sent again, oldest first, and their bytes. */
   ids: string[];
   bytes: number;
@@ -104,23 +106,27 @@ export class Deliveries {
   }
 
   /** @returns the ids of the deliveries that carry the notification, in the same order; empty if it is too large to store. */
-  add(event: AnyEvent, destinationIds: readonly string[], nowMs: number): string[] {
-    const data = JSON.stringify(event.data);
-    if (data.length > EVENT_MAX_CHARACTERS) return [];
+  add(notification: AnyNotification, destinationIds: readonly string[], nowMs: number): string[] {
+    const data = JSON.stringify(notification.data);
+    if (data.length > NOTIFICATION_MAX_CHARACTERS) return [];
     const insert = "INSERT INTO notifications (id, type, time_ms, data) VALUES (?, ?, ?, ?) RETURNING seq";
-    const { seq } = this.#sql.exec<{ seq: number }>(insert, event.id, event.type, event.time, data).one();
+    const { seq } = this.#sql
+      .exec<{ seq: number }>(insert, notification.id, notification.type, notification.time, data)
+      .one();
     const bytes = new TextEncoder().encode(data).length;
-    return destinationIds.map((id) => this.#join(id, event, seq, bytes) ?? this.#create(id, event, seq, bytes, nowMs));
+    return destinationIds.map(
+      (id) => this.#join(id, notification, seq, bytes) ?? this.#create(id, notification, seq, bytes, nowMs),
+    );
   }
 
   /** Null: there is no open delivery, or it is full. */
-  #join(destinationId: string, event: AnyEvent, seq: number, bytes: number): string | null {
+  #join(destinationId: string, notification: AnyNotification, seq: number, bytes: number): string | null {
     const counts = this.#countsOf(destinationId);
     const { open } = counts;
-    if (event.type !== "person.scored" || open === null) return null;
-    const signals = open.signals + event.data.scoring_signals.length;
+    if (notification.type !== "person.scored" || open === null) return null;
+    const signals = open.signals + notification.data.scoring_signals.length;
     if (signals > PERSON_SCORED_MAX_SIGNALS || open.bytes + bytes > DELIVERY_MAX_BYTES) return null;
-    const update = `UPDATE deliveries SET events = json_insert(events, '$[#]', CAST(? AS INTEGER)), bytes = bytes + ?
+    const update = `UPDATE deliveries SET notifications = json_insert(notifications, '$[#]', CAST(? AS INTEGER)), bytes = bytes + ?
       WHERE destination_id = ? AND id = ?`;
     this.#sql.exec(update, seq, bytes, destinationId, open.id);
     counts.open = { id: open.id, bytes: open.bytes + bytes, signals };
@@ -128,18 +134,29 @@ export class Deliveries {
     return open.id;
   }
 
-  #create(destinationId: string, event: AnyEvent, seq: number, bytes: number, nowMs: number): string {
+  #create(destinationId: string, notification: AnyNotification, seq: number, bytes: number, nowMs: number): string {
     const id = newId("dlv", nowMs);
     const counts = this.#countsOf(destinationId);
-    const values = [destinationId, id, event.id, event.type, laneOf(event.type), seq, bytes + ROW_BYTES, nowMs, nowMs];
+    const values = [
+      destinationId,
+      id,
+      notification.id,
+      notification.type,
+      laneOf(notification.type),
+      seq,
+      bytes + ROW_BYTES,
+      nowMs,
+      nowMs,
+    ];
     this.#sql.exec(
-      `INSERT INTO deliveries (destination_id, id, event_id, type, lane, events, bytes, state, due_ms, attempt, failed,
+      `INSERT INTO deliveries (destination_id, id, notification_id, type, lane, notifications, bytes, state, due_ms, attempt, failed,
         attempts, answers_hidden, created_ms) VALUES (?, ?, ?, ?, ?, json_array(CAST(? AS INTEGER)), ?, 'waiting', ?, 1, 0, '[]', 0, ?)`,
       ...values,
     );
     counts.waiting++;
     counts.waitingBytes += bytes + ROW_BYTES;
-    if (event.type === "person.scored") counts.open = { id, bytes, signals: event.data.scoring_signals.length };
+    if (notification.type === "person.scored")
+      counts.open = { id, bytes, signals: notification.data.scoring_signals.length };
     return id;
   }
 
@@ -162,19 +179,19 @@ export class Deliveries {
   }
 
   /** The delivery's notifications in one body. Null: all of them were about deleted people. */
-  event({ events }: StoredDelivery): AnyEvent | null {
+  notification({ notifications }: StoredDelivery): AnyNotification | null {
     const rows = this.#sql
       .exec<{ id: string; type: string; time: number; data: string | null }>(
         `SELECT id, type, time_ms AS time, data FROM notifications WHERE seq IN (SELECT value FROM json_each(?))
           ORDER BY seq`,
-        JSON.stringify(events),
+        JSON.stringify(notifications),
       )
       .toArray();
     const [first] = rows;
     const datas = rows.flatMap(({ data }) => (data === null ? [] : [JSON.parse(data) as unknown]));
     if (first === undefined || datas.length === 0) return null;
-    const data = first.type === "person.scored" ? joined(datas as EventData["person.scored"][]) : datas[0];
-    return { ...first, data } as AnyEvent;
+    const data = first.type === "person.scored" ? joined(datas as NotificationData["person.scored"][]) : datas[0];
+    return { ...first, data } as AnyNotification;
   }
 
   /** From now on the delivery's content is fixed. */
@@ -196,7 +213,7 @@ export class Deliveries {
   /** Deliveries that failed at `sinceMs` or later, without tests. `ids`: as many as the limits on waiting deliveries leave room for. */
   failedSince(destinationId: string, sinceMs: number): FailedDeliveries {
     const rows = this.#sql.exec<{ id: string; bytes: number; hasBody: number }>(
-      `SELECT id, bytes, EXISTS (SELECT 1 FROM json_each(deliveries.events) AS carried
+      `SELECT id, bytes, EXISTS (SELECT 1 FROM json_each(deliveries.notifications) AS carried
           JOIN notifications ON notifications.seq = carried.value WHERE data IS NOT NULL) AS hasBody
         FROM deliveries WHERE destination_id = ? AND state = 'failed' AND lane <> ? AND ended_ms >= ? ORDER BY id`,
       destinationId,
@@ -216,8 +233,8 @@ export class Deliveries {
         bytes += row.bytes;
       }
     }
-    const notRequeued = { personDeleted, tooManyWaiting, notKept: this.#notKeptSince(destinationId, sinceMs) };
-    return { ids, bytes, requeued: ids.length, notRequeued };
+    const notResent = { personDeleted, tooManyWaiting, notKept: this.#notKeptSince(destinationId, sinceMs) };
+    return { ids, bytes, resent: ids.length, notResent };
   }
 
   /** The deliveries leave before newer ones, oldest first. */
@@ -261,7 +278,7 @@ export class Deliveries {
   giveUpAboveLimits(destinationId: string, nowMs: number): number {
     const counts = this.#countsOf(destinationId);
     const isTooMuch = () => counts.waiting > WAITING_MAX_DELIVERIES || counts.waitingBytes > WAITING_MAX_BYTES;
-    let events = 0;
+    let notifications = 0;
     while (isTooMuch()) {
       const oldest = this.#read(
         "destination_id = ? AND state = 'waiting' AND taken_ms IS NULL ORDER BY id LIMIT 100",
@@ -271,10 +288,10 @@ export class Deliveries {
       for (const delivery of oldest) {
         if (!isTooMuch()) break;
         this.end(delivery, "failed", "too_many", nowMs);
-        events += delivery.events.length;
+        notifications += delivery.notifications.length;
       }
     }
-    return events;
+    return notifications;
   }
 
   remove(destinationId: string): void {
@@ -283,14 +300,21 @@ export class Deliveries {
     this.#counts.delete(destinationId);
   }
 
-  list(destinationId: string, page: Page): PageOf<Delivery> {
+  list(destinationId: string, listQuery: ListQuery): ListPage<Delivery> {
     const rows = this.#read(
       "destination_id = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3",
       destinationId,
-      page.cursor,
-      page.limit + 1,
+      listQuery.cursor,
+      listQuery.limit + 1,
     );
-    return pageOf(rows.map(shownDelivery), page, ({ id }) => id);
+    const listed = rows.map((row) => ({ ...shownDelivery(row), subject: this.#subjectOf(row) }));
+    return listPage(listed, listQuery, ({ id }) => id);
+  }
+
+  #subjectOf(delivery: StoredDelivery): string | null {
+    const notification = this.notification(delivery);
+    if (notification === null) return null;
+    return subjectOf(notification) ?? notificationSentence(notification).text;
   }
 
   /** Deletes expired deliveries after every 50 ended ones, which bounds the stored bodies. */
@@ -334,13 +358,13 @@ export class Deliveries {
 
   /** Deletes deliveries, and the notifications that no other delivery carries. */
   #delete(where: string, ...values: SqlStorageValue[]): DeletedRow[] {
-    const remove = `DELETE FROM deliveries WHERE ${where} RETURNING events, state, lane, ended_ms AS endedMs`;
+    const remove = `DELETE FROM deliveries WHERE ${where} RETURNING notifications, state, lane, ended_ms AS endedMs`;
     const deleted = this.#sql.exec<DeletedRow>(remove, ...values).toArray();
     if (deleted.length === 0) return deleted;
     this.#sql.exec(
       `DELETE FROM notifications WHERE seq IN (SELECT value FROM json_each(?))
-        AND seq NOT IN (SELECT carried.value FROM deliveries, json_each(deliveries.events) AS carried)`,
-      JSON.stringify(deleted.flatMap(({ events }) => JSON.parse(events) as number[])),
+        AND seq NOT IN (SELECT carried.value FROM deliveries, json_each(deliveries.notifications) AS carried)`,
+      JSON.stringify(deleted.flatMap(({ notifications }) => JSON.parse(notifications) as number[])),
     );
     return deleted;
   }
@@ -390,20 +414,20 @@ export class Deliveries {
   }
 }
 
-function joined(datas: readonly EventData["person.scored"][]): EventData["person.scored"] {
+function joined(datas: readonly NotificationData["person.scored"][]): NotificationData["person.scored"] {
   return { scoring_signals: datas.flatMap((data) => data.scoring_signals) };
 }
 
 export function shownDelivery(delivery: StoredDelivery): Delivery {
-  const { id, destinationId, eventId, type, state, endReason, attempts, createdMs, dueMs } = delivery;
+  const { id, destinationId, notificationId, type, state, endReason, attempts, createdMs, dueMs } = delivery;
   const dueAtMs = dueMs === null ? null : Math.max(dueMs, createdMs);
-  return { id, destinationId, eventId, type, state, endReason, createdAtMs: createdMs, dueAtMs, attempts };
+  return { id, destinationId, notificationId, type, state, endReason, createdAtMs: createdMs, dueAtMs, attempts };
 }
 
-function toStoredDelivery({ events, attempts, answersHidden, ...row }: DeliveryRow): StoredDelivery {
+function toStoredDelivery({ notifications, attempts, answersHidden, ...row }: DeliveryRow): StoredDelivery {
   return {
     ...row,
-    events: JSON.parse(events) as number[],
+    notifications: JSON.parse(notifications) as number[],
     attempts: JSON.parse(attempts) as AttemptResult[],
     answersHidden: answersHidden === 1,
   };
@@ -426,22 +450,22 @@ export class DeletedPeople {
       atMs,
     );
     const needle = JSON.stringify(email).slice(1, -1);
-    const events = this.#sql
+    const notifications = this.#sql
       .exec<{ seq: number; type: string; data: string }>(
         "SELECT seq, type, data FROM notifications WHERE instr(data, ?)",
         `"${needle}"`,
       )
       .toArray();
-    for (const { seq, type, data } of events) {
-      const event = { type, data: JSON.parse(data) as unknown } as AnyEvent;
-      const left = withoutPerson(event, (address) => address === email);
+    for (const { seq, type, data } of notifications) {
+      const notification = { type, data: JSON.parse(data) as unknown } as AnyNotification;
+      const left = withoutPerson(notification, (address) => address === email);
       this.#sql.exec("UPDATE notifications SET data = ? WHERE seq = ?", left && JSON.stringify(left.data), seq);
     }
     // Also hide the receivers' answers, past and future: an answer may repeat the request.
     this.#sql.exec(
       `UPDATE deliveries SET answers_hidden = 1
-        WHERE EXISTS (SELECT 1 FROM json_each(deliveries.events) WHERE value IN (SELECT value FROM json_each(?)))`,
-      JSON.stringify(events.map(({ seq }) => seq)),
+        WHERE EXISTS (SELECT 1 FROM json_each(deliveries.notifications) WHERE value IN (SELECT value FROM json_each(?)))`,
+      JSON.stringify(notifications.map(({ seq }) => seq)),
     );
     this.#sql.exec(
       `UPDATE deliveries SET attempts = (SELECT json_group_array(json_set(value, '$.answer', NULL)) FROM json_each(attempts))
@@ -450,13 +474,13 @@ export class DeletedPeople {
     );
   }
 
-  /** A source may hand on a notification that it raised before the deletion. */
-  withoutDeleted(events: readonly WorkspaceEvent[]): WorkspaceEvent[] {
+  /** A source may forward a notification that it raised before the deletion. */
+  withoutDeleted(notifications: readonly Notification[]): Notification[] {
     const rows = this.#sql.exec<{ email_hash: string; at_ms: number }>("SELECT email_hash, at_ms FROM deleted_people");
     const deleted = new Map([...rows].map((row) => [row.email_hash, row.at_ms] as const));
-    if (deleted.size === 0) return [...events];
-    return events.flatMap((event) => {
-      const left = withoutPerson(event, (email) => (deleted.get(hashOf(email)) ?? 0) >= event.time);
+    if (deleted.size === 0) return [...notifications];
+    return notifications.flatMap((notification) => {
+      const left = withoutPerson(notification, (email) => (deleted.get(hashOf(email)) ?? 0) >= notification.time);
       return left === null ? [] : [left];
     });
   }

@@ -2,16 +2,15 @@
  * Consumer of the deliveries' queue. It asks the Destinations object for the delivery, sends it, and reports the result. It never asks the
  * queue for a retry: Destinations schedules unreported deliveries again.
  */
-import { Webhook } from "standardwebhooks";
-import type { AttemptResult } from "../domain/events/attempts.ts";
-import { ESCAPED_VALUE_MAX_LENGTH, withoutHeaderValues } from "../domain/events/custom-header.ts";
-import { checkDestinationUrl } from "../domain/events/destination.ts";
-import { emailText, requestBody } from "../domain/events/request-body.ts";
+import type { AttemptResult } from "../domain/notifications/attempts.ts";
+import { checkDestinationUrl } from "../domain/notifications/destination.ts";
+import { emailText, requestBody } from "../domain/notifications/request-body.ts";
 import { configuredEmail, isLocal } from "../env.ts";
 import { ANSWER_MAX_BYTES, CALL_TIMEOUT_MS, DELIVERY_TIMEOUT_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import type { DueDelivery, Parcel } from "./destination-calls.ts";
+import { signatureHeaders } from "./signature.ts";
 
 /** Acknowledges the messages at once, so that a slow receiver does not block later messages. */
 export function deliver(batch: MessageBatch<string>, env: Env, ctx: ExecutionContext): void {
@@ -29,7 +28,7 @@ async function deliverOne(env: Env, { workspaceId, ...due }: DueDelivery): Promi
     await within(CALL_TIMEOUT_MS, destinations.report(due, result));
     const { status, tookMs } = result;
     const outcome = result.error === null ? "delivered" : "failed";
-    const sent = { destination: parcel.destinationId, type: parcel.event.type, status, outcome, ms: tookMs };
+    const sent = { destination: parcel.destinationId, type: parcel.notification.type, status, outcome, ms: tookMs };
     logEvent("delivery", { ...fields, ...sent });
   } catch (error) {
     logEvent("delivery_lost", { ...fields, error: errorText(error) });
@@ -51,14 +50,16 @@ type Sent = Omit<AttemptResult, "atMs" | "tookMs">;
 async function postToReceiver(env: Env, workspaceId: string, parcel: Parcel): Promise<Sent> {
   // Check the URL at each attempt: the rules may have changed since the destination was created.
   const url = checkDestinationUrl(parcel.target, { local: isLocal(env), ownHosts: [new URL(parcel.pagesUrl).host] });
-  if (!url.ok) return unanswered("Its address is not one that events are sent to.");
+  if (!url.ok) return unanswered("Its address is not one that notifications are sent to.");
   const body = requestBody(parcel, workspaceId);
   const signal = AbortSignal.timeout(DELIVERY_TIMEOUT_MS);
   try {
     const headers = requestHeaders(parcel, body);
     const response = await fetch(url.value, { method: "POST", headers, body, redirect: "manual", signal });
     const { status } = response;
-    const answer = shownAnswer(await beginningOf(response), parcel);
+    // An answer may repeat the custom headers, which are secrets, in any encoding.
+    const answer = parcel.headers.length === 0 ? await beginningOf(response) : null;
+    if (parcel.headers.length > 0) void response.body?.cancel().catch(() => undefined);
     return { status, error: errorOf(status), answer, retryAfterMs: retryAfterMs(response.headers.get("retry-after")) };
   } catch {
     return unanswered(
@@ -71,7 +72,7 @@ async function postToReceiver(env: Env, workspaceId: string, parcel: Parcel): Pr
 function requestHeaders(parcel: Parcel, body: string): Headers {
   const headers = new Headers(parcel.headers.map(({ name, value }): [string, string] => [name, value]));
   const ours = {
-    ...signatureHeaders(parcel, body),
+    ...signatureHeaders(parcel.secrets, parcel.notification.id, body),
     "content-type": "application/json",
     "user-agent": "signal-ingestion/1",
   };
@@ -79,32 +80,11 @@ function requestHeaders(parcel: Parcel, body: string): Headers {
   return headers;
 }
 
-/** One signature for each secret: old secrets also sign during their overlap. */
-function signatureHeaders({ secrets, event }: Parcel, body: string): Record<string, string> {
-  if (secrets.length === 0) return {};
-  const at = new Date();
-  return {
-    "webhook-id": event.id,
-    "webhook-timestamp": String(Math.floor(at.getTime() / 1_000)),
-    "webhook-signature": secrets.map((secret) => new Webhook(secret).sign(event.id, at, body)).join(" "),
-  };
-}
-
 function errorOf(status: number): string | null {
   if (status >= 200 && status < 300) return null;
   if (status === 410) return "It answered 410 Gone.";
   if (status >= 300 && status < 400) return `It answered ${status}, a redirect, which is not followed.`;
   return `It answered ${status}.`;
-}
-
-/** Bytes of an answer that are read: a header value that begins in the stored part is recognised as a whole. */
-const ANSWER_READ_BYTES = ANSWER_MAX_BYTES + ESCAPED_VALUE_MAX_LENGTH;
-
-/** An answer may repeat header values, which are secrets. */
-function shownAnswer(beginning: string | null, { headers }: Parcel): string | null {
-  if (beginning === null) return null;
-  const masked = new TextEncoder().encode(withoutHeaderValues(beginning, headers));
-  return new TextDecoder().decode(masked.subarray(0, ANSWER_MAX_BYTES));
 }
 
 /** A truncated or slow answer is accepted as far as it came. */
@@ -116,12 +96,12 @@ async function beginningOf(response: Response): Promise<string | null> {
     for await (const piece of response.body ?? []) {
       pieces.push(piece);
       length += piece.length;
-      if (length >= ANSWER_READ_BYTES) break;
+      if (length >= ANSWER_MAX_BYTES) break;
     }
   } catch {
     // The status decides; an unreadable body changes nothing.
   }
-  return length === 0 ? null : Buffer.concat(pieces).toString("utf8", 0, ANSWER_READ_BYTES);
+  return length === 0 ? null : Buffer.concat(pieces).toString("utf8", 0, ANSWER_MAX_BYTES);
 }
 
 function retryAfterMs(header: string | null): number | null {
@@ -135,19 +115,19 @@ function unanswered(error: string | null): Sent {
 }
 
 /** Never throws. */
-async function sendEmail(env: Env, { target, event, pagesUrl }: Parcel): Promise<Sent> {
+async function sendEmail(env: Env, { target, notification, pagesUrl }: Parcel): Promise<Sent> {
   const email = configuredEmail(env);
   if (email === null) return unanswered("This deployment sends no email any more.");
-  const { subject, text } = emailText(event, pagesUrl);
-  // The platform sets the Message-ID itself and refuses any other value.
-  const headers = { "X-Event-Id": event.id };
+  const { subject, text } = emailText(notification, pagesUrl);
+  // The platform sets the Message-ID itself and rejects any other value.
+  const headers = { "X-Notification-Id": notification.id };
   try {
     await within(DELIVERY_TIMEOUT_MS, email.binding.send({ from: email.from, to: target, subject, text, headers }));
     return unanswered(null);
   } catch (error) {
     const { code } = error as { code?: unknown };
     return unanswered(
-      typeof code === "string" ? `The platform refused the email: ${code}.` : "The platform refused the email.",
+      typeof code === "string" ? `The platform rejected the email: ${code}.` : "The platform rejected the email.",
     );
   }
 }

@@ -1,8 +1,8 @@
 /** Arguments and results of calls to a workspace's Destinations object. All times are in milliseconds since 1970. */
-import type { AttemptResult } from "../domain/events/attempts.ts";
-import type { CustomHeader, HeaderRefusal, WantedHeader } from "../domain/events/custom-header.ts";
-import type { Destination, DestinationType } from "../domain/events/destination.ts";
-import type { AnyEvent, AnyEventType, EventType } from "../domain/events/workspace-event.ts";
+import type { AttemptResult } from "../domain/notifications/attempts.ts";
+import type { CustomHeader, HeaderRejection, WantedHeader } from "../domain/notifications/custom-header.ts";
+import type { Destination, DestinationType } from "../domain/notifications/destination.ts";
+import type { AnyNotification, AnyNotificationType, NotificationType } from "../domain/notifications/notification.ts";
 
 export interface NewDestination {
   id: string;
@@ -10,7 +10,7 @@ export interface NewDestination {
   type: DestinationType;
   target: string;
   headers: WantedHeader[];
-  events: EventType[];
+  notifications: NotificationType[];
   /** URL of the workspace's pages without a trailing slash. Slack messages and emails link to it. */
   pagesUrl: string;
 }
@@ -18,11 +18,13 @@ export interface NewDestination {
 /** If `headers` is given, it replaces all headers. */
 export type DestinationChange = Partial<Omit<NewDestination, "id" | "type">> & Pick<NewDestination, "pagesUrl">;
 
-export type DestinationRefusal =
-  | HeaderRefusal
+export type DestinationRejection =
+  | HeaderRejection
   | "not_found"
   | "too_many_destinations"
   | "destination_not_active"
+  | "code_wrong"
+  | "too_many_codes"
   | "destination_without_secret";
 
 export interface CreatedDestination {
@@ -41,8 +43,10 @@ export interface Delivery {
   id: string;
   destinationId: string;
   /** The notification's id, also sent as `webhook-id`. */
-  eventId: string;
-  type: AnyEventType;
+  notificationId: string;
+  type: AnyNotificationType;
+  /** What it is about, in a few words; null: its body was deleted with a person. Of a single delivery absent: its page has the body. */
+  subject?: string | null;
   state: DeliveryState;
   endReason: DeliveryEnd | null;
   createdAtMs: number;
@@ -52,9 +56,9 @@ export interface Delivery {
   attempts: AttemptResult[];
 }
 
-export interface Redelivery {
-  requeued: number;
-  notRequeued: {
+export interface ResentDeliveries {
+  resent: number;
+  notResent: {
     personDeleted: number;
     /** More than the limits on waiting deliveries allow. They can be sent again later. */
     tooManyWaiting: number;
@@ -67,7 +71,7 @@ export interface DeliveryDetail {
   delivery: Delivery;
   destination: Destination;
   /** Null: the notification held data of a deleted person. */
-  event: AnyEvent | null;
+  notification: AnyNotification | null;
   pagesUrl: string;
 }
 
@@ -85,7 +89,7 @@ export interface Parcel {
   secrets: string[];
   headers: CustomHeader[];
   pagesUrl: string;
-  event: AnyEvent;
+  notification: AnyNotification;
 }
 
 /** Message of the deliveries' queue. */

@@ -8,29 +8,38 @@
  * if its attempt is not reported. So a lost message or a crashed consumer only delays the delivery. The delivery's row marks an attempt in progress, so that
  * attempts never overlap. All attempts carry the same id and body, so an unreported attempt can repeat a notification but never change it.
  */
+import migrations from "../../migrations/destinations/migrations.js";
 import type * as Calls from "./destination-calls.ts";
-import type { AttemptResult } from "../domain/events/attempts.ts";
-import { changedHeaders } from "../domain/events/custom-header.ts";
-import { wantedBy, type Destination } from "../domain/events/destination.ts";
-import type { ScoreThresholds, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import type { FailingDestination } from "../domain/health/alarm.ts";
+import { DAY_MS } from "../domain/duration.ts";
+import type { AttemptResult } from "../domain/notifications/attempts.ts";
+import { changedHeaders } from "../domain/notifications/custom-header.ts";
+import { wantedBy, type Destination } from "../domain/notifications/destination.ts";
+import type { AnyNotification, ScoreThresholds, Notification } from "../domain/notifications/notification.ts";
+import { alarmsOfObject, type FailingDestination } from "../domain/health/alarm.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import { ok, reject, type Result } from "../domain/result.ts";
 import { configuredLeaseMs } from "../env.ts";
 import { CALL_TIMEOUT_MS, DESTINATIONS_MAX, RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../limits.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import type { ListQuery, ListPage } from "../platform/list-page.ts";
+import { HealthReport } from "../platform/health-report.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Alarm } from "../platform/alarm.ts";
 import { WorkspaceObject } from "../platform/in-jurisdiction.ts";
 import { within } from "../platform/time-limit.ts";
 import { DeletedPeople, Deliveries, LANES, shownDelivery } from "./deliveries.ts";
 import { Dispatch, TAKEN_MS } from "./dispatch.ts";
+import type { TableLine } from "../platform/table-rows.ts";
+import { writeRows } from "../platform/table-rows.ts";
+import { fileRowsOf, importedDestination } from "./destinations-file.ts";
 import { HourlyChore } from "./hourly-chore.ts";
-import { newEvent } from "./raised-events.ts";
+import { newNotification } from "./raised-notifications.ts";
 import {
+  type Confirmation,
   failingDestination,
+  isReceiving,
   NO_FAILURES,
   Roster,
+  secretIdOf,
   Settings,
   shownDestination,
   type StoredDestination,
@@ -45,14 +54,14 @@ export class Destinations extends WorkspaceObject {
   readonly #dispatch: Dispatch;
   readonly #chore: HourlyChore;
   readonly #alarm: Alarm;
+  readonly #report: HealthReport;
   /** Resolves when no source is being informed. Never rejects. */
   #informing: Promise<void> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, bindings: Env) {
-    super(ctx, bindings);
+    super(ctx, bindings, migrations);
     const { env } = this;
     const { sql } = ctx.storage;
-    createTables(sql);
     this.#sql = sql;
     const roster = (this.#roster = new Roster(sql));
     const settings = (this.#settings = new Settings(sql));
@@ -60,12 +69,15 @@ export class Destinations extends WorkspaceObject {
     const deletedPeople = (this.#deletedPeople = new DeletedPeople(sql));
     this.#dispatch = new Dispatch(sql, { roster, settings, deliveries }, configuredLeaseMs(env));
     this.#chore = new HourlyChore(env, sql, { roster, settings, deliveries, deletedPeople });
-    this.#alarm = new Alarm(ctx);
+    const alarm = (this.#alarm = new Alarm(ctx));
+    const alarmBy = (atMs: number): void => alarm.by(atMs);
+    this.#report = new HealthReport({ workspaceId: this.#workspaceId, db: env.DB, alarmBy });
   }
 
   /** Notifications with known ids are ignored. */
-  raise(events: WorkspaceEvent[]): void {
-    this.#run((nowMs) => this.#addEvents(this.#deletedPeople.withoutDeleted(events), nowMs));
+  raise(notifications: Notification[]): void {
+    if (this.ended !== null) return;
+    this.#run((nowMs) => this.#addNotifications(this.#deletedPeople.withoutDeleted(notifications), nowMs));
   }
 
   list(): Destination[] {
@@ -85,41 +97,52 @@ export class Destinations extends WorkspaceObject {
   }
 
   /** A repeated call with the same id changes nothing and returns no secret. */
-  async create(destination: Calls.NewDestination): Promise<Result<Calls.CreatedDestination, Calls.DestinationRefusal>> {
+  async create(
+    destination: Calls.NewDestination,
+  ): Promise<Result<Calls.CreatedDestination, Calls.DestinationRejection>> {
     const before = this.find(destination.id);
     if (before !== null) return ok({ destination: before, secret: null, isNew: false });
-    if (this.#roster.all().length >= DESTINATIONS_MAX) return refuse("too_many_destinations");
+    if (this.#roster.all().length >= DESTINATIONS_MAX) return reject("too_many_destinations");
     const headers = changedHeaders({ ...destination, headers: [] }, destination);
     if (!headers.ok) return headers;
     const secret = destination.type === "webhook" ? newSecret() : null;
+    if (destination.type === "email" && !this.#maySendCode(Date.now())) return reject("too_many_codes");
     await this.#runAndInform((nowMs) => {
-      this.#roster.add({ ...destination, headers: headers.value }, secret, nowMs);
+      const confirmation = destination.type === "email" ? this.#sendCode(destination.id, nowMs).confirmation : null;
+      this.#roster.add({ ...destination, headers: headers.value }, { secret, confirmation }, nowMs);
     });
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
 
-  /** Waiting deliveries go to the new target with the new headers. A new target starts without failures. */
-  async update(id: string, wanted: Calls.DestinationChange): Promise<Result<Destination, Calls.DestinationRefusal>> {
+  /**
+   * Waiting deliveries go to the new target with the new headers. A new target starts without failures, and a new email
+   * address without a confirmation.
+   */
+  async update(id: string, wanted: Calls.DestinationChange): Promise<Result<Destination, Calls.DestinationRejection>> {
     const before = this.#roster.find(id);
-    if (before === null) return refuse("not_found");
+    if (before === null) return reject("not_found");
     const headers = changedHeaders(before, wanted);
     if (!headers.ok) return headers;
     const change = { ...wanted, headers: headers.value };
+    const hasNewTarget = change.target !== undefined && change.target !== before.target;
+    const needsCode = hasNewTarget && before.type === "email";
+    if (needsCode && !this.#maySendCode(Date.now())) return reject("too_many_codes");
     return this.#changeOne(id, (destination, nowMs) => {
-      if (change.target === undefined || change.target === destination.target) return { ...destination, ...change };
+      if (!hasNewTarget) return { ...destination, ...change };
       this.#deliveries.dueNow(id, nowMs);
-      return { ...destination, ...change, ...NO_FAILURES };
+      const confirmation = needsCode ? this.#sendCode(id, nowMs).confirmation : null;
+      return { ...destination, ...change, ...NO_FAILURES, confirmation };
     });
   }
 
   /** Notifications raised during the pause are never sent to it. Waiting deliveries are sent after `resume`. */
-  pause(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
+  pause(id: string): Promise<Result<Destination, Calls.DestinationRejection>> {
     return this.#changeOne(id, (destination) =>
       destination.state === "active" ? { ...destination, state: "paused" } : destination,
     );
   }
 
-  resume(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
+  resume(id: string): Promise<Result<Destination, Calls.DestinationRejection>> {
     return this.#changeOne(id, (destination, nowMs) => {
       if (destination.state === "active") return destination;
       this.#deliveries.dueNow(id, nowMs);
@@ -137,11 +160,22 @@ export class Destinations extends WorkspaceObject {
     return before;
   }
 
-  /** Earlier secrets also sign, for at most `overlapMs` more. */
-  rotateSecret(id: string, overlapMs: number): Result<Calls.CreatedDestination, Calls.DestinationRefusal> {
+  /**
+   * Earlier secrets also sign, for at most `overlapMs` more.
+   *
+   * @param secretId of the secret to replace. Another secret stays, because a form was sent twice. Undefined: the current one.
+   */
+  rotateSecret(
+    id: string,
+    overlapMs: number,
+    secretId?: string,
+  ): Result<Calls.CreatedDestination, Calls.DestinationRejection> {
     const destination = this.#roster.find(id);
-    if (destination === null) return refuse("not_found");
-    if (destination.secret === null) return refuse("destination_without_secret");
+    if (destination === null) return reject("not_found");
+    if (destination.secret === null) return reject("destination_without_secret");
+    if (secretId !== undefined && secretId !== secretIdOf(destination.secret)) {
+      return ok({ destination: this.#shown(destination), secret: null, isNew: false });
+    }
     const secret = newSecret();
     const [before, nowMs] = [destination.secret, Date.now()];
     this.ctx.storage.transactionSync(() => {
@@ -163,17 +197,55 @@ export class Destinations extends WorkspaceObject {
     });
   }
 
-  /** Sends a test once, without retries, in any state of the destination. */
-  sendTest(id: string, message: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
-    if (this.#roster.find(id) === null) return refuse("not_found");
+  /** Sends a test once, without retries, in any state of the destination. An address that has not confirmed gets a new code instead. */
+  sendTest(id: string, message: string): Result<Calls.Delivery, Calls.DestinationRejection> {
+    const destination = this.#roster.find(id);
+    if (destination === null) return reject("not_found");
+    if (destination.confirmation !== null) {
+      if (!this.#maySendCode(Date.now())) return reject("too_many_codes");
+      const sent = this.#run((nowMs) => {
+        const { confirmation, deliveryId } = this.#sendCode(id, nowMs);
+        this.#roster.put({ ...destination, confirmation });
+        return deliveryId;
+      });
+      return this.#deliveryNow(id, sent);
+    }
     const [deliveryId = ""] = this.#run((nowMs) =>
-      this.#deliveries.add(newEvent("destination.test", { message }, nowMs), [id], nowMs),
+      this.#deliveries.add(newNotification("destination.test", { message }, nowMs), [id], nowMs),
     );
     return this.#deliveryNow(id, deliveryId);
   }
 
-  listDeliveries(destinationId: string, page: Page): PageOf<Calls.Delivery> | null {
-    return this.#roster.find(destinationId) && this.#deliveries.list(destinationId, page);
+  /** A confirmed address stays so. */
+  async confirm(id: string, code: string): Promise<Result<Destination, Calls.DestinationRejection>> {
+    const confirmation = this.#roster.find(id)?.confirmation ?? null;
+    const isRight = confirmation === null || (confirmation.code === code && isUsable(confirmation, Date.now()));
+    const changed = await this.#changeOne(id, (destination, nowMs) => {
+      if (isRight) this.#deliveries.dueNow(id, nowMs);
+      const triesLeft = Math.max(0, (confirmation?.triesLeft ?? 0) - 1);
+      return { ...destination, confirmation: isRight ? null : confirmation && { ...confirmation, triesLeft } };
+    });
+    return isRight || !changed.ok ? changed : reject("code_wrong");
+  }
+
+  #maySendCode(nowMs: number): boolean {
+    return this.#codesOfDay(nowMs).length < CODES_A_DAY;
+  }
+
+  #codesOfDay(nowMs: number): number[] {
+    return this.#settings.codesSentMs.filter((sentMs) => sentMs > nowMs - DAY_MS);
+  }
+
+  /** Adds the delivery of a new code, which no page shows: `take` writes it into the mail. */
+  #sendCode(id: string, nowMs: number): { confirmation: Confirmation; deliveryId: string } {
+    this.#settings.codesSentMs = [...this.#codesOfDay(nowMs), nowMs];
+    const notification = newNotification("destination.test", { message: codeText("••••••••") }, nowMs);
+    const [deliveryId = ""] = this.#deliveries.add(notification, [id], nowMs);
+    return { confirmation: { code: newCode(), endsMs: nowMs + DAY_MS, triesLeft: CODE_TRIES }, deliveryId };
+  }
+
+  listDeliveries(destinationId: string, listQuery: ListQuery): ListPage<Calls.Delivery> | null {
+    return this.#roster.find(destinationId) && this.#deliveries.list(destinationId, listQuery);
   }
 
   delivery(destinationId: string, id: string): Calls.DeliveryDetail | null {
@@ -183,18 +255,19 @@ export class Destinations extends WorkspaceObject {
     return {
       delivery: shownDelivery(delivery),
       destination: this.#shown(destination),
-      event: this.#deliveries.event(delivery),
+      notification: this.#deliveries.notification(delivery),
       pagesUrl: destination.pagesUrl,
     };
   }
 
   /** Sends the delivery now, with the full retry schedule and under the same id. An attempt in progress is not duplicated. */
-  deliverAgain(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
+  deliverAgain(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRejection> {
     const destination = this.#roster.find(destinationId);
     const delivery = this.#deliveries.find(destinationId, id);
-    if (delivery === null || destination === null || this.#deliveries.event(delivery) === null)
-      return refuse("not_found");
-    if (destination.state !== "active" && delivery.lane !== LANES.test) return refuse("destination_not_active");
+    if (delivery === null || destination === null || this.#deliveries.notification(delivery) === null)
+      return reject("not_found");
+    const isTest = delivery.lane === LANES.test && destination.confirmation === null;
+    if (!isReceiving(destination) && !isTest) return reject("destination_not_active");
     this.#run(() => {
       this.#deliveries.restart(delivery);
       if (destination.notBeforeMs > 0) this.#roster.put({ ...destination, notBeforeMs: 0 });
@@ -202,41 +275,43 @@ export class Destinations extends WorkspaceObject {
     return this.#deliveryNow(destinationId, id);
   }
 
-  /** Counts the deliveries that `redeliver` would repeat. */
-  failedSince(destinationId: string, sinceMs: number): Calls.Redelivery | null {
+  /** Counts the deliveries that `resendDeliveries` would repeat. */
+  failedSince(destinationId: string, sinceMs: number): Calls.ResentDeliveries | null {
     if (this.#roster.find(destinationId) === null) return null;
-    const { requeued, notRequeued } = this.#deliveries.failedSince(destinationId, sinceMs);
-    return { requeued, notRequeued };
+    const { resent, notResent } = this.#deliveries.failedSince(destinationId, sinceMs);
+    return { resent, notResent };
   }
 
   /**
    * Repeats the deliveries that failed at `sinceMs` or later, with the full retry schedule and under the same ids. A repeated call finds
    * them waiting and changes nothing.
    */
-  redeliver(destinationId: string, sinceMs: number): Result<Calls.Redelivery, Calls.DestinationRefusal> {
+  resendDeliveries(destinationId: string, sinceMs: number): Result<Calls.ResentDeliveries, Calls.DestinationRejection> {
     const destination = this.#roster.find(destinationId);
-    if (destination === null) return refuse("not_found");
-    if (destination.state !== "active") return refuse("destination_not_active");
+    if (destination === null) return reject("not_found");
+    if (destination.state !== "active") return reject("destination_not_active");
     return this.#run(() => {
       const failed = this.#deliveries.failedSince(destinationId, sinceMs);
-      const { requeued, notRequeued } = failed;
-      if (requeued > 0) this.#deliveries.restartAll(destinationId, failed);
-      if (requeued > 0 && destination.notBeforeMs > 0) this.#roster.put({ ...destination, notBeforeMs: 0 });
-      return ok({ requeued, notRequeued });
+      const { resent, notResent } = failed;
+      if (resent > 0) this.#deliveries.restartAll(destinationId, failed);
+      if (resent > 0 && destination.notBeforeMs > 0) this.#roster.put({ ...destination, notBeforeMs: 0 });
+      return ok({ resent, notResent });
     });
   }
 
   /** Null: the attempt was reported, the delivery has ended, or another consumer took it. */
   take({ destinationId, id, attempt }: Calls.Due): Calls.Parcel | null {
+    if (this.ended !== null) return null;
     const nowMs = Date.now();
     const delivery = this.#deliveries.find(destinationId, id);
     const destination = this.#roster.find(destinationId);
     if (delivery === null || destination === null || delivery.dueMs === null || delivery.attempt !== attempt)
       return null;
-    if (destination.state !== "active" && delivery.lane !== LANES.test) return null;
+    if (!isReceiving(destination) && delivery.lane !== LANES.test) return null;
     if (delivery.takenMs !== null && nowMs - delivery.takenMs < TAKEN_MS) return null;
-    const event = this.#deliveries.event(delivery);
-    if (event === null) {
+    const stored = this.#deliveries.notification(delivery);
+    const notification = stored && withCode(stored, destination.confirmation);
+    if (notification === null) {
       this.#run(() => this.#dispatch.cancel(delivery, "person_deleted", nowMs));
       return null;
     }
@@ -245,7 +320,7 @@ export class Destinations extends WorkspaceObject {
     const { type, target, secret, headers, pagesUrl } = destination;
     const old = this.#roster.oldSecrets(destinationId, nowMs).map((before) => before.secret);
     const secrets = secret === null ? [] : [secret, ...old];
-    return { destinationId, type, target, secrets, headers, pagesUrl, event };
+    return { destinationId, type, target, secrets, headers, pagesUrl, notification };
   }
 
   /**
@@ -259,14 +334,47 @@ export class Destinations extends WorkspaceObject {
     if (this.#settings.pendingChange !== null) await this.#informSources();
   }
 
-  /** Idempotent. @param atMs `raise` refuses the person's notifications up to this time. */
+  /** Rows for the file of the workspace, without secrets, states and what waits. Headers have no values. */
+  exportRows(): TableLine[] {
+    return fileRowsOf(this.#sql);
+  }
+
+  /** Idempotent. Destinations are paused and have new secrets. @param pagesUrl of the new workspace. */
+  importRows(lines: TableLine[], pagesUrl: string): void {
+    this.#run(() => {
+      for (const { table, row } of lines) {
+        if (table !== "destinations") writeRows(this.#sql, [{ table, row }]);
+        else this.#roster.put(importedDestination(row, { pagesUrl, secret: newSecret() }));
+      }
+    });
+  }
+
+  /** Tells store and counter what is wanted. */
+  async finishImport(): Promise<void> {
+    await this.#runAndInform(() => undefined);
+  }
+
+  /** Deletes everything. From now on nothing is delivered. Idempotent. */
+  end(request: { requestedAtMs: number; actor: string }): Promise<void> {
+    this.noteEnd(request);
+    return this.deleteEverything();
+  }
+
+  /** Idempotent. @param atMs `raise` rejects the person's notifications up to this time. */
   deletePerson(email: string, atMs: number): void {
+    if (this.ended !== null) return;
     this.ctx.storage.transactionSync(() => this.#deletedPeople.delete(email, atMs));
   }
 
   /** Never throws: the platform drops an alarm after six failures. */
   override async alarm(): Promise<void> {
     this.#alarm.reset();
+    if (this.ended !== null) return;
+    await this.#doDueWork();
+    await this.#report.send(() => alarmsOfObject({ failingDestinations: this.failing() }, Date.now()));
+  }
+
+  async #doDueWork(): Promise<void> {
     try {
       const beganMs = Date.now();
       const isChoreDue = beganMs >= this.#chore.nextMs();
@@ -276,7 +384,7 @@ export class Destinations extends WorkspaceObject {
       await this.#informSources();
       if (!isChoreDue) return;
       const notices = await this.#chore.keyNotices(this.#workspaceId, beganMs);
-      this.#run((nowMs) => this.#addEvents(this.#chore.finish(notices, beganMs), nowMs));
+      this.#run((nowMs) => this.#addNotifications(this.#chore.finish(notices, beganMs), nowMs));
     } catch (error) {
       logEvent("destinations_alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
       this.#chore.postpone(Date.now() + SAFETY_ALARM_MS);
@@ -288,13 +396,15 @@ export class Destinations extends WorkspaceObject {
     return this.ctx.id.name ?? "";
   }
 
-  #addEvents(events: readonly WorkspaceEvent[], nowMs: number): void {
+  #addNotifications(notifications: readonly Notification[], nowMs: number): void {
     const active = this.#roster.active();
     const dropped = new Map<string, number>();
-    for (const event of events) {
-      const ids = active.filter((destination) => destination.events.includes(event.type)).map(({ id }) => id);
-      if (ids.length === 0 || !this.#isNew(event.id)) continue;
-      const isStored = this.#deliveries.add(event, ids, nowMs).length > 0;
+    for (const notification of notifications) {
+      const ids = active
+        .filter((destination) => destination.notifications.includes(notification.type))
+        .map(({ id }) => id);
+      if (ids.length === 0 || !this.#isNew(notification.id)) continue;
+      const isStored = this.#deliveries.add(notification, ids, nowMs).length > 0;
       for (const id of ids) dropped.set(id, (dropped.get(id) ?? 0) + Number(!isStored));
     }
     for (const destination of active.filter(({ id }) => dropped.has(id))) {
@@ -303,9 +413,9 @@ export class Destinations extends WorkspaceObject {
     }
   }
 
-  #isNew(eventId: string): boolean {
+  #isNew(notificationId: string): boolean {
     const insert = "INSERT INTO notifications_seen (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id";
-    return this.#sql.exec(insert, eventId).toArray().length > 0;
+    return this.#sql.exec(insert, notificationId).toArray().length > 0;
   }
 
   #shown(destination: StoredDestination): Destination {
@@ -314,28 +424,29 @@ export class Destinations extends WorkspaceObject {
     return shownDestination(destination, { waiting, oldSecretEndsAtMs: last?.endsMs ?? null });
   }
 
-  #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, Calls.DestinationRefusal> {
+  #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, Calls.DestinationRejection> {
     const destination = this.find(id);
-    return destination === null ? refuse("not_found") : ok(answer(destination));
+    return destination === null ? reject("not_found") : ok(answer(destination));
   }
 
-  #deliveryNow(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
+  #deliveryNow(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRejection> {
     const delivery = this.#deliveries.find(destinationId, id);
-    return delivery === null ? refuse("not_found") : ok(shownDelivery(delivery));
+    return delivery === null ? reject("not_found") : ok(shownDelivery(delivery));
   }
 
   async #changeOne(
     id: string,
     change: (destination: StoredDestination, nowMs: number) => StoredDestination,
-  ): Promise<Result<Destination, Calls.DestinationRefusal>> {
+  ): Promise<Result<Destination, Calls.DestinationRejection>> {
     const destination = this.#roster.find(id);
-    if (destination === null) return refuse("not_found");
+    if (destination === null) return reject("not_found");
     await this.#runAndInform((nowMs) => this.#roster.put(change(destination, nowMs)));
     return this.#answered(id, (changed) => changed);
   }
 
   /** Runs a change in one transaction, then sends due deliveries and sets the alarm. */
   #run<T>(change: (nowMs: number) => T): T {
+    if (this.ended !== null) throw new Error("the workspace has ended");
     const nowMs = Date.now();
     try {
       return this.ctx.storage.transactionSync(() => change(nowMs));
@@ -375,8 +486,8 @@ export class Destinations extends WorkspaceObject {
     if (change === null) return;
     const wanted = wantedBy(this.#roster.all(), this.#settings.thresholds);
     await Promise.all([
-      this.env.SIGNAL_STORE.getByName(this.#workspaceId).wantEvents(wanted),
-      this.env.QUOTA_COUNTER.getByName(this.#workspaceId).wantEvents(wanted),
+      this.env.SIGNAL_STORE.getByName(this.#workspaceId).wantNotifications(wanted),
+      this.env.QUOTA_COUNTER.getByName(this.#workspaceId).wantNotifications(wanted),
     ]);
     await this.#logSwitchedOff();
     this.#settings.sourcesInformed(change);
@@ -388,8 +499,8 @@ export class Destinations extends WorkspaceObject {
     if (rows.length === 0) return;
     // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
     const [{ auditEntry }, { controlDatabase }] = await Promise.all([
-      import("../control/audit.ts"),
-      import("../control/database.ts"),
+      import("../d1/audit.ts"),
+      import("../d1/database.ts"),
     ]);
     const db = controlDatabase(this.env.DB);
     for (const { destination_id, at_ms, detail } of rows) {
@@ -405,7 +516,7 @@ export class Destinations extends WorkspaceObject {
     }
   }
 
-  /** Passes due deliveries to the queue. Deliveries that the queue refuses become due again soon. */
+  /** Passes due deliveries to the queue. Deliveries that the queue rejects become due again soon. */
   #send(nowMs: number): void {
     const { due, nextMs } = this.#dispatch.takeDue(nowMs);
     this.#alarm.by(Math.min(nextMs, this.#chore.nextMs()));
@@ -419,11 +530,38 @@ export class Destinations extends WorkspaceObject {
     const failed = (error: unknown) => {
       logEvent("deliveries_not_sent", { workspace: workspaceId, deliveries: due.length, error: errorText(error) });
       const againMs = Date.now() + RETRY_MIN_SECONDS * 1_000;
-      for (const { id } of due) this.#dispatch.queueRefused(id, againMs);
+      for (const { id } of due) this.#dispatch.queueRejected(id, againMs);
       this.#alarm.by(againMs);
     };
     this.ctx.waitUntil(this.env.DELIVERIES.sendBatch(messages).catch(failed));
   }
+}
+
+/** Codes that a workspace may send in 24 hours: so that no address gets many mails, and few codes can be guessed. */
+const CODES_A_DAY = 10;
+const CODE_TRIES = 5;
+
+function newCode(): string {
+  const [number = 0] = crypto.getRandomValues(new Uint32Array(1));
+  return String(number % 1e8).padStart(8, "0");
+}
+
+function isUsable({ endsMs, triesLeft }: Confirmation, nowMs: number): boolean {
+  return nowMs < endsMs && triesLeft > 0;
+}
+
+/** Holds no text of a workspace, because anybody may get it. */
+function codeText(code: string): string {
+  return (
+    `The code for notifications is ${code}. Somebody wants to send notifications to this address. If you agree, enter the code ` +
+    "on the page below, or give it to an owner or admin of the workspace, within 24 hours. Otherwise ignore this message."
+  );
+}
+
+/** An address that has not confirmed gets only its code, instead of any notification. */
+function withCode(notification: AnyNotification, confirmation: Confirmation | null): AnyNotification {
+  if (confirmation === null) return notification;
+  return { ...notification, type: "destination.test", data: { message: codeText(confirmation.code) } };
 }
 
 /** The Standard Webhooks specification allows 24 to 64 bytes. */
@@ -432,74 +570,4 @@ const SECRET_BYTES = 32;
 function newSecret(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(SECRET_BYTES));
   return `whsec_${btoa(String.fromCharCode(...bytes))}`;
-}
-
-function createTables(sql: SqlStorage): void {
-  sql.exec(`
-    CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS destinations (
-      id TEXT PRIMARY KEY,
-      name TEXT NOT NULL,
-      type TEXT NOT NULL,
-      target TEXT NOT NULL,
-      events TEXT NOT NULL,
-      headers TEXT NOT NULL,          -- JSON list of the custom headers
-      pages_url TEXT NOT NULL,
-      state TEXT NOT NULL,
-      disabled_reason TEXT,
-      created_ms INTEGER NOT NULL,
-      secret TEXT,
-      failing_since_ms INTEGER,
-      failing_last_ms INTEGER,
-      failures INTEGER NOT NULL,      -- failed attempts since the last success
-      not_before_ms INTEGER NOT NULL, -- end of the pause of a failing destination; 0: no pause
-      delivered_ms INTEGER,           -- time of the last success, accurate to a minute
-      dropped INTEGER NOT NULL        -- events that were dropped because too many waited
-    ) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS old_secrets (destination_id TEXT NOT NULL, secret TEXT NOT NULL, ends_ms INTEGER NOT NULL,
-      PRIMARY KEY (destination_id, secret)) WITHOUT ROWID;
-
-    -- Ids of received events, to ignore repeated calls.
-    CREATE TABLE IF NOT EXISTS notifications_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;
-    -- Events of the stored deliveries. data is null if the event was about a deleted person.
-    CREATE TABLE IF NOT EXISTS notifications (
-      seq INTEGER PRIMARY KEY,
-      id TEXT NOT NULL,
-      type TEXT NOT NULL,
-      time_ms INTEGER NOT NULL,
-      data TEXT
-    );
-    CREATE TABLE IF NOT EXISTS deliveries (
-      destination_id TEXT NOT NULL,
-      id TEXT NOT NULL,
-      event_id TEXT NOT NULL,        -- id of its first event, sent as webhook-id
-      type TEXT NOT NULL,
-      lane INTEGER NOT NULL,         -- of LANES
-      events TEXT NOT NULL,          -- JSON list of the seq of its events; it grows until the consumer takes the delivery
-      bytes INTEGER NOT NULL,        -- bytes of its events, plus an estimate for its rows
-      state TEXT NOT NULL,
-      end_reason TEXT,
-      due_ms INTEGER,                -- time of the next attempt; null: the delivery has ended
-      taken_ms INTEGER,              -- start of the attempt in progress; null: none is in progress
-      attempt INTEGER NOT NULL,      -- number of the next attempt or of the attempt in progress, from 1
-      failed INTEGER NOT NULL,       -- failed attempts since the retry schedule started
-      attempts TEXT NOT NULL,        -- JSON list of the results
-      answers_hidden INTEGER NOT NULL, -- 1: the delivery named a deleted person, so answers are not stored
-      created_ms INTEGER NOT NULL,
-      ended_ms INTEGER,              -- null: it waits
-      PRIMARY KEY (destination_id, id)
-    ) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (destination_id, lane, due_ms) WHERE due_ms IS NOT NULL;
-
-    -- Failed deliveries that are no longer stored, by the hour in which they failed.
-    CREATE TABLE IF NOT EXISTS failed_not_kept (destination_id TEXT NOT NULL, hour_ms INTEGER NOT NULL,
-      deliveries INTEGER NOT NULL, PRIMARY KEY (destination_id, hour_ms)) WITHOUT ROWID;
-
-    CREATE TABLE IF NOT EXISTS key_notices (key_id TEXT NOT NULL, notice TEXT NOT NULL, of TEXT NOT NULL,
-      PRIMARY KEY (key_id, notice)) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS deleted_people (email_hash TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) WITHOUT ROWID;
-    -- Switched-off destinations that the activity log does not contain yet.
-    CREATE TABLE IF NOT EXISTS switched_off (destination_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, detail TEXT NOT NULL)
-      WITHOUT ROWID;
-  `);
 }

@@ -7,17 +7,17 @@ import {
   FAILING_AFTER,
   failedAgain,
   hasFailedTooLong,
-  judgeAttempt,
+  decideAttempt,
   notBeforeMs,
   type AttemptResult,
-} from "../domain/events/attempts.ts";
-import type { DisabledReason } from "../domain/events/destination.ts";
+} from "../domain/notifications/attempts.ts";
+import type { DisabledReason } from "../domain/notifications/destination.ts";
 import { FULL_BUCKET, takeRequest } from "../domain/quota/request-rate.ts";
 import { DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
 import { LANES, type Deliveries, type Lane, type StoredDelivery } from "./deliveries.ts";
 import type { DeliveryEnd, Due } from "./destination-calls.ts";
-import { newEvent } from "./raised-events.ts";
-import { NO_FAILURES, type Roster, type Settings, type StoredDestination } from "./roster.ts";
+import { newNotification } from "./raised-notifications.ts";
+import { isReceiving, NO_FAILURES, type Roster, type Settings, type StoredDestination } from "./roster.ts";
 
 /**
  * Maximum deliveries of a workspace that start per second and that run at the same time. The rest of the limit serves other receivers
@@ -113,15 +113,15 @@ export class Dispatch {
     const failed = before.failed + Number(result.error !== null);
     const delivery = { ...before, failed, attempts: [...before.attempts, kept] };
     const isTest = delivery.lane === LANES.test;
-    const judged = judgeAttempt(result, failed, nowMs, Math.random());
-    if (judged.outcome === "delivered") this.#deliveries.end(delivery, "delivered", null, nowMs);
-    else if (isTest || judged.outcome === "given_up")
+    const decided = decideAttempt(result, failed, nowMs, Math.random());
+    if (decided.outcome === "delivered") this.#deliveries.end(delivery, "delivered", null, nowMs);
+    else if (isTest || decided.outcome === "given_up")
       this.#deliveries.end(delivery, "failed", "attempts_failed", nowMs);
-    else if (judged.outcome === "gone") this.#deliveries.end(delivery, "failed", "switched_off", nowMs);
-    else this.#deliveries.retryAt(delivery, judged.atMs);
+    else if (decided.outcome === "gone") this.#deliveries.end(delivery, "failed", "switched_off", nowMs);
+    else this.#deliveries.retryAt(delivery, decided.atMs);
     this.#deliveries.limitEnded(destination.id, nowMs);
     if (isTest) return;
-    if (judged.outcome === "delivered") this.#recordSuccess(destination, nowMs);
+    if (decided.outcome === "delivered") this.#recordSuccess(destination, nowMs);
     else this.#recordFailure(destination, result, nowMs);
   }
 
@@ -130,7 +130,7 @@ export class Dispatch {
     this.#deliveries.end(delivery, "failed", reason, nowMs);
   }
 
-  queueRefused(id: string, againMs: number): void {
+  queueRejected(id: string, againMs: number): void {
     const attempt = this.#underWay.get(id);
     if (attempt !== undefined) this.#underWay.set(id, { ...attempt, untilMs: againMs });
   }
@@ -171,7 +171,8 @@ export class Dispatch {
     );
     const data = { destination_id: id, destination_name: name, reason };
     const otherIds = this.#roster.active().map(({ id: otherId }) => otherId);
-    if (otherIds.length > 0) this.#deliveries.add(newEvent("destination.disabled", data, nowMs), otherIds, nowMs);
+    if (otherIds.length > 0)
+      this.#deliveries.add(newNotification("destination.disabled", data, nowMs), otherIds, nowMs);
   }
 
   #notUnderWay(destinationId: string, lane: Lane): (Due & { dueMs: number })[] {
@@ -185,7 +186,7 @@ export class Dispatch {
     const room = destination.failures >= FAILING_AFTER ? 1 : DELIVERIES_UNDER_WAY;
     const roomMs = underWay.length < room ? 0 : earliestEnd(underWay);
     const fromMs = Math.max(delivery.dueMs, destination.notBeforeMs, roomMs);
-    if (lane === LANES.event) return fromMs;
+    if (lane === LANES.notification) return fromMs;
     // While scoring signals are in progress, new ones join the next delivery until it is full.
     const scored = underWay.filter((attempt) => attempt.lane === LANES.scored);
     const fullMs = scored.length > 0 && this.#deliveries.isOpen(delivery) ? earliestEnd(scored) : 0;
@@ -202,6 +203,6 @@ function earliestEnd(underWay: readonly UnderWay[]): number {
 }
 
 /** Tests are sent in every state, so that admins can always try a destination. */
-function lanesOf({ state }: StoredDestination): Lane[] {
-  return state === "active" ? [LANES.test, LANES.event, LANES.scored] : [LANES.test];
+function lanesOf(destination: StoredDestination): Lane[] {
+  return isReceiving(destination) ? [LANES.test, LANES.notification, LANES.scored] : [LANES.test];
 }

@@ -1,25 +1,25 @@
 /** Hourly work of the Destinations object: notifies of expiring and silent keys, and deletes expired rows. */
 import { DAY_MS } from "../domain/duration.ts";
-import { wantedBy } from "../domain/events/destination.ts";
-import { expiringDays, silentSinceMs, type KeyToWatch } from "../domain/events/key-notices.ts";
-import type { EventType, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { wantedBy } from "../domain/notifications/destination.ts";
+import { expiringDays, silentSinceMs, type KeyToWatch } from "../domain/notifications/key-notices.ts";
+import type { NotificationType, Notification } from "../domain/notifications/notification.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { uuidv7From } from "../platform/ids.ts";
 import { within } from "../platform/time-limit.ts";
 import type { DeletedPeople, Deliveries } from "./deliveries.ts";
-import { newEvent } from "./raised-events.ts";
+import { newNotification } from "./raised-notifications.ts";
 import type { Roster, Settings } from "./roster.ts";
 
 const CHORE_MS = 3_600_000;
 /** Days for which notification ids are remembered to detect repetitions. Sources repeat within minutes. */
-const EVENT_SEEN_DAYS = 14;
+const NOTIFICATION_SEEN_DAYS = 14;
 
 interface KeyNotice {
   keyId: string;
   notice: "key.expiring" | "key.silent";
   /** Identifies the notice: expiry and days left, or the time since when the key is silent. Each value is raised once. */
   of: string;
-  event: WorkspaceEvent;
+  notification: Notification;
 }
 
 interface Tables {
@@ -59,8 +59,8 @@ export class HourlyChore {
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
     // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
     const [{ keysToWatch }, { controlDatabase }] = await Promise.all([
-      import("../control/api-keys.ts"),
-      import("../control/database.ts"),
+      import("../d1/api-keys.ts"),
+      import("../d1/database.ts"),
     ]);
     const [keys, lastUsed] = await within(
       CALL_TIMEOUT_MS,
@@ -73,16 +73,16 @@ export class HourlyChore {
   }
 
   /** Call it in the transaction that stores the returned notifications. @param nowMs start of the run. */
-  finish(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
+  finish(notices: readonly KeyNotice[], nowMs: number): Notification[] {
     const { roster, deliveries, settings, deletedPeople } = this.#tables;
     this.#sql.exec(
       "DELETE FROM notifications_seen WHERE id < ?",
-      `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * DAY_MS)}`,
+      `ntf_${uuidv7From(nowMs - NOTIFICATION_SEEN_DAYS * DAY_MS)}`,
     );
     for (const { id } of roster.all()) deliveries.deleteExpired(id, nowMs);
     deletedPeople.deleteExpired(nowMs);
     settings.choreMs = nowMs;
-    return notices.filter((notice) => this.#isNew(notice)).map(({ event }) => event);
+    return notices.filter((notice) => this.#isNew(notice)).map(({ notification }) => notification);
   }
 
   #isNew({ keyId, notice, of }: KeyNotice): boolean {
@@ -94,7 +94,7 @@ export class HourlyChore {
 
 type NamedKey = KeyToWatch & { name: string; successorId: string | null };
 
-function noticesOf(key: NamedKey, types: readonly EventType[], nowMs: number): KeyNotice[] {
+function noticesOf(key: NamedKey, types: readonly NotificationType[], nowMs: number): KeyNotice[] {
   const { id, name, lastUsedMs, endsAtMs, silentAfterDays, successorId } = key;
   const common = {
     key_id: id,
@@ -105,12 +105,12 @@ function noticesOf(key: NamedKey, types: readonly EventType[], nowMs: number): K
   const notices: KeyNotice[] = [];
   if (days !== null && endsAtMs !== null) {
     const data = { ...common, expires_at: new Date(endsAtMs).toISOString(), days, successor_id: successorId };
-    const event = newEvent("key.expiring", data, nowMs);
-    notices.push({ keyId: id, notice: "key.expiring", of: `${endsAtMs} ${days}`, event });
+    const notification = newNotification("key.expiring", data, nowMs);
+    notices.push({ keyId: id, notice: "key.expiring", of: `${endsAtMs} ${days}`, notification });
   }
   if (silentMs !== null && silentAfterDays !== null) {
-    const event = newEvent("key.silent", { ...common, days: silentAfterDays }, nowMs);
-    notices.push({ keyId: id, notice: "key.silent", of: String(silentMs), event });
+    const notification = newNotification("key.silent", { ...common, days: silentAfterDays }, nowMs);
+    notices.push({ keyId: id, notice: "key.silent", of: String(silentMs), notification });
   }
   return notices.filter(({ notice }) => types.includes(notice));
 }

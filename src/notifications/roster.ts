@@ -1,14 +1,15 @@
 /** Destinations, their old secrets, and workspace-wide settings. A workspace has at most ten destinations, so each use reads them. */
-import type { Failing } from "../domain/events/attempts.ts";
-import type { CustomHeader } from "../domain/events/custom-header.ts";
+import type { Failing } from "../domain/notifications/attempts.ts";
+import type { CustomHeader } from "../domain/notifications/custom-header.ts";
 import {
   maskedTarget,
   type Destination,
   type DestinationState,
   type DisabledReason,
-} from "../domain/events/destination.ts";
-import type { EventType, ScoreThresholds } from "../domain/events/workspace-event.ts";
+} from "../domain/notifications/destination.ts";
+import type { NotificationType, ScoreThresholds } from "../domain/notifications/notification.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
+import { hashAtOnce } from "../platform/hashes.ts";
 import type { NewDestination } from "./destination-calls.ts";
 
 /** Times are in milliseconds since 1970. */
@@ -18,6 +19,7 @@ export interface StoredDestination extends Omit<NewDestination, "headers"> {
   disabledReason: DisabledReason | null;
   createdMs: number;
   secret: string | null;
+  confirmation: Confirmation | null;
   failing: Failing | null;
   /** Time of the last success, accurate to a minute. */
   deliveredMs: number | null;
@@ -25,6 +27,14 @@ export interface StoredDestination extends Omit<NewDestination, "headers"> {
   /** No attempt before this time: the pause of a failing destination. 0: no pause. */
   notBeforeMs: number;
   dropped: number;
+}
+
+/** An email address gets nothing but a code until somebody enters the code. */
+export interface Confirmation {
+  code: string;
+  endsMs: number;
+  /** Wrong codes until the code does not work any more. */
+  triesLeft: number;
 }
 
 /** Each old secret adds a signature to every delivery, so the secrets that expire first are dropped. */
@@ -35,15 +45,16 @@ type OldSecret = { secret: string; endsMs: number };
 /** Initial values, also set when the target changes or the destination is resumed. */
 export const NO_FAILURES = { failing: null, failures: 0, notBeforeMs: 0 } as const;
 
-type Row = Omit<StoredDestination, "events" | "headers" | "failing"> & {
-  events: string;
+type Row = Omit<StoredDestination, "notifications" | "headers" | "failing" | "confirmation"> & {
+  confirmation: string | null;
+  notifications: string;
   headers: string;
   sinceMs: number | null;
   lastMs: number | null;
 };
 
-const SELECT = `SELECT id, name, type, target, events, headers, pages_url AS pagesUrl, state, disabled_reason AS disabledReason,
-  created_ms AS createdMs, secret, failing_since_ms AS sinceMs, failing_last_ms AS lastMs, failures,
+const SELECT = `SELECT id, name, type, target, notifications, headers, pages_url AS pagesUrl, state, disabled_reason AS disabledReason,
+  created_ms AS createdMs, secret, confirmation, failing_since_ms AS sinceMs, failing_last_ms AS lastMs, failures,
   not_before_ms AS notBeforeMs, delivered_ms AS deliveredMs, dropped FROM destinations`;
 
 export class Roster {
@@ -58,7 +69,7 @@ export class Roster {
   }
 
   active(): StoredDestination[] {
-    return this.all().filter(({ state }) => state === "active");
+    return this.all().filter(isReceiving);
   }
 
   find(id: string): StoredDestination | null {
@@ -66,22 +77,28 @@ export class Roster {
     return row === undefined ? null : toDestination(row);
   }
 
-  add(added: Pick<StoredDestination, keyof NewDestination>, secret: string | null, createdMs: number): void {
+  add(
+    added: Pick<StoredDestination, keyof NewDestination>,
+    { secret, confirmation }: Pick<StoredDestination, "secret" | "confirmation">,
+    createdMs: number,
+  ): void {
     const initial = { state: "active", disabledReason: null, deliveredMs: null, dropped: 0, ...NO_FAILURES } as const;
-    this.put({ ...added, ...initial, secret, createdMs });
+    this.put({ ...added, ...initial, secret, confirmation, createdMs });
   }
 
   put(destination: StoredDestination): void {
-    const { id, name, type, target, events, headers, pagesUrl, state, disabledReason, createdMs, secret } = destination;
-    const { failing, failures, notBeforeMs, deliveredMs, dropped } = destination;
-    const lists = [events, headers].map((list) => JSON.stringify(list));
+    const { id, name, type, target, notifications, headers, pagesUrl, state, disabledReason, createdMs, secret } =
+      destination;
+    const { confirmation, failing, failures, notBeforeMs, deliveredMs, dropped } = destination;
+    const lists = [notifications, headers].map((list) => JSON.stringify(list));
     const described = [id, name, type, target, ...lists, pagesUrl, state, disabledReason];
     const failed = [failing?.sinceMs ?? null, failing?.lastMs ?? null, failures, notBeforeMs];
-    const values = [...described, createdMs, secret, ...failed, deliveredMs, dropped];
+    const confirming = confirmation && JSON.stringify(confirmation);
+    const values = [...described, createdMs, secret, confirming, ...failed, deliveredMs, dropped];
     this.#sql.exec(
-      `INSERT OR REPLACE INTO destinations (id, name, type, target, events, headers, pages_url, state, disabled_reason, created_ms,
-        secret, failing_since_ms, failing_last_ms, failures, not_before_ms, delivered_ms, dropped)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      `INSERT OR REPLACE INTO destinations (id, name, type, target, notifications, headers, pages_url, state, disabled_reason, created_ms,
+        secret, confirmation, failing_since_ms, failing_last_ms, failures, not_before_ms, delivered_ms, dropped)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       ...values,
     );
   }
@@ -113,10 +130,26 @@ export class Roster {
   }
 }
 
-function toDestination({ events, headers, sinceMs, lastMs, ...row }: Row): StoredDestination {
+/** Whether it gets notifications. */
+export function isReceiving({ state, confirmation }: StoredDestination): boolean {
+  return state === "active" && confirmation === null;
+}
+
+function toDestination({
+  notifications,
+  headers,
+  confirmation: confirming,
+  sinceMs,
+  lastMs,
+  ...row
+}: Row): StoredDestination {
+  const confirmation = confirming === null ? null : (JSON.parse(confirming) as Confirmation);
   const failing = sinceMs === null || lastMs === null ? null : { sinceMs, lastMs };
-  const lists = { events: JSON.parse(events) as EventType[], headers: JSON.parse(headers) as CustomHeader[] };
-  return { ...row, ...lists, failing };
+  const lists = {
+    notifications: JSON.parse(notifications) as NotificationType[],
+    headers: JSON.parse(headers) as CustomHeader[],
+  };
+  return { ...row, ...lists, confirmation, failing };
 }
 
 /** A destination's entry in health. Empty if it is paused or if no failed delivery waits. */
@@ -132,9 +165,9 @@ export function shownDestination(
   destination: StoredDestination,
   derived: Pick<Destination, "waiting" | "oldSecretEndsAtMs">,
 ): Destination {
-  const { id, name, type, events, state, disabledReason, dropped, target, failing } = destination;
+  const { id, name, type, notifications, state, disabledReason, dropped, target, failing } = destination;
   const isFailing = state !== "active" || derived.waiting > 0;
-  const asStored = { id, name, type, events, state, disabledReason, dropped };
+  const asStored = { id, name, type, notifications, state, disabledReason, dropped };
   return {
     ...asStored,
     ...derived,
@@ -143,7 +176,13 @@ export function shownDestination(
     createdAtMs: destination.createdMs,
     failingSinceMs: isFailing ? (failing?.sinceMs ?? null) : null,
     lastDeliveredAtMs: destination.deliveredMs,
+    confirmed: destination.confirmation === null,
+    secretId: destination.secret === null ? null : secretIdOf(destination.secret),
   };
+}
+
+export function secretIdOf(secret: string): string {
+  return hashAtOnce(secret).digest("hex").slice(0, 16);
 }
 
 /** The thresholds, whether the sources must be informed of a change, and the time of the hourly run. */
@@ -165,16 +204,25 @@ export class Settings {
 
   /** Id of the latest change that the sources do not know yet; null: they know all. */
   get pendingChange(): string | null {
-    return this.#read("untold");
+    return this.#read("unsent_change");
   }
 
   markChanged(): void {
-    this.#write("untold", crypto.randomUUID());
+    this.#write("unsent_change", crypto.randomUUID());
   }
 
   /** Records that the sources know a change, unless a newer one exists. */
   sourcesInformed(change: string): void {
-    this.#sql.exec("DELETE FROM settings WHERE name = 'untold' AND value = ?", change);
+    this.#sql.exec("DELETE FROM settings WHERE name = 'unsent_change' AND value = ?", change);
+  }
+
+  /** Times of the latest codes that were sent. */
+  get codesSentMs(): number[] {
+    return JSON.parse(this.#read("codes_sent") ?? "[]") as number[];
+  }
+
+  set codesSentMs(times: number[]) {
+    this.#write("codes_sent", JSON.stringify(times));
   }
 
   get choreMs(): number {

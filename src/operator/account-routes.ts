@@ -1,4 +1,4 @@
-/** Accounts (spec §1, design §8.7), and the preview of a payload template. */
+/** Accounts (spec §1), and the preview of a payload template. */
 import * as z from "zod";
 import {
   ACCOUNT_TARGETS,
@@ -8,17 +8,25 @@ import {
   type TemplateError,
 } from "../domain/accounts/payload-template.ts";
 import { boundedText } from "../http/fields.ts";
-import { ACCOUNT_HISTORY_SHOWN, IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
-import type { AccountsSort } from "../store/protocol/people-and-accounts.ts";
-import { payloadTemplate } from "../workspace/manage-keys.ts";
+import { grouped } from "../domain/text.ts";
 import {
-  askedPage,
+  ACCOUNT_HISTORY_SHOWN,
+  FIELD_HISTORY_MAX_BYTES,
+  FIELD_HISTORY_MAX_CHANGES,
+  IDENTITY_MAX_LENGTH,
+  SIGNAL_MAX_BYTES,
+  SIGNAL_MAX_DEPTH,
+} from "../limits.ts";
+import type { AccountsSort } from "../store/protocol/people-and-accounts.ts";
+import { payloadTemplate } from "../use-cases/manage-keys.ts";
+import {
+  listQueryOf,
   camelKeys,
   count,
   filteredPageQuery,
   instant,
   listOf,
-  pageQuery,
+  listQuery,
   operationsOf,
   storeOf,
 } from "./operation.ts";
@@ -56,10 +64,16 @@ const account = z
     ...values,
     attributes,
     score: z.int().describe("Sum of the scores of the account's people, without points that have lapsed."),
+    recomputing: z.boolean().describe("True: a person of the account is being recomputed."),
     people: count,
     first_seen: instant,
     last_seen: instant,
     last_seen_at: instant.describe("The same as `last_seen`."),
+    history_cut: z
+      .boolean()
+      .describe(
+        `True: older changes are no longer kept. A field keeps its latest ${grouped(FIELD_HISTORY_MAX_CHANGES)} changes, up to ${FIELD_HISTORY_MAX_BYTES / 1024} KB of values.`,
+      ),
     history: z.array(accountChange).describe(`Newest first, at most ${ACCOUNT_HISTORY_SHOWN}.`),
   })
   .meta({ id: "Account" });
@@ -109,7 +123,7 @@ export const accountRoutes = [
     answers: { 200: "Accounts in the order of the query." },
     schema: accounts,
     async handle(c, { query: { order: sort, externalId: id, ...page } }) {
-      const { items, ...found } = await storeOf(c).accounts({ externalId: id, sort }, askedPage(page));
+      const { items, ...found } = await storeOf(c).accounts({ externalId: id, sort }, listQueryOf(page));
       return { items: items.map((item) => ({ ...camelKeys(item), lastSeenAtMs: item.lastSeenMs })), ...found };
     },
   }),
@@ -117,12 +131,12 @@ export const accountRoutes = [
     summary: "People of an account",
     scope: "read",
     description: "Newest first. The id is percent-encoded. The list of people has a filter by account, too.",
-    query: pageQuery,
+    query: listQuery,
     answers: { 200: "People." },
     schema: listOf(person),
     async handle(c, { query }) {
       const id = c.req.param("external_id");
-      const people = await readPeople(c, { account: id }, askedPage(query));
+      const people = await readPeople(c, { account: id }, listQueryOf(query));
       if (people.items.length > 0) return people;
       const found = await storeOf(c).accounts({ externalId: id }, { cursor: null, limit: 1 });
       return found.items.length === 0 ? null : people;
@@ -145,7 +159,7 @@ export const accountRoutes = [
     schema: z.union([z.object({ record }), z.object({ errors: z.array(templateError) })]),
     handle(c, { body }) {
       const mapped = mapAccount(compileTemplate(body.payloadTemplate), body.sample);
-      if (!mapped.ok) return c.json({ errors: mapped.refusal });
+      if (!mapped.ok) return c.json({ errors: mapped.rejection });
       const { externalId: external_id, fields, attributes: others } = mapped.value;
       return c.json({ record: { external_id, ...fields, attributes: others } });
     },

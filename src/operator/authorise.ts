@@ -1,13 +1,13 @@
-/** Operator API (design §9): the operator token calls everything, an API token only operations of its workspace and scopes. */
+/** Operator API: the operator token calls everything, an API token only operations of its workspace and scopes. */
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
-import { findActiveToken, isUseDue, storeTokenUse, type ApiToken } from "../control/api-tokens.ts";
-import { hasReachedDailyChanges } from "../control/audit.ts";
-import { controlDatabase, OPERATOR } from "../control/database.ts";
-import { findWorkspace } from "../control/workspaces.ts";
+import { findActiveToken, isUseDue, storeTokenUse, type ApiToken } from "../d1/api-tokens.ts";
+import { hasReachedDailyChanges } from "../d1/audit.ts";
+import { controlDatabase, OPERATOR } from "../d1/database.ts";
+import { findWorkspace } from "../d1/workspaces.ts";
 import { isWellFormedToken } from "../domain/keys/api-key.ts";
 import { tokenActor } from "../domain/keys/api-token.ts";
-import { configuredJurisdiction } from "../env.ts";
+import { configuredJurisdiction, requireJurisdiction } from "../env.ts";
 import {
   AUTH_FAILURES_PER_MINUTE,
   clientNetwork,
@@ -20,10 +20,16 @@ import { problem } from "../http/problem.ts";
 import { turnOfPage } from "../http/workspace-share.ts";
 import { ACTOR_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { digest, digestHex } from "../platform/hashes.ts";
-import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
-import { notFound, tooMany, type Operation, type OperatorEnv } from "./operation.ts";
+import {
+  notFound,
+  tooMany,
+  workspaceEnded,
+  workspaceImporting,
+  type Operation,
+  type OperatorEnv,
+} from "./operation.ts";
 
 /** Calls of an API token in a period of TOKEN_CALLS in wrangler.toml. */
 export const TOKEN_CALLS_PER_PERIOD = 100;
@@ -33,6 +39,12 @@ const TOKEN_CALLS_PERIOD_MS = 10_000;
 const KNOWN_TOKENS = 1_000;
 /** Hashes of tokens found by this isolate. They do not wait while others send invented tokens, but each call still reads D1. */
 const knownTokens = new Lru<string, true>(KNOWN_TOKENS);
+
+/** Some answers contain a secret. */
+export const noStore = createMiddleware<OperatorEnv>(async (c, next) => {
+  await next();
+  c.res.headers.set("cache-control", "no-store");
+});
 
 export const authorise = createMiddleware<OperatorEnv>(async (c, next) => {
   const { OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT }: { OPERATOR_TOKEN?: string; OPERATOR_TOKEN_NEXT?: string } = c.env;
@@ -49,7 +61,7 @@ export const authorise = createMiddleware<OperatorEnv>(async (c, next) => {
     c.set("by", { actor: OPERATOR, nowMs });
     return next();
   }
-  // The checksum refuses typos without a look-up.
+  // The checksum rejects typos without a look-up.
   const token = isWellFormedToken(presented) ? await findToken(c, await digestHex(presented), nowMs) : null;
   if (token instanceof Response) return token;
   if (token === null) return unauthorized(c, presented);
@@ -128,6 +140,8 @@ export const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next)
   const workspace = token === null || token.workspaceId === id ? await findWorkspace(db, id) : null;
   if (workspace === null) return notFound(c, "workspace");
   requireJurisdiction(configuredJurisdiction(c.env), workspace.jurisdiction);
+  if (workspace.state === "ended" && !isOfEnd(c.req.method, c.req.path)) return workspaceEnded(c);
+  if (workspace.state === "importing" && !isOfImport(c.req.method, c.req.path)) return workspaceImporting(c);
   c.set("workspace", workspace);
   const waitMs = token === null ? 0 : await turnOfPage(workspace.id);
   if (waitMs > 0) {
@@ -137,6 +151,23 @@ export const findWorkspaceOfPath = createMiddleware<OperatorEnv>(async (c, next)
   }
   return next();
 });
+
+function isOfImport(method: string, path: string): boolean {
+  const below = belowWorkspace(path);
+  return below === "import" || (method === "GET" && below === "") || isOfEnd(method, path);
+}
+
+/** The calls that end a workspace, or show its receipt. */
+function isOfEnd(method: string, path: string): boolean {
+  const below = belowWorkspace(path);
+  return below === "end" || (method === "DELETE" && below === "");
+}
+
+/** The part of the path after the workspace; empty: the workspace itself. */
+function belowWorkspace(path: string): string {
+  const parts = path.split("/");
+  return parts[parts.indexOf("workspaces") + 2] ?? "";
+}
 
 export function requireScope({ method, scope }: Operation) {
   return createMiddleware<OperatorEnv>(async (c, next) => {

@@ -4,9 +4,9 @@ import * as z from "zod";
 import { emailAsStored } from "../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import type { DeletionReceipt, ExportRange } from "../store/protocol/store-operations.ts";
-import { deletePerson } from "../workspace/delete-person.ts";
+import { deletePerson } from "../use-cases/delete-person.ts";
 import { DOWNLOADS } from "../http/workspace-share.ts";
-import { exportFile } from "../workspace/export-file.ts";
+import { exportFile } from "../use-cases/export-file.ts";
 import { count, idOf, instant, contextOf, operationsOf, storeOf, tooMany, type OperatorEnv } from "./operation.ts";
 
 const operation = operationsOf("Data care", "deletion");

@@ -1,23 +1,27 @@
 /** Destinations of a workspace's notifications, their deliveries, and the score thresholds. */
 import type { Context } from "hono";
 import * as z from "zod";
-import type { HeaderRefusal } from "../domain/events/custom-header.ts";
-import { DESTINATION_TYPES, DISABLED_REASONS, type Destination } from "../domain/events/destination.ts";
-import { destinationEventTypes, eventTypes, type ScoreThresholds } from "../domain/events/workspace-event.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import type { HeaderRejection } from "../domain/notifications/custom-header.ts";
+import { DESTINATION_TYPES, DISABLED_REASONS, type Destination } from "../domain/notifications/destination.ts";
+import {
+  destinationNotificationTypes,
+  notificationTypes,
+  type ScoreThresholds,
+} from "../domain/notifications/notification.ts";
+import { ok, reject, type Result } from "../domain/result.ts";
 import { headerName, headersOf, headerValue, name, boundedText, time } from "../http/fields.ts";
 import { DELIVERIES_KEPT, DESTINATION_HEADERS_MAX, DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../limits.ts";
 import type { CreatedDestination, Delivery } from "../notifications/destination-calls.ts";
-import * as destinations from "../workspace/manage-destinations.ts";
-import { OVERLAPS } from "../workspace/manage-keys.ts";
-import { destinationsOf } from "../workspace/objects.ts";
+import * as destinations from "../use-cases/manage-destinations.ts";
+import { OVERLAPS } from "../use-cases/manage-keys.ts";
+import { destinationsOf } from "../use-cases/objects.ts";
 import {
-  askedPage,
+  listQueryOf,
   count,
   idOf,
   instant,
   listOf,
-  pageQuery,
+  listQuery,
   contextOf,
   operationsOf,
   type OperatorEnv,
@@ -31,10 +35,10 @@ const target = boundedText(DESTINATION_URL_MAX_LENGTH, { trim: true }).min(1).me
 });
 
 const wantedTypes = z
-  .array(z.enum(eventTypes))
+  .array(z.enum(notificationTypes))
   .min(1, "at least one")
-  .transform((types) => eventTypes.filter((wanted) => types.includes(wanted)))
-  .meta({ description: "Types of events that are sent to the destination.", example: ["person.score_crossed"] });
+  .transform((types) => notificationTypes.filter((wanted) => types.includes(wanted)))
+  .meta({ description: "Types of notifications that are sent to the destination.", example: ["person.score_crossed"] });
 
 const nameOfHeader = headerName.meta({ description: "Shown in answers.", example: "X-Api-Key" });
 const valueOfHeader = headerValue.meta({
@@ -46,7 +50,7 @@ const valueOfHeader = headerValue.meta({
 const newHeaders = headersOf(z.strictObject({ name: nameOfHeader, value: valueOfHeader })).meta({
   description:
     `At most ${DESTINATION_HEADERS_MAX} headers that each delivery to a webhook carries, for a receiver that expects a token. ` +
-    "Headers that the service or the network sets are refused.",
+    "Headers that the service or the network sets are rejected.",
 });
 
 const changedHeaders = headersOf(z.strictObject({ name: nameOfHeader, value: valueOfHeader.exactOptional() })).meta({
@@ -60,7 +64,7 @@ const newDestination = z
     type: type.describe("`email` only if this deployment sends email."),
     target,
     headers: newHeaders.default([]),
-    events: wantedTypes,
+    notifications: wantedTypes,
   })
   .meta({ id: "NewDestination" });
 
@@ -69,7 +73,7 @@ const destinationChange = z
     name: name.exactOptional(),
     target: target.exactOptional(),
     headers: changedHeaders.exactOptional(),
-    events: wantedTypes.exactOptional(),
+    notifications: wantedTypes.exactOptional(),
   })
   .meta({ id: "DestinationChange" });
 
@@ -85,17 +89,18 @@ const destination = z
     headers: z
       .array(z.object({ name: z.string().meta({ example: "X-Api-Key" }) }))
       .describe("Names of the custom headers. Their values are not shown."),
-    events: z.array(z.enum(eventTypes)),
+    notifications: z.array(z.enum(notificationTypes)),
     state: z.enum(["active", "paused", "disabled"]).describe("`disabled`: the service has switched it off."),
     disabled_reason: z
       .enum(DISABLED_REASONS)
       .nullable()
       .describe("`gone`: the receiver answered 410. `failing`: no delivery succeeded for five days."),
+    confirmed: z.boolean().describe("False: an email address that has not confirmed. It gets codes, and nothing else."),
     created_at: instant,
     failing_since: instant.nullable().describe("Null: the last attempt succeeded."),
     last_delivered_at: instant.nullable(),
     waiting: count.describe("Deliveries that will be tried, or tried again."),
-    dropped: count.describe("Events that were dropped because too many waited."),
+    dropped: count.describe("Notifications that were dropped because too many waited."),
     old_secret_ends_at: instant.nullable().describe("Until this time, deliveries are also signed with the old secret."),
   })
   .meta({ id: "Destination" });
@@ -112,8 +117,8 @@ const createdDestination = z
 const delivery = z
   .object({
     id: idOf("dlv", "Of the delivery."),
-    event_id: idOf("evt", "Of the event. Sent as `webhook-id`."),
-    type: z.enum([...eventTypes, ...destinationEventTypes]),
+    notification_id: idOf("ntf", "Of the notification. Sent as `webhook-id`."),
+    type: z.enum([...notificationTypes, ...destinationNotificationTypes]),
     state: z.enum(["waiting", "delivered", "failed"]),
     end_reason: z
       .enum(["attempts_failed", "switched_off", "too_many", "person_deleted"])
@@ -130,7 +135,12 @@ const delivery = z
           ms: z.number().describe("Time until the answer or the failure."),
           status: z.int().nullable().describe("Of the answer. Null: there was no answer."),
           error: z.string().nullable().describe("Null: the delivery succeeded."),
-          answer: z.string().nullable().describe("The beginning of the answer, at most 1 KB."),
+          answer: z
+            .string()
+            .nullable()
+            .describe(
+              "The beginning of the answer, at most 1 KB. Null for a destination with custom headers: an answer may repeat them.",
+            ),
         }),
       )
       .describe("Latest last."),
@@ -143,10 +153,10 @@ const deliveryDetail = z
   })
   .meta({ id: "DeliveryDetail" });
 
-const redelivery = z
+const resentDeliveries = z
   .object({
-    requeued: count.describe("Deliveries that are sent again."),
-    not_requeued: z.object({
+    resent: count.describe("Deliveries that are sent again."),
+    not_resent: z.object({
       person_deleted: count.describe("Their person was deleted, and the body with it."),
       too_many_waiting: count.describe("Too many deliveries wait. Send the request again later."),
       not_kept: count.describe(
@@ -154,7 +164,7 @@ const redelivery = z
       ),
     }),
   })
-  .meta({ id: "Redelivery" });
+  .meta({ id: "ResentDeliveries" });
 
 const thresholdsAnswer = z
   .object({
@@ -175,11 +185,11 @@ export const destinationRoutes = [
       name: "CRM",
       type: "webhook",
       target: "https://crm.example.com/hooks/signals",
-      events: ["person.score_crossed"],
+      notifications: ["person.score_crossed"],
     },
     answers: { 201: "The new destination." },
     schema: createdDestination,
-    conflicts: ["too_many_destinations"],
+    conflicts: ["too_many_destinations", "too_many_codes"],
     handle: async (c, { body }) =>
       outcomeOf(await destinations.createDestination(destinationsContext(c), body), withSecret),
   }),
@@ -204,8 +214,9 @@ export const destinationRoutes = [
     summary: "Change a destination",
     description: "Omitted fields keep their value. Waiting deliveries go to the new target.",
     body: destinationChange,
-    bodyExample: { events: ["person.score_crossed", "usage.level"] },
+    bodyExample: { notifications: ["person.score_crossed", "usage.level"] },
     ...DESTINATION,
+    conflicts: ["too_many_codes"],
     handle: async (c, { body }) => outcomeOf(await destinations.updateDestination(...destinationOf(c), body), shown),
   }),
   operation("DELETE", "/workspaces/:workspace_id/destinations/:destination_id", {
@@ -218,7 +229,7 @@ export const destinationRoutes = [
   }),
   operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/pause", {
     summary: "Pause a destination",
-    description: "Events during the pause are never sent to it. Waiting deliveries are sent when it is resumed.",
+    description: "Notifications during the pause are never sent to it. Waiting deliveries are sent when it is resumed.",
     ...DESTINATION,
     handle: async (c) => outcomeOf(await destinations.pauseDestination(...destinationOf(c)), shown),
   }),
@@ -227,6 +238,18 @@ export const destinationRoutes = [
     description: "Also resumes a destination that the service has switched off.",
     ...DESTINATION,
     handle: async (c) => outcomeOf(await destinations.resumeDestination(...destinationOf(c)), shown),
+  }),
+  operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/confirm", {
+    summary: "Confirm an email address",
+    description:
+      "A new email destination, or one with a new address, gets an email with a code, and nothing else until the code is entered " +
+      "here or on its page. The code works for 24 hours and five tries. A test sends a new one.",
+    body: z.strictObject({ code: boundedText(20) }),
+    bodyExample: { code: "04711815" },
+    ...DESTINATION,
+    conflicts: ["code_wrong"],
+    handle: async (c, { body: { code } }) =>
+      outcomeOf(await destinations.confirmDestination(...destinationOf(c), code.trim()), shown),
   }),
   operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/rotate-secret", {
     summary: "Rotate the secret of a webhook",
@@ -241,20 +264,23 @@ export const destinationRoutes = [
   }),
   operation("POST", "/workspaces/:workspace_id/destinations/:destination_id/test", {
     summary: "Send a test",
-    description: "Sends one test at once, in any state of the destination. Get the delivery to see the result.",
+    description:
+      "Sends one test at once, in any state of the destination, or a new code to an email address that has not confirmed. Get the " +
+      "delivery to see the result.",
     answers: { 201: "The delivery." },
     schema: delivery,
+    conflicts: ["too_many_codes"],
     handle: async (c) => outcomeOf(await destinations.sendTest(...destinationOf(c)), withAttempts),
   }),
   operation("GET", "/workspaces/:workspace_id/destinations/:destination_id/deliveries", {
     summary: "List the deliveries to a destination",
     description: "All waiting deliveries, and the latest 200 of the ended ones for 30 days.",
-    query: pageQuery,
+    query: listQuery,
     answers: { 200: "The deliveries, latest first." },
     schema: listOf(delivery),
     async handle(c, { query }) {
       const object = destinationsOf(c.env, c.var.workspace.id);
-      const page = await object.listDeliveries(c.req.param("destination_id"), askedPage(query));
+      const page = await object.listDeliveries(c.req.param("destination_id"), listQueryOf(query));
       return page && { items: page.items.map(withAttempts), next: page.next };
     },
   }),
@@ -290,13 +316,13 @@ export const destinationRoutes = [
       dry_run: z.enum(["true", "false"]).default("false").describe("Counts and sends nothing."),
     }),
     answers: { 200: "What is sent again, or would be." },
-    schema: redelivery,
+    schema: resentDeliveries,
     conflicts: ["destination_not_active"],
     async handle(c, { body: { since }, query: { dryRun } }) {
       const [context, id] = destinationOf(c);
       const sinceMs = Date.parse(since);
       if (dryRun === "true") return destinationsOf(c.env, c.var.workspace.id).failedSince(id, sinceMs);
-      return outcomeOf(await destinations.redeliver(context, id, sinceMs), (repeated) => repeated);
+      return outcomeOf(await destinations.resendDeliveries(context, id, sinceMs), (repeated) => repeated);
     },
   }),
   operation("GET", "/workspaces/:workspace_id/thresholds", {
@@ -352,11 +378,11 @@ function outcomeOf<Value, Shown>(
   show: (value: Value) => Shown,
 ) {
   if (result.ok) return ok(show(result.value));
-  const { refusal } = result;
-  return isFieldProblem(refusal) ? refuse([FIELD_PROBLEMS[refusal]]) : refuse(refusal);
+  const { rejection } = result;
+  return isFieldProblem(rejection) ? reject([FIELD_PROBLEMS[rejection]]) : reject(rejection);
 }
 
-type FieldProblem = "type_not_offered" | destinations.TargetProblem | HeaderRefusal;
+type FieldProblem = "type_not_offered" | destinations.TargetProblem | HeaderRejection;
 
 const FIELD_PROBLEMS: Record<FieldProblem, { path: string; message: string }> = {
   type_not_offered: { path: "type", message: "this deployment sends no email" },
@@ -371,9 +397,9 @@ const FIELD_PROBLEMS: Record<FieldProblem, { path: string; message: string }> = 
   not_an_email: { path: "target", message: "not an email address" },
   headers_of_webhooks_only: { path: "headers", message: "only a webhook has headers" },
   header_without_value: { path: "headers", message: "a header that is not stored yet needs a value" },
-  headers_for_another_host: {
+  headers_for_another_url: {
     path: "headers",
-    message: "the target has another host: send each value again, or no headers",
+    message: "the target is another URL: send each value again, or no headers",
   },
 };
 

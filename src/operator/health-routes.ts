@@ -5,8 +5,9 @@ import Counter from "prom-client/lib/counter.js";
 import Gauge from "prom-client/lib/gauge.js";
 import Registry from "prom-client/lib/registry.js";
 import * as z from "zod";
-import { workspacesByAge } from "../control/workspaces.ts";
-import { DISABLED_REASONS } from "../domain/events/destination.ts";
+import { problem } from "../http/problem.ts";
+import { workspacesByAge } from "../d1/workspaces.ts";
+import { DISABLED_REASONS } from "../domain/notifications/destination.ts";
 import { ALARMS, wordOf, type HealthAlarm, type HealthWord } from "../domain/health/alarm.ts";
 import {
   HEALTH_PAGE_WORKSPACES,
@@ -16,7 +17,7 @@ import {
   type WorkspaceHealth,
   healthWithin,
   type Health,
-} from "../workspace/read-health.ts";
+} from "../use-cases/read-health.ts";
 import { count, idOf, instant, type DomainValue, operationsOf, type OperatorEnv } from "./operation.ts";
 import { booksAnswer } from "./usage-routes.ts";
 
@@ -49,9 +50,9 @@ const figures = {
     oldest_at: instant.nullable().describe("When the oldest waiting signal was received."),
   }),
   dead_letters: z.object({ signals: count, latest_at: instant.nullable() }),
-  failing_jobs: z.array(
+  failing_chores: z.array(
     z.object({
-      job: z.string().meta({ example: "cold" }),
+      chore: z.string().meta({ example: "cold" }),
       since: instant,
       error: z.string().describe("Of the first failure."),
     }),
@@ -111,7 +112,7 @@ function figuresOf({ store, outbox, ...health }: Health) {
     store,
     outbox: { ...outbox, signals: health.waiting, oldestAtMs: health.waitingSinceMs },
     deadLetters: { signals: health.deadLetters, latestAtMs: health.deadLetterMs },
-    failingJobs: health.failingJobs,
+    failingChores: health.failingChores,
     failingDestinations: health.failingDestinations.map(({ off, ...destination }) => ({
       ...destination,
       switchedOff: off?.reason ?? null,
@@ -175,7 +176,13 @@ const FIGURES: Figure[] = [
   ["store_bytes", "Size of the Signal Store's database.", ({ store }) => store.bytes],
   ["store_max_bytes", "At this size nothing is recorded.", ({ store }) => store.maxBytes],
   ["dead_letters", "Signals that could not be processed.", ({ deadLetters }) => deadLetters],
-  ["failing_jobs", "Jobs of the store that have failed since their last success.", (of) => of.failingJobs.length],
+  [
+    "failing_chores",
+    "Chores of the store's alarm that have failed since their last success.",
+    (of) => of.failingChores.length,
+  ],
+  ["store_alarms", "Alarms of the Signal Store in the last hour, at most 1,000.", (of) => of.alarms.store.all],
+  ["counter_alarms", "Alarms of the Quota Counter in the last hour, at most 1,000.", (of) => of.alarms.counter.all],
   ["books_balanced", "1: each signal answered with 202 is in exactly one place.", (of) => Number(of.booksBalanced)],
   ["held_signals", "Signals held until the billing period ends.", ({ books }) => books.held],
   ["accepted_signals", "Signals answered with 202, held signals included.", ({ books }) => books.accepted],
@@ -229,16 +236,27 @@ const query = z.strictObject({
   page: z.coerce.number().int().min(1).max(10_000).default(1).describe("Number of the page, from 1."),
 });
 
+const healthQuery = query.extend({
+  expect: z
+    .literal("ok")
+    .exactOptional()
+    .describe(
+      "Answers 503 `not_ok` while a workspace of the page is `late` or `stuck`: for monitors that see only the status code.",
+    ),
+});
+
 export const healthRoutes = [
   operation("GET", "/health", {
     summary: "Health of all workspaces",
     description: `One word for a monitor, and the workspaces that are not \`ok\`, each with instructions. ${COST}`,
-    query,
+    query: healthQuery,
     answers: { 200: "The most severe status and its workspaces." },
     schema: allHealth,
-    async handle(c, { query: { page } }) {
+    async handle(c, { query: { page, expect } }) {
       const { total, found, queues } = await healthOfPage(c, page);
-      return summaryOf(found, queues, page * HEALTH_PAGE_WORKSPACES < total ? page + 1 : null);
+      const summary = summaryOf(found, queues, page * HEALTH_PAGE_WORKSPACES < total ? page + 1 : null);
+      if (expect === undefined || summary.status === "ok") return summary;
+      return problem(c, { status: 503, code: "not_ok", title: "Not ok", detail: `${summary.status}: ${summary.says}` });
     },
   }),
   operation("GET", "/metrics", {

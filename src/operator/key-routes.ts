@@ -1,28 +1,37 @@
 /** API keys (spec §2.1, §3.1). Only the answer to a creation or rotation contains the full key and the secret. */
 import type { Context } from "hono";
 import * as z from "zod";
-import { listKeys, watchForSilence, type ApiKey } from "../control/api-keys.ts";
-import { KEY_LIMITS, createKey, type CreatedKey } from "../control/new-keys.ts";
-import { keyStatus } from "../domain/keys/api-key.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import { changeWebhookSettings, findKey, listKeys, watchForSilence, type ApiKey } from "../d1/api-keys.ts";
+import { changeTemplate } from "../d1/key-templates.ts";
+import { KEY_LIMITS, type CreatedKey } from "../d1/new-keys.ts";
+import { keyStatus, problemOfIdempotencyKey } from "../domain/keys/api-key.ts";
+import { ok, reject, type Result } from "../domain/result.ts";
+import { MISFIT_HANDLINGS, SUCCESS_STATUSES } from "../domain/template/key-template.ts";
 import { ENDPOINT_TYPES } from "../domain/signal/signal.ts";
+import type { BrowserUse } from "../quota/protocol.ts";
 import { futureTime, name } from "../http/fields.ts";
+import { TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
 import {
+  createKeyOnce,
   deactivateApiKey,
   OVERLAPS,
   payloadMapping,
   payloadTemplate,
-  rotateApiKey,
+  limitApiKey,
+  rotateKeyOnce,
+  signalLimit,
   silentAfterDays,
-} from "../workspace/manage-keys.ts";
-import { quotaCounter } from "../workspace/objects.ts";
+} from "../use-cases/manage-keys.ts";
+import { signalMapping, signalTemplate } from "../use-cases/signal-template-schema.ts";
+import { quotaCounter } from "../use-cases/objects.ts";
 import {
-  askedPage,
+  fieldErrors,
+  listQueryOf,
   idOf,
   instant,
   isoInstant,
   listOf,
-  pageQuery,
+  listQuery,
   contextOf,
   operationsOf,
   type OperatorEnv,
@@ -30,23 +39,64 @@ import {
 
 const operation = operationsOf("API keys", "key");
 
+export const misfits = z
+  .enum(MISFIT_HANDLINGS)
+  .describe(
+    "Of a signal that the payload template does not fit: `reject` answers 422; `keep` accepts and counts it, and makes it a dead letter " +
+      "that a corrected template can map. Without a template every misfit is rejected.",
+  );
+export const answer = z
+  .literal(SUCCESS_STATUSES)
+  .describe("Status for success at `/webhook/{source}/{key}`: some vendors send again after any other than 200.");
+
 const endpointType = z.enum(ENDPOINT_TYPES);
 const expiration = futureTime.nullish();
 
-const newKey = z
+const ofEveryKey = {
+  name,
+  expires_at: expiration.describe("Default: the key never expires."),
+  secret: z.boolean().default(false).describe("Generate a shared secret that calls must carry."),
+  signal_limit: signalLimit.default(null),
+};
+
+/** At least one field, so that a call with a misspelt field changes nothing and says so. */
+const newKey = z.discriminatedUnion("endpoint_type", [
+  z.strictObject({
+    ...ofEveryKey,
+    endpoint_type: z.literal("signal_staging").optional().describe("The default: the key is for signals."),
+    payload_template: signalTemplate
+      .nullish()
+      .describe("For a sender that cannot change its body: where the fields of a signal stand in it."),
+    misfits: misfits.default("reject"),
+    answer: answer.default(202),
+  }),
+  z.strictObject({
+    ...ofEveryKey,
+    endpoint_type: z.literal("product_org").describe("The key is for account updates."),
+    payload_template: payloadTemplate.describe("Where the fields of an account stand."),
+  }),
+]);
+
+const keySettings = z
   .strictObject({
-    name,
-    endpoint_type: endpointType.default("signal_staging").describe("The endpoints that the key may be used on."),
-    expires_at: expiration.describe("Default: the key never expires."),
-    secret: z.boolean().default(false).describe("Generate a shared secret that calls must carry."),
-    payload_template: payloadTemplate.nullish().describe("Required for `product_org`, refused for `signal_staging`."),
+    silent_after_days: silentAfterDays.optional(),
+    misfits: misfits.optional(),
+    answer: answer.optional(),
+    signal_limit: signalLimit.optional(),
   })
-  .superRefine((key, ctx) => {
-    const isGiven = (key.payload_template ?? null) !== null;
-    if (isGiven === (key.endpoint_type === "product_org")) return;
-    const message = isGiven ? "only for endpoint_type product_org" : "required when endpoint_type is product_org";
-    ctx.addIssue({ code: "custom", path: ["payload_template"], message });
-  });
+  .refine(
+    (settings) => Object.keys(settings).length > 0,
+    "at least one of silent_after_days, misfits, answer and signal_limit",
+  )
+  .meta({ id: "KeySettings" });
+
+/** The type of the key decides which mappings it takes. */
+const templateChange = z.strictObject({
+  payload_template: z
+    .array(z.unknown())
+    .max(TEMPLATE_MAX_MAPPINGS)
+    .describe("Mappings, as at the creation of the key."),
+});
 
 const keyRotation = z
   .strictObject({
@@ -71,8 +121,21 @@ const apiKey = z
     last_used_at: instant.nullable().describe("The last authenticated webhook request."),
     deactivated_at: isoInstant.nullable(),
     has_secret: z.boolean(),
-    payload_template: z.array(payloadMapping).nullable(),
+    payload_template: z
+      .union([z.array(signalMapping), z.array(payloadMapping)])
+      .nullable()
+      .describe("Its newest version. Of a `product_org` key: mappings to the fields of an account."),
     silent_after_days: silentAfterDays,
+    misfits,
+    answer,
+    signal_limit: signalLimit,
+    public_origin: z
+      .string()
+      .nullable()
+      .describe(
+        "The origin of the first call from a browser. Whoever opens that page can read the key: rotate it. `null` as a text: the " +
+          "page has no name. Null: no browser has used the key.",
+      ),
     successor_of: z.string().nullable().describe("Id of the key that this key replaced by rotation."),
   })
   .meta({ id: "ApiKey" });
@@ -84,6 +147,10 @@ const createdKey = z
   })
   .meta({ id: "CreatedApiKey" });
 
+const REPEATABLE =
+  "A repeated call with the same value within ten minutes ends the key that the first call made, and answers a new one, because " +
+  "no value is shown twice. The new key has the settings of the first call.";
+
 export const keyRoutes = [
   operation("POST", "/workspaces/:workspace_id/keys", {
     summary: "Create an API key",
@@ -93,9 +160,16 @@ export const keyRoutes = [
     bodyExample: { name: "Website", endpoint_type: "signal_staging", secret: true },
     answers: { 201: "The new key." },
     schema: createdKey,
-    conflicts: KEY_LIMITS,
-    async handle(c, { body: { expiresAt = null, payloadTemplate: template = null, ...key } }) {
-      return withValue(await createKey(contextOf(c), { ...key, expiresAt, payloadTemplate: template }));
+    idempotencyKey: REPEATABLE,
+    conflicts: ["key_inactive", "idempotency_key_used", ...KEY_LIMITS],
+    async handle(
+      c,
+      { body: { expiresAt = null, payloadTemplate: template = null, endpointType: type = "signal_staging", ...key } },
+    ) {
+      const repeated = idempotencyKeyOf(c);
+      if (!repeated.ok) return repeated;
+      const wanted = { ...key, endpointType: type, expiresAt, payloadTemplate: template };
+      return withValue(await createKeyOnce(contextOf(c), wanted, repeated.value));
     },
   }),
   operation("POST", "/workspaces/:workspace_id/keys/:key_id/rotate", {
@@ -108,35 +182,89 @@ export const keyRoutes = [
     bodyExample: { overlap: "24h" },
     answers: { 201: "The successor." },
     schema: createdKey,
-    conflicts: ["key_inactive", ...KEY_LIMITS],
+    idempotencyKey: REPEATABLE,
+    conflicts: ["key_inactive", "idempotency_key_used", ...KEY_LIMITS],
     async handle(c, { body }) {
-      return withValue(await rotateApiKey(contextOf(c), { keyId: c.req.param("key_id"), ...body, formToken: null }));
+      const repeated = idempotencyKeyOf(c);
+      if (!repeated.ok) return repeated;
+      const rotation = { keyId: c.req.param("key_id"), ...body };
+      return withValue(await rotateKeyOnce(contextOf(c), rotation, repeated.value));
     },
   }),
   operation("PATCH", "/workspaces/:workspace_id/keys/:key_id", {
-    summary: "Set an inactivity alert",
+    summary: "Change the settings of an API key",
     scope: "keys",
-    description: "After so many days without a call, `key.silent` is raised once, until the key is used again.",
-    body: z.strictObject({ silent_after_days: silentAfterDays }),
+    description:
+      "Fields that are left out stay. `silent_after_days`: after so many days without a call, `key.silent` is raised once, until the " +
+      "key is used again. Calls follow `misfits` and `answer` within a minute. A signal limit holds with the " +
+      "next call, and counts signals from when the key got one; a change keeps the count. A key shares it with the keys that it " +
+      "replaced or that replace it. `key.usage_level` is raised at 80 and 100 %.",
+    body: keySettings,
     bodyExample: { silent_after_days: 3 },
     answers: { 200: "The key." },
     schema: apiKey,
     async handle(c, { body }) {
-      return withLastUse(c, await watchForSilence(contextOf(c), c.req.param("key_id"), body.silentAfterDays));
+      const [context, keyId] = [contextOf(c), c.req.param("key_id")];
+      const { silentAfterDays: days, signalLimit: limit } = body;
+      if (days !== undefined) await watchForSilence(context, keyId, days);
+      if (limit !== undefined) await limitApiKey(context, keyId, limit);
+      return withLastUse(c, await changeWebhookSettings(context, keyId, body));
+    },
+  }),
+  operation("PUT", "/workspaces/:workspace_id/keys/:key_id/template", {
+    summary: "Change a payload template",
+    scope: "keys",
+    description:
+      "Adds a version, which calls use within a minute, and replays at once. Signals that were admitted before keep what the " +
+      "earlier version made of them. A key shares its template with the keys that it replaced or that replace it.",
+    body: templateChange,
+    bodyExample: { payload_template: [{ target: "event", path: "trigger" }] },
+    answers: { 200: "The key." },
+    schema: apiKey,
+    conflicts: ["templates_too_large"],
+    async handle(c, { body }) {
+      const keyId = c.req.param("key_id");
+      const key = await findKey(c.var.db, c.var.workspace.id, keyId);
+      if (key === null) return null;
+      const schema = key.endpointType === "product_org" ? payloadTemplate : signalTemplate;
+      const parsed = z.object({ payload_template: schema }).safeParse({ payload_template: body.payloadTemplate });
+      if (!parsed.success) return reject([...fieldErrors(parsed.error)]);
+      const changed = await changeTemplate(contextOf(c), keyId, parsed.data.payload_template);
+      if (changed === null || !changed.ok) return changed;
+      return withLastUse(c, changed.value);
+    },
+  }),
+  operation("DELETE", "/workspaces/:workspace_id/keys/:key_id/template", {
+    summary: "Remove a payload template",
+    scope: "keys",
+    description:
+      "From within a minute, signals of the key, and of the keys that share its template, are read as they are sent. Those that were " +
+      "admitted before keep what the template made of them, and a replay uses its last version. A key for account updates needs one.",
+    answers: { 200: "The key." },
+    schema: apiKey,
+    conflicts: ["template_required", "templates_too_large"],
+    async handle(c) {
+      const keyId = c.req.param("key_id");
+      const key = await findKey(c.var.db, c.var.workspace.id, keyId);
+      if (key === null) return null;
+      if (key.endpointType === "product_org") return reject("template_required");
+      const changed = await changeTemplate(contextOf(c), keyId, null);
+      if (changed === null || !changed.ok) return changed;
+      return withLastUse(c, changed.value);
     },
   }),
   operation("GET", "/workspaces/:workspace_id/keys", {
     summary: "List the API keys",
     scope: "keys",
-    query: pageQuery,
+    query: listQuery,
     answers: { 200: "Active and inactive keys, newest first." },
     schema: listOf(apiKey),
     async handle(c, { query }) {
-      const [{ items, next }, lastUsed] = await Promise.all([
-        listKeys(c.var.db, c.var.workspace.id, askedPage(query)),
-        quotaCounter(c.env, c.var.workspace.id).lastUsed(),
+      const [{ items, next }, uses] = await Promise.all([
+        listKeys(c.var.db, c.var.workspace.id, listQueryOf(query)),
+        usesOf(c),
       ]);
-      return { items: items.map((key) => withUse(key, lastUsed)), next };
+      return { items: items.map((key) => withUse(key, uses)), next };
     },
   }),
   operation("POST", "/workspaces/:workspace_id/keys/:key_id/deactivate", {
@@ -151,21 +279,36 @@ export const keyRoutes = [
   }),
 ];
 
+/** Null: the call has none. */
+function idempotencyKeyOf(c: Context<OperatorEnv>): Result<string | null, { path: string; message: string }[]> {
+  const value = c.req.header("idempotency-key") ?? null;
+  const message = value === null ? null : problemOfIdempotencyKey(value);
+  return message === null ? ok(value) : reject([{ path: "Idempotency-Key", message }]);
+}
+
 async function withLastUse(c: Context<OperatorEnv>, key: ApiKey | null) {
-  return key && withUse(key, await quotaCounter(c.env, c.var.workspace.id).lastUsed());
+  return key && withUse(key, await usesOf(c));
 }
 
-function withUse(key: ApiKey, lastUsedMs: Record<string, number>) {
+interface Uses {
+  lastUsed: Record<string, number>;
+  publicKeys: Record<string, BrowserUse>;
+}
+
+async function usesOf(c: Context<OperatorEnv>): Promise<Uses> {
+  const counter = quotaCounter(c.env, c.var.workspace.id);
+  const [lastUsed, publicKeys] = await Promise.all([counter.lastUsed(), counter.publicKeys()]);
+  return { lastUsed, publicKeys };
+}
+
+function withUse(key: ApiKey, { lastUsed, publicKeys }: Uses) {
   const status = keyStatus(key, Date.now());
-  return { ...key, expiresAt: key.endsAt, status, lastUsedAtMs: lastUsedMs[key.id] ?? null };
+  const publicOrigin = publicKeys[key.id]?.origin ?? null;
+  return { ...key, expiresAt: key.endsAt, status, lastUsedAtMs: lastUsed[key.id] ?? null, publicOrigin };
 }
 
-function withValue<Refusal extends { reason: string }>(created: Result<CreatedKey, Refusal>) {
-  if (!created.ok) {
-    const reason: Refusal["reason"] = created.refusal.reason;
-    if (reason === "made_before") throw new Error("A call without a form's token cannot be a repetition.");
-    return refuse(reason as Exclude<Refusal["reason"], "made_before">);
-  }
+function withValue<Rejection>(created: Result<CreatedKey, Rejection>) {
+  if (!created.ok) return created;
   const { record, value, secret } = created.value;
-  return ok({ ...withUse(record, {}), key: value, ...(secret !== null && { secret }) });
+  return ok({ ...withUse(record, { lastUsed: {}, publicKeys: {} }), key: value, ...(secret !== null && { secret }) });
 }

@@ -1,11 +1,11 @@
 /** Members of a workspace (spec §1: only owners and admins may manage keys). */
 import * as z from "zod";
-import { addMember, changeRole, listMembers, removeMember } from "../control/members.ts";
+import { addMember, changeRole, listMembers, removeMember } from "../d1/members.ts";
 import { ROLES } from "../domain/keys/role.ts";
 import { emailAsStored, memberEmail } from "../domain/signal/identity.ts";
 import { boundedText } from "../http/fields.ts";
 import { EMAIL_MAX_LENGTH } from "../limits.ts";
-import { askedPage, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
+import { listQueryOf, isoInstant, listOf, listQuery, contextOf, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Members", "member");
 
@@ -30,10 +30,10 @@ export const memberRoutes = [
   operation("GET", "/workspaces/:workspace_id/members", {
     summary: "List the members",
     scope: "read",
-    query: pageQuery,
+    query: listQuery,
     answers: { 200: "The members, by email." },
     schema: listOf(member),
-    handle: (c, { query }) => listMembers(c.var.db, c.var.workspace.id, askedPage(query)),
+    handle: (c, { query }) => listMembers(c.var.db, c.var.workspace.id, listQueryOf(query)),
   }),
   operation("PATCH", "/workspaces/:workspace_id/members/:email", {
     summary: "Change a member's role",

@@ -1,29 +1,30 @@
 /**
- * An operation of the operator API (design §9): route, schemas, documentation and handler. The schemas validate requests, and make the
+ * An operation of the operator API: route, schemas, documentation and handler. The schemas validate requests, and make the
  * JSON of the answers and the OpenAPI document. So code and document cannot differ. Also all error codes of the API.
  */
+import { asSent } from "../domain/json/json-value.ts";
 import * as z from "zod";
 import type { Context, Handler } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import type { Change, ControlDatabase } from "../control/database.ts";
-import type { Workspace } from "../control/workspaces.ts";
-import type { ApiToken } from "../control/api-tokens.ts";
+import type { Change, ControlDatabase } from "../d1/database.ts";
+import type { Workspace } from "../d1/workspaces.ts";
+import type { ApiToken } from "../d1/api-tokens.ts";
 import { cut, grouped } from "../domain/text.ts";
 import { describePlace } from "../domain/json/json-error.ts";
 import { findJsonError, jsonShape } from "../domain/json/json-scan.ts";
 import type { TokenScope } from "../domain/keys/api-token.ts";
-import { withoutCredentials } from "../domain/keys/echo.ts";
+import { withoutCredentials } from "../domain/keys/api-key.ts";
 import type { Result } from "../domain/result.ts";
 import { type AppEnv, configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
-import { problem, refusalProblem, retryAfter } from "../http/problem.ts";
+import { problem, rejectionProblem, retryAfter } from "../http/problem.ts";
 import { boundedText } from "../http/fields.ts";
-import { REFUSALS } from "../http/refusal-table.ts";
+import { REJECTIONS } from "../http/rejection-table.ts";
 import { OPERATOR_ACCOUNT } from "../http/workspace-share.ts";
 import { DESTINATIONS_MAX, JSON_MAX_DEPTH, JSON_MAX_VALUES, PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
-import { signalStore, type WorkspaceContext } from "../workspace/objects.ts";
-import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
-import type { Page } from "../platform/list-page.ts";
+import { signalStore, type WorkspaceContext } from "../use-cases/objects.ts";
+import { LIMIT_COPY } from "../use-cases/rejection-copy.ts";
+import type { ListQuery } from "../platform/list-page.ts";
 
 export interface OperatorEnv extends AppEnv {
   Variables: AppEnv["Variables"] & {
@@ -55,6 +56,7 @@ export const TAGS = [
   "API keys",
   "API tokens",
   "Mapping rules",
+  "Exclusions",
   "Signals",
   "Accounts",
   "Data care",
@@ -77,6 +79,8 @@ interface Description<Body extends z.ZodType, Query extends z.ZodObject, Json ex
   bodyExample?: unknown;
   bodyMaxBytes?: number;
   query?: Query;
+  /** Describes the effect of an `Idempotency-Key`; undefined: it is ignored. */
+  idempotencyKey?: string;
   /** Successful answers by status. The handler's values are sent with the lowest. */
   answers: { [status: number]: string };
   /** Schema of the JSON answer. A 204 has none. */
@@ -137,7 +141,7 @@ export function operationsOf(tag: Tag, tagNoun: string) {
       if (outcome instanceof Response) return outcome;
       if (outcome === null) return notFound(c, noun);
       if (!isResult(outcome)) return answer(c, operation, outcome);
-      return outcome.ok ? answer(c, operation, outcome.value) : refused(c, outcome.refusal, noun);
+      return outcome.ok ? answer(c, operation, outcome.value) : rejected(c, outcome.rejection, noun);
     };
     return { tag, method, path, ...described, handler };
   };
@@ -181,7 +185,7 @@ async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ va
     holder: c.var.token?.workspaceId ?? OPERATOR_ACCOUNT,
     rate: configuredRate(c.env),
   });
-  if (!body.ok) return problem(c, refusalProblem(body.refusal));
+  if (!body.ok) return problem(c, rejectionProblem(body.rejection));
   try {
     const tooMuch = problemOfShape(body.bytes);
     if (tooMuch !== null) {
@@ -210,7 +214,7 @@ function problemOfShape(bytes: Uint8Array): string | null {
     : null;
 }
 
-interface FieldError {
+export interface FieldError {
   /** Path of the wrong field, such as `conditions.0.path`; empty for the whole. */
   path: string;
   message: string;
@@ -231,6 +235,16 @@ export function notFound(c: Context<OperatorEnv>, noun: string): Response {
   return problem(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${noun}.` });
 }
 
+export function workspaceEnded(c: Context<OperatorEnv>): Response {
+  const detail = "The workspace has ended. GET …/end shows the receipt.";
+  return problem(c, { status: 410, code: "workspace_ended", title: "The workspace has ended", detail });
+}
+
+export function workspaceImporting(c: Context<OperatorEnv>): Response {
+  const detail = "The workspace is being imported. Finish the import, or end the workspace.";
+  return problem(c, { status: 409, code: "workspace_importing", title: "Conflict", detail });
+}
+
 export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail: string = CONFLICTS[code]): Response {
   return problem(c, { status: 409, code, title: "Conflict", detail });
 }
@@ -240,13 +254,13 @@ export function tooMany(c: Context<OperatorEnv>, waitMs: number, detail: string)
   return problem(c, { status: 429, code: "rate_limited", title: "Too many requests", detail, headers });
 }
 
-function refused(
+function rejected(
   c: Context<OperatorEnv>,
-  refusal: "not_found" | ConflictCode | readonly FieldError[],
+  rejection: "not_found" | ConflictCode | readonly FieldError[],
   noun: string,
 ): Response {
-  if (refusal === "not_found") return notFound(c, noun);
-  return typeof refusal === "string" ? conflict(c, refusal) : validationFailed(c, refusal);
+  if (rejection === "not_found") return notFound(c, noun);
+  return typeof rejection === "string" ? conflict(c, rejection) : validationFailed(c, rejection);
 }
 
 /** Maximum number of invalid fields in a 422. */
@@ -270,7 +284,7 @@ function firstErrors(all: Iterable<FieldError>): FieldError[] {
 }
 
 /** Lazy, because one issue may name tens of thousands of unknown fields. */
-function* fieldErrors(error: z.core.$ZodError): Generator<FieldError> {
+export function* fieldErrors(error: z.core.$ZodError): Generator<FieldError> {
   for (const issue of error.issues) {
     const path = issue.path.map((name) => shownName(String(name)));
     if (issue.code !== "unrecognized_keys") yield { path: path.join("."), message: issue.message };
@@ -286,27 +300,50 @@ function shownName(name: string): string {
   return name.length > NAME_CHARACTERS ? `${shown}…` : shown;
 }
 
-/** Codes of all addresses or of the operator API only. REFUSALS has the codes of ingestion. */
+/** Codes of all addresses or of the operator API only. REJECTIONS has the codes of ingestion. */
 const OTHER_CODES = {
   not_found: { status: 404, when: "There is nothing at this address, or no record with this id in this workspace." },
   method_not_allowed: { status: 405, when: "The address is known, the method is not; see `Allow`." },
   operator_unauthorized: { status: 401, when: "The token is missing, wrong, expired or revoked." },
   insufficient_scope: { status: 403, when: "The API token lacks the scope of the operation; see `scope`." },
   operator_only: { status: 403, when: "Only the operator token may call the operation, no API token of a workspace." },
+  workspace_importing: { status: 409, when: "The workspace is being imported, and not complete yet." },
+  workspace_ended: { status: 410, when: "The workspace has ended; `GET …/end` shows the receipt for 31 days." },
+  not_ok: {
+    status: 503,
+    when: "A workspace is not `ok`, and the call had `expect=ok`; `detail` is its alarm's sentence.",
+  },
   validation_failed: { status: 422, when: "Fields are missing, unknown or wrong; `errors` names each." },
 };
 
 /** Codes of 409 answers. */
 const CONFLICTS = {
+  plan_differs: "The deployment has no plan with the terms of the file.",
+  file_version: "The file has another version than this release reads.",
+  part_unknown: "The manifest has no such part.",
+  part_differs: "The part is not the one of the manifest.",
+  import_incomplete: "Parts of the file are missing.",
+  source_active: "The exported workspace is in this deployment, and takes signals.",
+  key_in_use: "Keys of the file belong to a workspace that takes signals.",
+  already_imported: "Another workspace has the rules of the file.",
+  deletions_unknown: "It is not known who was deleted after the export.",
+  slug_differs: "The body must repeat the slug of the workspace that is to end.",
   slug_taken: "Another workspace has this slug.",
   email_taken: "The address is a member already. Change its role with PATCH.",
   key_inactive: "The key is deactivated or expired, so it cannot be rotated. Create a new key instead.",
+  template_required: "A key for account updates needs a payload template. Change it, or deactivate the key.",
+  idempotency_key_used:
+    "A call with this Idempotency-Key made a key more than ten minutes ago. Send a new value to make another key.",
   last_owner: "A workspace keeps at least one owner. Make another member an owner first.",
   ...LIMIT_COPY,
   too_many_destinations: `The workspace has ${DESTINATIONS_MAX} destinations, the most it may have.`,
   destination_not_active: "The destination is paused or switched off. Resume it first.",
+  code_wrong: "The code is wrong or expired, or was wrong five times. Send a test to get a new one.",
+  too_many_codes:
+    "The workspace has sent ten codes to email addresses in 24 hours, the most it may send. Try again later.",
   destination_without_secret: "Only deliveries to a webhook are signed.",
   rules_changed: "Mapping rules of the workspace are being changed at the same time. Send the import again.",
+  exclusions_changed: "The exclusions have another version by now. Read them, and send the change again.",
   rule_changed: "The mapping rule is being changed at the same time. Send the change again.",
 };
 type ConflictCode = keyof typeof CONFLICTS;
@@ -318,7 +355,7 @@ interface DescribedCode {
 }
 
 export function allCodes(): DescribedCode[] {
-  const described = Object.entries({ ...REFUSALS, ...OTHER_CODES });
+  const described = Object.entries({ ...REJECTIONS, ...OTHER_CODES });
   const codes = described.map(([code, { status, when }]) => ({ code, status, when }));
   const conflicts = Object.entries(CONFLICTS).map(([code, when]) => ({ code, status: 409, when }));
   return [...codes, ...conflicts].sort((a, b) => a.status - b.status);
@@ -351,13 +388,13 @@ const PAGE = {
     .describe("Maximum number of items."),
 };
 
-export const pageQuery = z.strictObject(PAGE);
+export const listQuery = z.strictObject(PAGE);
 
 export function filteredPageQuery<Filter extends z.ZodRawShape>(filter: Filter) {
   return z.strictObject({ ...filter, ...PAGE });
 }
 
-export function askedPage(query: z.output<typeof pageQuery>): Page {
+export function listQueryOf(query: z.output<typeof listQuery>): ListQuery {
   return { cursor: query.cursor ?? null, limit: query.limit };
 }
 
@@ -367,6 +404,16 @@ export function listOf<Item extends z.ZodType>(item: Item) {
     next: z.string().nullable().meta({ description: "Cursor of the next page; null on the last page.", example: null }),
   });
 }
+
+/** The text of a payload in the domain, and the JSON that it is in an answer. */
+export const sentPayload = z.unknown().describe("The JSON as the sender sent it, each number with all its digits.");
+
+/** Whether an answer may show what the scope shows. The operator token may see everything. */
+export function mayRead({ var: { token } }: Context<OperatorEnv>, scope: TokenScope): boolean {
+  return token === null || token.scopes.includes(scope);
+}
+
+export const KEY_NAME = "Null: the API token lacks the scope `keys`, or there is no such key.";
 
 /** The domain value of an answer: names in camelCase, and times as `instant` and `isoInstant` say. */
 export type DomainValue<Json> =
@@ -386,6 +433,7 @@ type Camel<Name extends string> = Name extends `${infer Head}_${infer Tail}`
 /** The JSON of a domain value. Only fields of the schema are in it, so a new domain field stays private. */
 export function toJson(schema: z.core.$ZodType, value: unknown): unknown {
   if (value === null || value === undefined) return value;
+  if (schema === sentPayload) return asSent(value as string);
   if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional) return toJson(schema.unwrap(), value);
   if (schema instanceof z.ZodArray) return (value as unknown[]).map((item) => toJson(schema.element, item));
   if (!(schema instanceof z.ZodObject)) return value;

@@ -1,13 +1,13 @@
-/** The operator API (design §9) and the documents that are made from its routes. */
+/** The operator API and the documents that are made from its routes. */
 import { Hono } from "hono";
-import { createMiddleware } from "hono/factory";
 import { methodNotAllowed } from "../http/problem.ts";
 import { accountRoutes } from "./account-routes.ts";
-import { authorise, findWorkspaceOfPath, requireScope } from "./authorise.ts";
+import { authorise, findWorkspaceOfPath, noStore, requireScope } from "./authorise.ts";
 import { deletionRoutes, exportRoutes } from "./data-care-routes.ts";
 import { destinationRoutes } from "./destination-routes.ts";
 import { createDocumentRoutes } from "./docs/docs-page.tsx";
 import { openApiDocument } from "./docs/openapi.ts";
+import { exclusionRoutes } from "./exclusion-routes.ts";
 import { healthRoutes } from "./health-routes.ts";
 import { keyRoutes } from "./key-routes.ts";
 import { memberRoutes } from "./member-routes.ts";
@@ -15,24 +15,23 @@ import type { OperatorEnv } from "./operation.ts";
 import { planRoutes } from "./plan-routes.ts";
 import { ruleRoutes } from "./rule-routes.ts";
 import { signalRoutes } from "./signal-routes.ts";
+import { templateRoutes } from "./template-routes.ts";
+import { transferRoutes } from "./transfer-routes.ts";
 import { tokenRoutes } from "./token-routes.ts";
 import { usageRoutes } from "./usage-routes.ts";
 import { workspaceRoutes } from "./workspace-routes.ts";
 
-/** Some answers contain a secret. */
-const noStore = createMiddleware<OperatorEnv>(async (c, next) => {
-  await next();
-  c.res.headers.set("cache-control", "no-store");
-});
-
 export const OPERATIONS = [
   ...planRoutes,
   ...workspaceRoutes,
+  ...transferRoutes,
   ...healthRoutes,
   ...memberRoutes,
   ...keyRoutes,
+  ...templateRoutes,
   ...tokenRoutes,
   ...ruleRoutes,
+  ...exclusionRoutes,
   ...usageRoutes,
   ...signalRoutes,
   ...accountRoutes,

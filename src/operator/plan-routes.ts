@@ -1,11 +1,11 @@
 /** Plans (spec §8). A change is written to D1 only; the objects of the workspaces on the plan learn of it by its version. */
 import * as z from "zod";
-import { listPlans, putPlan } from "../control/plans.ts";
-import { unknownWorkspaces } from "../control/workspaces.ts";
-import { refuse } from "../domain/result.ts";
+import { listPlans, putPlan } from "../d1/plans.ts";
+import { unknownWorkspaces } from "../d1/workspaces.ts";
+import { reject } from "../domain/result.ts";
 import { name, recordId, boundedText } from "../http/fields.ts";
 import { RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
-import { askedPage, camelKeys, listOf, pageQuery, toJson, operationsOf } from "./operation.ts";
+import { listQueryOf, camelKeys, listOf, listQuery, toJson, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("Plans", "plan");
 
@@ -52,10 +52,10 @@ const plan = z.object({ id: z.string().meta({ example: "growth" }), ...terms, na
 export const planRoutes = [
   operation("GET", "/plans", {
     summary: "List the plans",
-    query: pageQuery,
+    query: listQuery,
     answers: { 200: "The plans, by id." },
     schema: listOf(plan),
-    handle: (c, { query }) => listPlans(c.var.db, askedPage(query)),
+    handle: (c, { query }) => listPlans(c.var.db, listQueryOf(query)),
   }),
   operation("PUT", "/plans/:plan_id", {
     summary: "Create or replace a plan",
@@ -75,12 +75,12 @@ export const planRoutes = [
     async handle(c, { body: { overagePrice, ...body } }) {
       const id = c.req.param("plan_id");
       if (!PLAN_ID.test(id)) {
-        return refuse([{ path: "plan_id", message: "lower-case letters, digits, `-` and `_`; at most 63" }]);
+        return reject([{ path: "plan_id", message: "lower-case letters, digits, `-` and `_`; at most 63" }]);
       }
       const stored = { id, ...body, overagePrice: overagePrice && camelKeys(overagePrice) };
       const unknown = await unknownWorkspaces(c.var.db, stored.offeredTo ?? []);
       if (unknown.length > 0) {
-        return refuse([{ path: "offered_to", message: `there is no workspace ${unknown.join(", ")}` }]);
+        return reject([{ path: "offered_to", message: `there is no workspace ${unknown.join(", ")}` }]);
       }
       const { created } = await putPlan(c.var.db, stored, c.var.by);
       return created ? c.json(toJson(plan, stored) as object, 201) : stored;

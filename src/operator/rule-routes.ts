@@ -1,8 +1,8 @@
-/** Mapping rules (spec §1, design §8.5): changes, versions, import, and rules on stored signals. */
+/** Mapping rules (spec §1): changes, versions, import, and rules on stored signals. */
 import * as z from "zod";
-import { createRule, restoreRule, updateRule } from "../control/rule-changes.ts";
-import { findRule, listRules, listRuleVersions } from "../control/stored-rules.ts";
-import { refuse } from "../domain/result.ts";
+import { createRule, restoreRule, updateRule } from "../d1/rule-changes.ts";
+import { findRule, listRules, listRuleVersions } from "../d1/stored-rules.ts";
+import { reject } from "../domain/result.ts";
 import { ruleDifferences } from "../domain/rules/rule-content.ts";
 import {
   PREVIEW_DEFAULT_DAYS,
@@ -13,31 +13,33 @@ import {
   RULE_VERSIONS_KEPT,
 } from "../limits.ts";
 import {
-  IMPORT_REFUSAL,
+  IMPORT_REJECTION,
   isPossible,
   importRules,
   planRuleImport,
   type RuleImport,
   importedOf,
   ruleFile,
-} from "../workspace/import-rules.ts";
+} from "../use-cases/import-rules.ts";
 import { PREVIEWS } from "../http/workspace-share.ts";
-import { newRule, ruleChange, ruleFields } from "../workspace/rule-schema.ts";
-import { applyRule, removeRule, previewRule, proposeFrom } from "../workspace/rules-on-history.ts";
+import { newRule, ruleChange, ruleFields } from "../use-cases/rule-schema.ts";
+import { applyRule, removeRule, previewRule, proposeFrom } from "../use-cases/rules-on-history.ts";
 import {
-  askedPage,
+  listQueryOf,
+  contextOf,
   count,
   idOf,
   instant,
   isoInstant,
   listOf,
-  pageQuery,
-  snakeCase,
-  type DomainValue,
-  contextOf,
+  mayRead,
   operationsOf,
+  listQuery,
+  sentPayload,
+  snakeCase,
   storeOf,
   tooMany,
+  type DomainValue,
 } from "./operation.ts";
 
 const operation = operationsOf("Mapping rules", "rule");
@@ -65,6 +67,39 @@ const version = z
   })
   .meta({ id: "MappingRuleVersion" });
 
+export function tooManyPreviews(c: Parameters<typeof tooMany>[0]): Response {
+  return tooMany(c, PREVIEW_WAIT_MS, TOO_MANY_PREVIEWS);
+}
+
+/** Which stored signals a preview reads. */
+export const previewQuery = z.strictObject({
+  days: z.coerce
+    .number()
+    .int()
+    .min(1)
+    .max(PREVIEW_MAX_DAYS)
+    .default(PREVIEW_DEFAULT_DAYS)
+    .describe("Reads signals that were received in this many last days."),
+});
+
+export const previewSampleFields = {
+  id: idOf("sig", "Of the signal."),
+  event: z.string(),
+  source: z.string(),
+  email: z.string().describe("Of the person."),
+  received_at: instant,
+};
+
+/** How much a preview has read. */
+export const previewEndFields = {
+  scanned: count.describe("Signals that the preview has read."),
+  complete: z
+    .boolean()
+    .describe(
+      `False: the preview has read only the latest signals, because there are more than ${PREVIEW_MAX_SIGNALS}, or because cold storage does not answer.`,
+    ),
+};
+
 const preview = z
   .object({
     matches: count.describe("Signals that the rule matches."),
@@ -75,25 +110,20 @@ const preview = z
     people: count.describe("People with a matching signal."),
     points: z.int().describe("Sum of the changes of their scores, without points that have lapsed."),
     samples: z
-      .array(
-        z.object({
-          id: idOf("sig", "Of the signal."),
-          event: z.string(),
-          source: z.string(),
-          email: z.string().describe("Of the person."),
-          received_at: instant,
-          payload: z.unknown().describe("The JSON as the sender sent it."),
-        }),
-      )
+      .array(z.object({ ...previewSampleFields, payload: sentPayload }))
       .describe(`Matching signals, latest first, at most ${PREVIEW_SAMPLES}.`),
-    scanned: count.describe("Signals that the preview has read."),
-    complete: z
-      .boolean()
-      .describe(
-        `False: the preview has read only the latest signals, because there are more than ${PREVIEW_MAX_SIGNALS}, or because cold storage does not answer.`,
-      ),
+    ...previewEndFields,
   })
   .meta({ id: "RulePreview" });
+
+export const ruleJobFields = {
+  status: z.enum(["queued", "running", "done"]),
+  scanned: count.describe("Signals read so far."),
+  total: count.describe("Signals to read, as estimated at the start."),
+  requested_at: instant,
+  started_at: instant.nullable(),
+  finished_at: instant.nullable(),
+};
 
 const ruleJob = z
   .object({
@@ -102,16 +132,11 @@ const ruleJob = z
       .int()
       .nullable()
       .describe("The version that is applied. Null: the rule's scoring signals are removed."),
-    status: z.enum(["queued", "running", "done"]),
-    scanned: count.describe("Signals read so far."),
-    total: count.describe("Signals to read, as estimated at the start."),
+    ...ruleJobFields,
     matched: count.describe("Signals that the rule matches."),
     added: count.describe("Missing scoring signals that were added."),
     changed: count.describe("Scoring signals of an earlier version that were updated."),
     removed: count.describe("Scoring signals that were removed, because the rule no longer matches."),
-    requested_at: instant,
-    started_at: instant.nullable(),
-    finished_at: instant.nullable(),
   })
   .meta({ id: "RuleJob" });
 
@@ -120,6 +145,9 @@ const importResult = z
     added: count,
     changed: count,
     unchanged: count.describe("Rules that already have this content."),
+    exclusions: z
+      .object({ added: z.array(z.string()), changed: z.array(z.string()) })
+      .describe("Names of exclusions that were added and changed."),
     items: z
       .array(
         z.object({
@@ -159,10 +187,10 @@ export const ruleRoutes = [
   operation("GET", "/workspaces/:workspace_id/rules", {
     summary: "List the mapping rules",
     scope: "read",
-    query: pageQuery,
+    query: listQuery,
     answers: { 200: "The rules, newest first." },
     schema: listOf(mappingRule),
-    handle: (c, { query }) => listRules(c.var.db, c.var.workspace.id, askedPage(query)),
+    handle: (c, { query }) => listRules(c.var.db, c.var.workspace.id, listQueryOf(query)),
   }),
   operation("GET", "/workspaces/:workspace_id/rules/:rule_id", {
     summary: "Get a mapping rule",
@@ -214,7 +242,7 @@ export const ruleRoutes = [
     description:
       "Accepts the list of rules of this or another workspace. A rule with the same `id`, or else the same `name`, is " +
       "changed. Other rules of the import are added. Rules of the workspace that the import does not name are kept. Each " +
-      "rule is enabled or disabled as in the import. The import is done completely or not at all: a 422 lists the errors by " +
+      "rule is enabled or disabled as in the import. Exclusions are changed and added in the same way. The import is done completely or not at all: a 422 lists the errors by " +
       "rule. With `dry_run=true` the answer shows what the import would do.",
     body: ruleFile,
     bodyMaxBytes: RULES_FILE_MAX_BYTES,
@@ -229,18 +257,25 @@ export const ruleRoutes = [
     }),
     answers: { 200: "What the import did, or would do." },
     schema: importResult,
-    conflicts: ["too_many_rules", "rules_too_large", "rules_changed"],
+    conflicts: [
+      "too_many_rules",
+      "rules_too_large",
+      "too_many_exclusions",
+      "exclusions_too_large",
+      "exclusion_name_taken",
+      "rules_changed",
+    ],
     async handle(c, { body, query }) {
-      const imported = body.items.map(importedOf);
+      const imported = { rules: body.items.map(importedOf), exclusions: body.exclusions };
       if (query.dryRun === "true") {
         const plan = await planRuleImport(c.var.db, c.var.workspace.id, imported);
-        return isPossible(plan) ? importResultOf(plan, []) : refuseImport(plan);
+        return isPossible(plan) ? importResultOf(plan, []) : rejectImport(plan);
       }
       const done = await importRules(contextOf(c), imported);
       if (done.ok) return importResultOf(done.value.plan, done.value.addedIds);
-      return done.refusal.reason === "not_possible"
-        ? refuseImport(done.refusal.plan)
-        : refuse("rules_changed" as const);
+      return done.rejection.reason === "not_possible"
+        ? rejectImport(done.rejection.plan)
+        : reject("rules_changed" as const);
     },
   }),
   operation("GET", "/workspaces/:workspace_id/rules/:rule_id/versions", {
@@ -273,23 +308,16 @@ export const ruleRoutes = [
     scope: "rules",
     description:
       "Shows what the enabled rule would have scored. Reads the processed signals of known people, latest first. Changes " +
-      "nothing.",
+      "nothing. A token without the scope `read` gets no samples.",
     body: newRule,
     bodyExample: { name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 },
-    query: z.strictObject({
-      days: z.coerce
-        .number()
-        .int()
-        .min(1)
-        .max(PREVIEW_MAX_DAYS)
-        .default(PREVIEW_DEFAULT_DAYS)
-        .describe("Reads signals that were received in this many last days."),
-    }),
+    query: previewQuery,
     answers: { 200: "What the rule matches." },
     schema: preview,
     async handle(c, { body: { name: _name, enabled: _enabled, ...draft }, query }) {
       const found = await previewRule(c.env, c.var.workspace.id, draft, query.days);
-      return found ?? tooMany(c, PREVIEW_WAIT_MS, TOO_MANY_PREVIEWS);
+      if (found === null) return tooManyPreviews(c);
+      return mayRead(c, "read") ? found : { ...found, samples: [] };
     },
   }),
   operation("POST", "/workspaces/:workspace_id/rules/:rule_id/apply", {
@@ -330,18 +358,18 @@ export const ruleRoutes = [
   }),
 ];
 
-function refuseImport({ steps, exceededLimit }: RuleImport) {
+function rejectImport({ steps, exceededLimit }: RuleImport) {
   const errors = steps.flatMap((step, index) =>
-    step.result === "refused" ? [{ path: `items.${index}.name`, message: IMPORT_REFUSAL[step.why] }] : [],
+    step.result === "rejected" ? [{ path: `items.${index}.name`, message: IMPORT_REJECTION[step.why] }] : [],
   );
-  return refuse(exceededLimit === null || errors.length > 0 ? errors : exceededLimit);
+  return reject(exceededLimit === null || errors.length > 0 ? errors : exceededLimit);
 }
 
 /** @param addedIds ids of the added rules, in order; empty for a dry run. */
-function importResultOf({ steps }: RuleImport, addedIds: readonly string[]): ImportResult {
+function importResultOf({ steps, exclusions }: RuleImport, addedIds: readonly string[]): ImportResult {
   const ids = addedIds.values();
   const items = steps.flatMap((step): ImportResult["items"][number][] => {
-    if (step.result === "refused") return [];
+    if (step.result === "rejected") return [];
     if (step.result === "added") {
       return [{ name: step.rule.name, result: step.result, ruleId: ids.next().value ?? null, changes: [] }];
     }
@@ -351,5 +379,12 @@ function importResultOf({ steps }: RuleImport, addedIds: readonly string[]): Imp
     return [{ name: after.name, result, ruleId: before.id, changes }];
   });
   const sum = (result: string) => items.filter((item) => item.result === result).length;
-  return { added: sum("added"), changed: sum("changed"), unchanged: sum("unchanged"), items };
+  const { added, changed } = exclusions;
+  return {
+    added: sum("added"),
+    changed: sum("changed"),
+    unchanged: sum("unchanged"),
+    exclusions: { added, changed },
+    items,
+  };
 }

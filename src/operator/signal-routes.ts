@@ -1,12 +1,12 @@
 /** Signals, traces, event groups, people with their scores, and dead letters of a workspace. */
 import type { Context } from "hono";
 import * as z from "zod";
-import { findKey } from "../control/api-keys.ts";
-import { emailProblemOf } from "../domain/signal/normalise.ts";
-import { OCCURRED_FROM, timeProblemOf } from "../domain/signal/occurred-at.ts";
+import { findKey } from "../d1/api-keys.ts";
+import { OCCURRED_FROM } from "../domain/signal/occurred-at.ts";
 import { ADMITTED_VERDICTS } from "../domain/quota/quota.ts";
 import { ENDPOINT_TYPES, SIGNAL_KINDS, SIGNAL_STATUSES, TRACE_STATUSES } from "../domain/signal/signal.ts";
 import { SEARCHED_TRAITS, eachTrait, traitsInWords } from "../domain/signal/traits.ts";
+import type { Problems } from "../domain/signal/normalise.ts";
 import { isPlausibleEmail } from "../domain/signal/identity.ts";
 import { recordId, shortText, boundedText } from "../http/fields.ts";
 import { grouped } from "../domain/text.ts";
@@ -16,31 +16,45 @@ import {
   PERSON_IDENTITIES_LISTED,
   PERSON_MAX_IDS,
   PERSON_SCORES_LISTED,
+  MISFIT_KEPT_DAYS,
 } from "../limits.ts";
-import type { Page } from "../platform/list-page.ts";
+import type { ListQuery } from "../platform/list-page.ts";
 import type { ListedPeople } from "../store/protocol/people-and-accounts.ts";
-import type { Admission } from "../wire/admission.ts";
-import { followSignal, releaseHeldSignals, replayDeadLetters } from "../workspace/signal-operations.ts";
+import type { Admission } from "../wire/message.ts";
+import { exclusionName } from "../d1/exclusions.ts";
+import { followSignal, releaseHeldSignals, replayDeadLetters } from "../use-cases/signal-operations.ts";
 import {
-  askedPage,
+  listQueryOf,
+  contextOf,
   count,
   filteredPageQuery,
   idOf,
   instant,
+  KEY_NAME,
   listOf,
-  pageQuery,
-  contextOf,
+  mayRead,
   operationsOf,
-  type OperatorEnv,
+  listQuery,
+  sentPayload,
   storeOf,
+  type OperatorEnv,
 } from "./operation.ts";
 
 const operation = operationsOf("Signals", "signal");
 
-const payload = z.unknown().describe("The JSON as the sender sent it.");
-
 const deadLetter = z
-  .object({ id: idOf("sig", "Of the signal."), reason: z.string(), received_at: instant, dead_at: instant, payload })
+  .object({
+    id: idOf("sig", "Of the signal."),
+    reason: z.string(),
+    received_at: instant,
+    dead_at: instant,
+    payload: sentPayload,
+    misfit: z
+      .boolean()
+      .describe(
+        `The payload template of its key does not fit it. It waits ${MISFIT_KEPT_DAYS} days for a replay with a template that does.`,
+      ),
+  })
   .meta({ id: "DeadLetter" });
 
 const eventGroup = z
@@ -52,7 +66,7 @@ const eventGroup = z
     anonymous: count,
     first_seen: instant,
     last_seen: instant,
-    sample: z.object({ id: z.string(), payload }).describe("The latest signal of the group."),
+    sample: z.object({ id: z.string(), payload: sentPayload }).describe("The latest signal of the group."),
   })
   .meta({ id: "EventGroup" });
 
@@ -84,16 +98,23 @@ const trace = z
     ...signal.shape,
     endpoint: z.enum(ENDPOINT_TYPES),
     key_id: z.string(),
-    key_name: z.string().nullable(),
+    key_name: z.string().nullable().describe(KEY_NAME),
     verdict: z.enum(ADMITTED_VERDICTS),
     ordinal: z.int().describe("The signal's number in its billing period."),
     signal_limit: count.describe("The plan's limit at that moment."),
     recorded_at: instant.nullable(),
     duplicate_of: z.string().nullable(),
+    same_id: z
+      .boolean()
+      .describe(
+        "Of a duplicate: whether it has the id of the first signal, as its payload template maps it. False: the same content.",
+      ),
     held_until: instant.nullable(),
     dead_reason: z.string().nullable(),
     anonymous_id: z.string().nullable(),
     user_id: z.string().nullable(),
+    mapped: z.boolean().describe("Whether the payload template of its key made its fields."),
+    misfit: z.boolean().describe("Whether the payload template of its key does not fit it."),
     person: z
       .object({
         email: z.string(),
@@ -102,6 +123,14 @@ const trace = z
       })
       .nullable(),
     email_problem: z.string().nullable().describe("Why the payload's email is unusable. Null: it is usable or absent."),
+    id_problem: z
+      .string()
+      .nullable()
+      .describe("Why ids of the payload identify no person. Null: they are usable or absent."),
+    traits_problem: z
+      .string()
+      .nullable()
+      .describe("Which traits of a group call are not used, and why. Null: all are."),
     time_problem: z.string().nullable().describe("Why a time in the payload is not used. Null: it is used or absent."),
     rules_tried: count,
     rules_matched: z.array(
@@ -117,9 +146,13 @@ const trace = z
         ...lapse,
       }),
     ),
+    excluded_by: z
+      .object({ id: idOf("exc", "Of the exclusion."), name: z.string().nullable() })
+      .nullable()
+      .describe("The exclusion that covers the signal, so that it never scores. Null: none does."),
     points: z.int().describe("Of rules that scored, without points that have lapsed."),
     deleted_at: instant.nullable().describe("When the signal's person was deleted, with their data."),
-    payload,
+    payload: sentPayload,
     in_cold_storage: z
       .boolean()
       .describe(
@@ -134,6 +167,11 @@ export const person = z
     email: z.string(),
     ...eachTrait(() => z.string().nullable()),
     score: z.int().describe("Without points that have lapsed."),
+    recomputing: z
+      .boolean()
+      .describe(
+        "True: a signal that scored has left the person, and the match that counts instead is still searched. The score may rise.",
+      ),
     next_lapse_at: instant.nullable().describe("When the next points lapse. Null: no points will lapse."),
     account: z
       .object({ external_id: z.string(), name: z.string().nullable() })
@@ -204,10 +242,10 @@ export const signalRoutes = [
   operation("GET", "/workspaces/:workspace_id/events", {
     summary: "The signal queue, grouped by event name",
     scope: "read",
-    query: pageQuery,
+    query: listQuery,
     answers: { 200: "Event groups, latest first." },
     schema: listOf(eventGroup),
-    handle: (c, { query }) => storeOf(c).events(askedPage(query)),
+    handle: (c, { query }) => storeOf(c).events(listQueryOf(query)),
   }),
   operation("GET", "/workspaces/:workspace_id/signals", {
     summary: "Find signals",
@@ -219,7 +257,7 @@ export const signalRoutes = [
     answers: { 200: "Signals, newest first." },
     schema: listOf(signal),
     handle: (c, { query: { event, email, status, ...page } }) =>
-      storeOf(c).signals({ event, email, status }, askedPage(page)),
+      storeOf(c).signals({ event, email, status }, listQueryOf(page)),
   }),
   operation("GET", "/workspaces/:workspace_id/signals/:signal_id", {
     summary: "Follow one signal",
@@ -232,10 +270,12 @@ export const signalRoutes = [
       const found = await followSignal(c.env, workspace.id, c.req.param("signal_id"));
       if (found === null) return null;
       const { keyId } = "recorded" in found ? found.recorded : found.inFlight;
-      const keyName = (await findKey(db, workspace.id, keyId))?.name ?? null;
+      const keyName = mayRead(c, "keys") ? ((await findKey(db, workspace.id, keyId))?.name ?? null) : null;
       if ("inFlight" in found) return { ...traceInFlight(found.inFlight), keyName };
-      const emailProblem = found.recorded.kind === "account" ? null : emailProblemOf(found.recorded.payload);
-      return { ...found.recorded, keyName, emailProblem, timeProblem: timeProblemOf(found.recorded.payload) };
+      const { excludedBy: excluding, problems } = found.recorded;
+      const name = excluding === null ? null : await exclusionName(db, workspace.id, excluding);
+      const excludedBy = excluding === null ? null : { id: excluding, name };
+      return { ...found.recorded, keyName, excludedBy, ...shownProblems(problems) };
     },
   }),
   operation("GET", "/workspaces/:workspace_id/people", {
@@ -248,15 +288,15 @@ export const signalRoutes = [
     answers: { 200: "People." },
     schema: listOf(person),
     handle: (c, { query: { q: text, email, account, ...page } }) =>
-      readPeople(c, { email, text, account }, askedPage(page)),
+      readPeople(c, { email, text, account }, listQueryOf(page)),
   }),
   operation("GET", "/workspaces/:workspace_id/dead-letters", {
     summary: "Signals that could not be processed",
     scope: "read",
-    query: pageQuery,
+    query: listQuery,
     answers: { 200: "Dead letters." },
     schema: listOf(deadLetter),
-    handle: (c, { query }) => storeOf(c).deadLetters(askedPage(query)),
+    handle: (c, { query }) => storeOf(c).deadLetters(listQueryOf(query)),
   }),
   operation("POST", "/workspaces/:workspace_id/dead-letters/replay", {
     summary: "Replay dead letters",
@@ -274,11 +314,14 @@ export const signalRoutes = [
       "For a workspace that has upgraded or enabled overages: accepts as many held signals as now fit, oldest first, and sends them through the queue again. Each is counted once. Held signals are never released automatically.",
     answers: { 200: "The numbers of released and still held signals." },
     schema: released,
-    handle: async (c) => withUnderWay(await releaseHeldSignals(contextOf(c))),
+    handle: async (c) => {
+      const release = await releaseHeldSignals(contextOf(c));
+      return release && withUnderWay(release);
+    },
   }),
 ];
 
-export async function readPeople(c: Context<OperatorEnv>, filter: ListedPeople, page: Page) {
+export async function readPeople(c: Context<OperatorEnv>, filter: ListedPeople, page: ListQuery) {
   const { items, next } = await storeOf(c).people(filter, page);
   return { items: items.map(({ idsDropped, ...rest }) => ({ ...rest, identitiesDropped: idsDropped })), next };
 }
@@ -286,6 +329,15 @@ export async function readPeople(c: Context<OperatorEnv>, filter: ListedPeople, 
 /** An answer has `under_way` only if the work continues. */
 function withUnderWay<Counts extends { isUnderWay: boolean }>({ isUnderWay, ...counts }: Counts) {
   return { ...counts, ...(isUnderWay && { underWay: true }) };
+}
+
+function shownProblems({ email, id, traits, time }: Problems) {
+  return {
+    emailProblem: email ?? null,
+    idProblem: id ?? null,
+    traitsProblem: traits ?? null,
+    timeProblem: time ?? null,
+  };
 }
 
 /** Of a signal in the outbox, only the admission is known. */
@@ -301,15 +353,18 @@ function traceInFlight(admission: Admission) {
     occurredFrom: "received",
     recordedAtMs: null,
     duplicateOf: null,
+    sameId: false,
     heldUntilMs: admission.verdict === "held" ? admission.periodEndMs : null,
     deadReason: null,
     anonymousId: null,
     userId: null,
+    mapped: false,
+    misfit: false,
     person: null,
-    emailProblem: null,
-    timeProblem: null,
+    ...shownProblems({}),
     rulesTried: 0,
     rulesMatched: [],
+    excludedBy: null,
     points: 0,
     deletedAtMs: null,
     payload: null,

@@ -1,12 +1,12 @@
 /**
- * API tokens of a workspace (design §9). The operations have no scope, because a program with a token could give itself more rights.
+ * API tokens of a workspace. The operations have no scope, because a program with a token could give itself more rights.
  */
 import * as z from "zod";
-import { createToken, listTokens, revokeToken, TOKEN_LIMITS, type ApiToken } from "../control/api-tokens.ts";
+import { createToken, listTokens, revokeToken, TOKEN_LIMITS, type ApiToken } from "../d1/api-tokens.ts";
 import { TOKEN_SCOPES, tokenStatus, SCOPE_MEANING } from "../domain/keys/api-token.ts";
-import { ok, refuse } from "../domain/result.ts";
+import { ok, reject } from "../domain/result.ts";
 import { futureTime, name } from "../http/fields.ts";
-import { askedPage, idOf, isoInstant, listOf, pageQuery, contextOf, operationsOf } from "./operation.ts";
+import { listQueryOf, idOf, isoInstant, listOf, listQuery, contextOf, operationsOf } from "./operation.ts";
 
 const operation = operationsOf("API tokens", "token");
 
@@ -59,20 +59,20 @@ export const tokenRoutes = [
     async handle(c, { body: { expiresAt = null, ...fields } }) {
       const created = await createToken(contextOf(c), { ...fields, expiresAt });
       if (created.ok) return ok({ ...withStatus(created.value.record), token: created.value.value });
-      const { reason } = created.refusal;
+      const { reason } = created.rejection;
       if (reason === "made_before" || reason === "not_manager") {
         throw new Error("The operator needs no role, and sends no form.");
       }
-      return refuse(reason);
+      return reject(reason);
     },
   }),
   operation("GET", "/workspaces/:workspace_id/tokens", {
     summary: "List the API tokens",
-    query: pageQuery,
+    query: listQuery,
     answers: { 200: "Active, expired and revoked tokens, newest first." },
     schema: listOf(apiToken),
     async handle(c, { query }) {
-      const { items, next } = await listTokens(c.var.db, c.var.workspace.id, askedPage(query));
+      const { items, next } = await listTokens(c.var.db, c.var.workspace.id, listQueryOf(query));
       return { items: items.map(withStatus), next };
     },
   }),

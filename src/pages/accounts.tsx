@@ -1,19 +1,25 @@
-/** Accounts (spec §1, design §8.7): the list by score, and an account's page with its people, scores and values. */
+/** Accounts (spec §1): the list by score, and an account's page with its people, scores and values. */
 import type { Child } from "hono/jsx";
 import * as z from "zod";
-import { ruleNames } from "../control/stored-rules.ts";
+import { ruleNames } from "../d1/stored-rules.ts";
 import type { AccountField } from "../domain/accounts/payload-template.ts";
 import { cut } from "../domain/text.ts";
-import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
+import {
+  ACCOUNT_CHANGE_CHARACTERS,
+  ACCOUNT_LIST_CHARACTERS,
+  FIELD_HISTORY_MAX_BYTES,
+  FIELD_HISTORY_MAX_CHANGES,
+  IDENTITY_MAX_LENGTH,
+  PAGE_ROWS,
+} from "../limits.ts";
 import type { AccountPage, AccountsSort, AccountSummary, ShownChange } from "../store/protocol/people-and-accounts.ts";
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
-import { grouped, withQuery } from "./kit/format.ts";
-import { Filters, LapsingNote, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
-import { CopyText, Count, Empty, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
+import { grouped } from "./kit/format.ts";
+import { Filters, LapsingNote, ListAddress, ListPanel } from "./kit/list.tsx";
+import { CopyText, Count, Day, Empty, Panel, ShareBar, shareText, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
-import { pages, storeOf, workspacePath } from "./pages-env.ts";
-import { accountPath, keyPath, personPath } from "./paths.ts";
+import { pages, storeOf, workspacePath, accountPath, keyPath, personPath, withQuery } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { NoScores, type RuleNames, Score } from "./people/person.tsx";
 import { SignalLink } from "./signals/signals.tsx";
@@ -28,23 +34,28 @@ export const accountPages = pages
   .get("/", async (c) => {
     const base = workspacePath(c);
     const list = new ListAddress(`${base}/accounts`, c.req.query());
-    const q = list.searchText("q", "External id begins with", "External id begins with");
+    const text = list.searchText("q", "Search", "Search name or external id");
     const sort = list.sort(SORTS, "score");
-    const accounts = await storeOf(c).findAccounts(q === undefined ? { sort } : { prefix: q }, list.slice(PAGE_ROWS));
+    const accounts = await storeOf(c).findAccounts({ sort, text }, list.slice(PAGE_ROWS));
     return page(
       c,
       { section: "accounts", title: "Accounts", intro: "Companies, with the sum of the scores of their people." },
       <Filters list={list} />,
-      q !== undefined && <p class="quiet small">Search results are sorted by external id.</p>,
-      !accounts.sorted && <p class="quiet small">There are too many accounts to sort. The newest come first.</p>,
+      !accounts.sorted && (
+        <p class="quiet small">
+          {text === undefined
+            ? "There are too many accounts to sort. The newest come first."
+            : "There are too many accounts to search their names. Found by the beginning of the external id, in upper and lower case as sent."}
+        </p>
+      ),
       <LapsingNote lapsing={accounts.lapsing} />,
       <ListPanel
         list={list}
         found={accounts}
         empty={<NoAccounts base={base} mayCreate={mayManage(c)} />}
-        noMatches={<NoMatches noun="accounts" list={list} text="External ids are case-sensitive." />}
+        noun="accounts"
       >
-        <AccountsTable base={base} accounts={accounts.items} />
+        <AccountsTable base={base} accounts={accounts.items} order={list.order} />
       </ListPanel>,
     );
   })
@@ -78,7 +89,7 @@ export const accountPages = pages
       c,
       { section: "accounts", title: externalId, heading, crumbs: [], intro: isShort && externalId },
       <Stats>
-        <Stat label="Score" value={account.score} note={account.lapsing ? "points are lapsing right now" : undefined} />
+        <Stat label="Score" value={account.score} note={scoreNote(account)} lead />
         <Stat label="People" value={account.people} />
         <Stat label="Last seen" value={<Time ms={account.lastSeenMs} />} />
         <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
@@ -104,6 +115,7 @@ export const accountPages = pages
           />
         }
       >
+        <HistoryCut isCut={account.historyCut} />
         <ol class="entries">
           {changes.items.map((change) => (
             <Change base={base} change={change} />
@@ -113,23 +125,54 @@ export const accountPages = pages
     );
   });
 
-export function AccountsTable({ base, accounts }: { base: string; accounts: readonly AccountSummary[] }) {
-  const short = (json: string | null) => <ShortValue json={json} characters={ACCOUNT_LIST_CHARACTERS} />;
+function scoreNote({ recomputing, lapsing }: AccountPage): string | undefined {
+  if (recomputing) return "being recomputed";
+  return lapsing ? "points are lapsing right now" : undefined;
+}
+
+/** Says that the history has lost its oldest changes. */
+function HistoryCut({ isCut }: { isCut: boolean }) {
+  if (!isCut) return <></>;
+  const [changes, size] = [grouped(FIELD_HISTORY_MAX_CHANGES), FIELD_HISTORY_MAX_BYTES / 1024];
+  return (
+    <p class="quiet small">
+      A field keeps its latest {changes} changes, up to {size} KB of values. Older changes are no longer kept.
+    </p>
+  );
+}
+
+interface AccountsTableProps {
+  base: string;
+  accounts: readonly AccountSummary[];
+  order?: ListAddress["order"];
+}
+
+export function AccountsTable({ base, accounts, order }: AccountsTableProps) {
+  const short = (json: string | null) =>
+    json !== null && <ShortValue json={json} characters={ACCOUNT_LIST_CHARACTERS} />;
   return (
     <Table
       caption="Accounts"
       rows={accounts}
       href={({ externalId }) => accountPath(base, externalId)}
+      {...(order === undefined ? {} : { order })}
       columns={[
-        { head: "External id", cell: ({ externalId }) => externalId },
-        { head: "Name", kind: "text", cell: ({ name }) => short(name) },
-        { head: "Score", kind: "number", cell: ({ score }) => <Count value={score} /> },
-        { head: "People", kind: "number", cell: ({ people }) => <Count value={people} /> },
+        {
+          head: "Account",
+          cell: ({ name, externalId }) => (
+            <>
+              {short(name) || externalId}
+              {name !== null && <small>{externalId}</small>}
+            </>
+          ),
+        },
+        { head: "Score", kind: "number", cell: ({ score }) => <Count value={score} />, sorts: ["score"] },
+        { head: "People", kind: "number", cell: ({ people }) => <Count value={people} />, sorts: ["people"] },
         { head: "Plan", drop: "narrow", cell: ({ plan }) => short(plan) },
         { head: "Users", kind: "number", cell: ({ userCount }) => short(userCount) },
         { head: "Recurring revenue", kind: "number", cell: ({ recurringRevenue }) => short(recurringRevenue) },
         { head: "Trial", drop: "narrow", cell: ({ trialStatus }) => short(trialStatus) },
-        { head: "Last seen", drop: "phone", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} /> },
+        { head: "Last seen", drop: "phone", cell: ({ lastSeenMs }) => <Day ms={lastSeenMs} />, sorts: ["last_seen"] },
       ]}
     />
   );
@@ -186,7 +229,13 @@ interface ValuesProps {
   empty?: Child;
 }
 
-function PeoplePanel({ base, account: { externalId, topPeople } }: { base: string; account: AccountPage }) {
+function PeoplePanel({ base, account: { externalId, topPeople, score } }: { base: string; account: AccountPage }) {
+  const scored = topPeople.filter((person) => person.score > 0);
+  const sum = scored.reduce((total, person) => total + person.score, 0);
+  const rest = Math.max(0, score - sum);
+  const label = scored
+    .map((person) => `${person.name ?? person.email} ${shareText(person.score, sum + rest)}`)
+    .join(", ");
   const all = withQuery(`${base}/people`, { account: externalId, sort: "score" });
   const text = (
     <>
@@ -200,6 +249,9 @@ function PeoplePanel({ base, account: { externalId, topPeople } }: { base: strin
       id="people"
       actions={topPeople.length > 0 && <a href={all}>All people of this account</a>}
     >
+      {scored.length > 1 && (
+        <ShareBar parts={[...scored.map((person) => person.score), ...(rest > 0 ? [rest] : [])]} label={label} />
+      )}
       <PeopleTable
         base={base}
         people={topPeople}

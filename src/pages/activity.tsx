@@ -6,17 +6,17 @@ import {
   type AuditRecord,
   listAudit,
   MANAGER_ACTION_PREFIXES,
-} from "../control/audit.ts";
-import { listMembers } from "../control/members.ts";
-import { planNames } from "../control/plans.ts";
+} from "../d1/audit.ts";
+import { listMembers } from "../d1/members.ts";
+import { planNames } from "../d1/plans.ts";
 import { DAY_MS } from "../domain/duration.ts";
-import { EVENT_CATALOGUE } from "../domain/events/workspace-event.ts";
+import { NOTIFICATION_CATALOGUE } from "../domain/notifications/notification.ts";
 import { readTokenActor } from "../domain/keys/api-token.ts";
 import { canManage } from "../domain/keys/role.ts";
-import { isJsonObject } from "../domain/json/dot-path.ts";
+import { isJsonObject } from "../domain/json/json-value.ts";
 import { presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
-import type { Overlap } from "../workspace/manage-keys.ts";
+import type { Overlap } from "../use-cases/manage-keys.ts";
 import {
   pointsDurationText,
   ENDPOINT_LABEL,
@@ -42,6 +42,11 @@ export const ACTIONS = {
   "plan.updated": ["Plan changed", "usage"],
   "workspace.created": ["Workspace created", "usage"],
   "workspace.updated": ["Workspace changed", "usage"],
+  "workspace.ended": ["Workspace ended", "usage"],
+  "workspace.exported": ["Workspace exported", "usage"],
+  "workspace.imported": ["Workspace imported", "usage"],
+  "workspace.closed": ["Workspace closed for a move", "usage"],
+  "workspace.opened": ["Workspace opened again", "usage"],
   "workspace.reconciled": ["Workspace reconciled", "usage"],
   "member.added": ["Member added", "settings/members"],
   "member.role_changed": ["Role changed", "settings/members"],
@@ -49,8 +54,11 @@ export const ACTIONS = {
   "key.created": ["API key created", "settings/api-keys/{}"],
   "key.rotated": ["API key rotated", "settings/api-keys/{}"],
   "key.renamed": ["API key renamed", "settings/api-keys/{}"],
+  "key.template_changed": ["Payload template changed", "settings/api-keys/{}"],
+  "key.webhook_changed": ["Answers to webhooks changed", "settings/api-keys/{}"],
   "key.deactivated": ["API key deactivated", "settings/api-keys/{}"],
   "key.silence_changed": ["Inactivity alert changed", "settings/api-keys/{}"],
+  "key.limit_changed": ["Signal limit of a key changed", "settings/api-keys/{}"],
   "token.created": ["API token created", "settings/api-tokens"],
   "token.revoked": ["API token revoked", "settings/api-tokens"],
   "rule.created": ["Mapping rule created", "rules/{}"],
@@ -59,6 +67,8 @@ export const ACTIONS = {
   "rule.scores_removed": ["Scoring signals removed", "rules/{}"],
   "rule.deleted": ["Mapping rule deleted", "rules"],
   "rules.imported": ["Mapping rules imported", "rules"],
+  "exclusions.changed": ["Exclusions changed", "rules/exclusions"],
+  "exclusions.applied": ["Exclusions applied to past signals", "rules/exclusions"],
   "held.released": ["Held signals released", "usage"],
   "dead_letters.replayed": ["Dead letters replayed", "signals/dead-letters"],
   "data.exported": ["Data exported", "people"],
@@ -70,6 +80,7 @@ export const ACTIONS = {
   "destination.switched_off": ["Destination switched off", "settings/notifications/{}"],
   "destination.deleted": ["Destination deleted", "settings/notifications"],
   "destination.secret_rotated": ["Destination secret rotated", "settings/notifications/{}"],
+  "destination.confirmed": ["Destination confirmed", "settings/notifications/{}"],
   "destination.tested": ["Destination tested", "settings/notifications/{}"],
   "delivery.repeated": ["Notification delivered again", "settings/notifications/{}"],
   "thresholds.changed": ["Score thresholds changed", "settings/notifications"],
@@ -137,17 +148,26 @@ export const activityPages = pages.createApp().get("/", async (c) => {
 
 function actionOptions(forManagers: boolean): Record<string, string> {
   const shown = Object.entries(ACTIONS).flatMap(([action, [label]]) => {
-    // Plans belong to no workspace, so no workspace's log has entries about them.
-    const hidden = ["plan.", ...(forManagers ? [] : MANAGER_ACTION_PREFIXES)];
+    // These belong to no workspace, so no workspace's log has them.
+    const hidden = [
+      "plan.",
+      "workspace.ended",
+      "workspace.exported",
+      "workspace.imported",
+      ...(forManagers ? [] : MANAGER_ACTION_PREFIXES),
+    ];
     return hidden.some((prefix) => action.startsWith(prefix)) ? [] : [[action, label] as const];
   });
   return { "": "All actions", ...Object.fromEntries(shown) };
 }
 
 /** A newer version may write unknown actions. */
-function labelAndPath({ action, target }: AuditRecord): readonly [label: string, path: string] {
+function labelAndPath({ action, target, detail }: AuditRecord): readonly [label: string, path: string] {
   if (!Object.hasOwn(ACTIONS, action)) return [sentenceCase(action), "settings/activity"];
-  const [label, path] = ACTIONS[action as AuditAction];
+  const [known, path] = ACTIONS[action as AuditAction];
+  const [field, ...others] = action === "workspace.updated" ? Object.keys(detail) : [];
+  // Such as "Plan changed", with the plan before and after as the details.
+  const label = field === undefined || others.length > 0 ? known : `${fieldName(field)} changed`;
   return [label, path.replace("{}", () => encodeURIComponent(target))];
 }
 
@@ -170,20 +190,20 @@ function Details({ entry, names }: { entry: AuditRecord; names: Names }) {
   const isNamed = /^(key|token|rule|destination|delivery)\./.test(action);
   const name = action.startsWith("member.") ? target : isNamed ? (presentText(detail["name"]) ?? target) : null;
   const title = key === undefined ? name : keyText(key, target);
-  const facts = factsOf(entry, names).filter((fact) => action === "key.renamed" || fact !== `Name: ${name ?? ""}`);
+  const lines = detailLines(entry, names).filter((line) => action === "key.renamed" || line !== `Name: ${name ?? ""}`);
   return (
     <>
       {title}
-      {facts.length > 0 && (
+      {lines.length > 0 && (
         <small>
-          <Clamped>{facts.join(" · ")}</Clamped>
+          <Clamped>{lines.join(" · ")}</Clamped>
         </small>
       )}
     </>
   );
 }
 
-function factsOf({ action, detail }: AuditRecord, names: Names): string[] {
+function detailLines({ action, detail }: AuditRecord, names: Names): string[] {
   // The entry of a long operation gets its number at the end.
   if (/^(held\.released|dead_letters\.replayed)$/.test(action) && !("released" in detail || "replayed" in detail)) {
     return ["joined" in detail ? "Joined the operation in progress" : "In progress, or not started"];
@@ -191,7 +211,16 @@ function factsOf({ action, detail }: AuditRecord, names: Names): string[] {
   // The page of the destination lists its deliveries.
   const { changes, delivery: _, ...rest } = detail;
   const fields = { ...rest, ...(isJsonObject(changes) ? changes : {}) };
-  return Object.entries(fields).map(([field, value]) => `${fieldName(field)}: ${valueText(field, value, names)}`);
+  const lines = Object.entries(fields).filter(([, value]) => !isUnchanged(value));
+  const isSaid = action === "workspace.updated" && lines.length === 1;
+  return lines.map(([field, value]) => {
+    const text = valueText(field, value, names);
+    return isSaid ? text : `${fieldName(field)}: ${text}`;
+  });
+}
+
+function isUnchanged(value: unknown): boolean {
+  return isJsonObject(value) && "from" in value && JSON.stringify(value["from"]) === JSON.stringify(value["to"]);
 }
 
 const FIELD_NAMES: Partial<Record<string, string>> = {
@@ -200,6 +229,7 @@ const FIELD_NAMES: Partial<Record<string, string>> = {
   back_to: "Restored version",
   configVersionRaised: "Plan version raised",
   has_secret: "Secret",
+  answer: "Status for success",
   keysDeactivated: "Keys deactivated again",
   names: "Rules",
   overlap: "Old secret ends",
@@ -208,6 +238,7 @@ const FIELD_NAMES: Partial<Record<string, string>> = {
   ruleVersionsRaised: "Rule versions raised",
   scoring_signals: "Its scoring signals",
   silent_after_days: "Inactivity alert",
+  signal_limit: "Signal limit",
   successor: "New key",
   target_changed: "Address changed",
 };
@@ -229,7 +260,7 @@ const VALUE_NAMES: Partial<Record<string, Partial<Record<string, string>>>> = {
   records: EXPORT_LABEL,
   format: FORMAT_LABEL,
   scoring_signals: { keep: "kept", remove: "removed" },
-  events: labelsOf(EVENT_CATALOGUE),
+  notifications: labelsOf(NOTIFICATION_CATALOGUE),
   type: labelsOf(TYPE_TEXT),
   overlap: { none: "now", "1h": "after 1 hour", "24h": "after 24 hours", "7d": "after 7 days" } satisfies Record<
     Overlap,

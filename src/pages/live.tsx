@@ -1,21 +1,25 @@
-/** Live: the latest signals and refused calls. A script (client/live-page.ts) adds newer rows; without it a link reloads. */
-import type { KeyName } from "../control/api-keys.ts";
-import type { Rejection } from "../domain/keys/refusal.ts";
+/** Live: the latest signals and rejected calls. A script (client/live-page.ts) adds newer rows; without it a link reloads. */
+import type { Child } from "hono/jsx";
+import type { KeyName } from "../d1/api-keys.ts";
+import type { RejectionEntry } from "../domain/keys/rejection.ts";
 import type { SignalStatus } from "../domain/signal/signal.ts";
-import { REFUSALS } from "../http/refusal-table.ts";
+import { MISFIT_KEPT_DAYS } from "../limits.ts";
+import { REJECTIONS } from "../http/rejection-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LiveSignal } from "../store/protocol/stored-signals.ts";
 import { CAUSE_COPY, optionsOf, STATUS_COPY, signalTitle } from "./copy.ts";
 import { keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
-import { counted, signed, withQuery } from "./kit/format.ts";
+import { counted, signed } from "./kit/format.ts";
 import { Filters, ListAddress } from "./kit/list.tsx";
-import { Clamped, Empty, OneLine, Panel, StatusBadge, Table, Time } from "./kit/parts.tsx";
+import { Clamped, Empty, OneLine, Panel, StatusBadge, Table, Time, WithCode } from "./kit/parts.tsx";
 import { fragment, page } from "./page.tsx";
-import { counterOf, type Ctx, pages, storeOf, workspacePath } from "./pages-env.ts";
-import { signalPath } from "./paths.ts";
+import { callPath } from "./rejections.tsx";
+import { counterOf, type Ctx, pages, storeOf, workspacePath, personPath, signalPath, withQuery } from "./pages-env.ts";
 
 const LIVE_ROWS = 50;
+/** A shorter text has at most two lines, and needs no button that shows the rest. */
+const CLAMPED_FROM = 80;
 
 const { in_flight: _, ...STATUSES } = STATUS_COPY;
 const OPTIONS = optionsOf("Everything", STATUSES);
@@ -30,9 +34,14 @@ interface LiveItem {
   href: string;
   email?: string;
   from?: string;
-  /** Undefined: no refused call, or the member may not see keys (spec §1). */
+  /** Undefined: no rejected call, or the member may not see keys (spec §1). */
   apiKey?: KeyName | undefined;
   reason?: string;
+  /** Which form, page, mail or feature the event is about. */
+  topic?: string;
+  /** Where the details lead: to the original of a duplicate. */
+  detailHref?: string;
+  personHref?: string;
 }
 
 export const livePages = pages
@@ -61,7 +70,7 @@ export const livePages = pages
     ];
     return page(
       c,
-      { section: "live", title: "Live", intro: "Signals and refused calls as they arrive.", actions },
+      { section: "live", title: "Live", intro: "Signals and rejected calls as they arrive.", actions },
       <Filters list={list} />,
       <Panel list>
         <div
@@ -75,7 +84,7 @@ export const livePages = pages
         <div id="live-empty" hidden={items.length > 0}>
           <Empty
             title={list.isFiltered ? "No rows match these filters yet" : "Nothing has arrived yet"}
-            text="New signals and refused calls appear here."
+            text="New signals and rejected calls appear here."
           >
             <LinkButton href={`${base}/connect`} text="Connect a sender" />
           </Empty>
@@ -96,7 +105,7 @@ export const livePages = pages
     return newRows(c, await rejectionItems(c, rejections), hash);
   });
 
-function hashOf(rejections: readonly Rejection[]): string {
+function hashOf(rejections: readonly RejectionEntry[]): string {
   return hashAtOnce(JSON.stringify(rejections)).digest("base64url");
 }
 
@@ -113,8 +122,11 @@ const REASON = {
   processed: ({ points }) => (points === 0 ? "" : `${signed(points)} points`),
   held: () => "Beyond the signal limit",
   anonymous: () => "Visitor not known yet",
-  duplicate: ({ duplicateOf }) => `Same content as ${duplicateOf ?? "an earlier signal"}`,
-  purged: () => "Billing period ended",
+  duplicate: ({ sameId }) => (sameId ? "Same id as an earlier signal" : "Same content as an earlier signal"),
+  purged: ({ kind, deletedAtMs }) => {
+    if (deletedAtMs !== null) return "Deleted with its person";
+    return kind === "unknown" ? `No template has fitted it within ${MISFIT_KEPT_DAYS} days` : "Billing period ended";
+  },
   dead: ({ deadReason }) => deadReason ?? "",
 } as const satisfies Record<SignalStatus, (signal: LiveSignal) => string>;
 
@@ -127,7 +139,13 @@ function signalItems(c: Ctx, signals: readonly LiveSignal[]): LiveItem[] {
     email: signal.email ?? "",
     from: signal.source ?? "",
     reason: REASON[signal.status](signal),
+    topic: signal.topic ?? "",
     href: signalPath(workspacePath(c), signal.id),
+    ...(signal.duplicateOf !== null && { detailHref: signalPath(workspacePath(c), signal.duplicateOf) }),
+    ...(signal.email !== null &&
+      (signal.status === "processed" || signal.status === "anonymous") && {
+        personHref: personPath(workspacePath(c), signal.email),
+      }),
   }));
 }
 
@@ -138,34 +156,49 @@ function moreItems(c: Ctx, signals: readonly LiveSignal[], more: number): LiveIt
   return [{ key: `more ${last.id}`, atMs: last.receivedAtMs, status: null, title, href }];
 }
 
-async function rejectionItems(c: Ctx, rejections: readonly Rejection[]): Promise<LiveItem[]> {
+async function rejectionItems(c: Ctx, rejections: readonly RejectionEntry[]): Promise<LiveItem[]> {
   const names = await readKeyNames(
     c,
     rejections.map(({ keyId }) => keyId),
   );
-  return rejections.map(({ lastAtMs, keyId, code, cause, detail, requestId, calls, signals }) => {
+  return rejections.map((entry) => {
+    const { lastAtMs, keyId, code, cause, detail, requestId, calls, signals } = entry;
     const many = calls > 1 ? `${counted(calls, "call")}. ` : signals > 1 ? `${counted(signals, "signal")}. ` : "";
     return {
       key: `${requestId} ${code}`,
       atMs: lastAtMs,
       status: "rejected",
-      title: REFUSALS[code].label,
+      title: REJECTIONS[code].label,
       from: keyText(names.get(keyId), keyId),
       apiKey: names.get(keyId),
       reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
-      href: withQuery(`${workspacePath(c)}/rejections`, { code, key: keyId }),
+      href: callPath(workspacePath(c), entry),
     };
   });
 }
 
-function textOf({ title, email = "", from = "", reason = "" }: LiveItem): string {
-  return `${title}\n${email}\n${from}\n${reason}`.toLowerCase();
+function textOf({ title, email = "", from = "", reason = "", topic = "" }: LiveItem): string {
+  return `${title}\n${topic}\n${email}\n${from}\n${reason}`.toLowerCase();
+}
+
+function personCell({ email = "", personHref }: LiveItem): Child {
+  if (email === "") return null;
+  const text = <OneLine text={email} />;
+  return personHref === undefined ? text : <a href={personHref}>{text}</a>;
+}
+
+function detailsCell({ topic = "", reason = "", detailHref }: LiveItem): Child {
+  const why = detailHref === undefined ? <WithCode text={reason} /> : <a href={detailHref}>{reason}</a>;
+  if (topic === "" && reason === "") return null;
+  const both = [topic, topic !== "" && reason !== "" && " · ", reason !== "" && why];
+  // A link in a summary would open it.
+  return detailHref === undefined && reason.length > CLAMPED_FROM ? <Clamped>{both}</Clamped> : <>{both}</>;
 }
 
 function LiveTable({ items }: { items: readonly LiveItem[] }) {
   return (
     <Table
-      caption="Latest signals and refused calls"
+      caption="Latest signals and rejected calls"
       rows={items}
       href={({ href }) => href}
       attributes={(item) => ({
@@ -177,13 +210,13 @@ function LiveTable({ items }: { items: readonly LiveItem[] }) {
       columns={[
         { head: "Event", cell: ({ title }) => title },
         { head: "Status", cell: ({ status }) => status !== null && <StatusBadge status={status} /> },
-        { head: "Person", cell: ({ email = "" }) => email !== "" && <OneLine text={email} /> },
+        { head: "Person", cell: personCell },
         {
           head: "Source or key",
           cell: ({ from, apiKey }) => (apiKey === undefined ? from : <KeyTitle {...apiKey} />),
           drop: "narrow",
         },
-        { head: "Details", kind: "text", cell: ({ reason = "" }) => reason !== "" && <Clamped>{reason}</Clamped> },
+        { head: "Details", kind: "text", cell: detailsCell },
         { head: "Time", cell: ({ atMs }) => <Time ms={atMs} /> },
       ]}
     />

@@ -7,23 +7,22 @@ import {
   listMembers,
   type Member,
   removeMember,
-} from "../control/members.ts";
+} from "../d1/members.ts";
 import { canChangeMember, canManage, type Role, ROLES } from "../domain/keys/role.ts";
 import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
 import { EMAIL_MAX_LENGTH, PAGE_ROWS } from "../limits.ts";
-import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
+import { LIMIT_COPY } from "../use-cases/rejection-copy.ts";
 import { ROLE_LABEL } from "./copy.ts";
 import { Choices, Confirm, Form, Menu, TextField } from "./kit/forms.tsx";
-import { withQuery } from "./kit/format.ts";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
 import { type Column, CopyText, OneLine, Panel, Table, Time } from "./kit/parts.tsx";
-import { done, mayManage, page } from "./page.tsx";
-import { contextOf, type Ctx, formText, pages, typedText, workspacePath } from "./pages-env.ts";
+import { mayManage, page } from "./page.tsx";
+import { contextOf, type Ctx, formText, pages, typedText, workspacePath, done, withQuery } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
 import { requireManager } from "./session/sign-in.tsx";
 
-const REFUSED = {
+const REJECTED = {
   last_owner: "This is the last owner. Make another member an owner first.",
   not_found: "This member no longer exists or has another role by now.",
   no_role: "Choose a role.",
@@ -46,31 +45,31 @@ export const memberPages = pages
     const email = emailError(typed.email);
     if (email !== undefined) return membersPage(c, { email }, typed);
     if (!canChangeMember(c.get("role"), null, typed.role)) {
-      return membersPage(c, { role: REFUSED.not_allowed }, typed);
+      return membersPage(c, { role: REJECTED.not_allowed }, typed);
     }
     const added = await addMember(contextOf(c), typed);
-    if (!added.ok) return membersPage(c, { email: REFUSED[added.refusal] }, typed);
+    if (!added.ok) return membersPage(c, { email: REJECTED[added.rejection] }, typed);
     return done(c, withQuery("settings/members", { added: typed.email }), "member_added");
   })
   .post("/role", requireManager, readForm(), async (c) => {
     const { email, role } = readMember(c);
     // A form without a role must not remove a member's role.
-    if (role !== formText(c.get("form"), "role")) return membersPage(c, { form: REFUSED.no_role });
+    if (role !== formText(c.get("form"), "role")) return membersPage(c, { form: REJECTED.no_role });
     const current = await findMember(c.get("db"), c.get("workspace").id, email);
-    if (current === null) return membersPage(c, { form: REFUSED.not_found });
-    if (!canChangeMember(c.get("role"), current.role, role)) return membersPage(c, { form: REFUSED.not_allowed });
+    if (current === null) return membersPage(c, { form: REJECTED.not_found });
+    if (!canChangeMember(c.get("role"), current.role, role)) return membersPage(c, { form: REJECTED.not_allowed });
     if (current.role === role) return done(c, "settings/members", "saved");
     const changed = await changeRole(contextOf(c), { email, role, from: current.role });
-    if (!changed.ok) return membersPage(c, { form: REFUSED[changed.refusal] });
+    if (!changed.ok) return membersPage(c, { form: REJECTED[changed.rejection] });
     return done(c, "settings/members", "role_changed");
   })
   .post("/remove", requireManager, readForm(), async (c) => {
     const { email } = readMember(c);
     const current = await findMember(c.get("db"), c.get("workspace").id, email);
-    if (current === null) return membersPage(c, { form: REFUSED.not_found });
-    if (!canChangeMember(c.get("role"), current.role, null)) return membersPage(c, { form: REFUSED.not_allowed });
+    if (current === null) return membersPage(c, { form: REJECTED.not_found });
+    if (!canChangeMember(c.get("role"), current.role, null)) return membersPage(c, { form: REJECTED.not_allowed });
     const removed = await removeMember(contextOf(c), email, current.role);
-    if (!removed.ok) return membersPage(c, { form: REFUSED[removed.refusal] });
+    if (!removed.ok) return membersPage(c, { form: REJECTED[removed.rejection] });
     // Members who leave are led to their other workspaces.
     return email === c.get("user").email ? c.redirect("/w/", 303) : done(c, "settings/members", "member_removed");
   });

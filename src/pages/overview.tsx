@@ -1,39 +1,42 @@
 /** Overview, the first page after sign-in: what needs attention, and the figures of the last days. */
 import type { Child } from "hono/jsx";
-import { keysToWatch, listKeys } from "../control/api-keys.ts";
-import { listRules } from "../control/stored-rules.ts";
-import { DAY_MS, dayOf } from "../domain/duration.ts";
-import { expiringDays, silentSinceMs } from "../domain/events/key-notices.ts";
+import { activeKeys, keysToWatch, listKeys, newestOfChains, type ApiKey } from "../d1/api-keys.ts";
+import { listRules } from "../d1/stored-rules.ts";
+import { DAY_MS, dayOf, utcDay } from "../domain/duration.ts";
+import { expiringDays, silentSinceMs } from "../domain/notifications/key-notices.ts";
 import type { FailingDestination } from "../domain/health/alarm.ts";
+import type { RejectionEntry } from "../domain/keys/rejection.ts";
+import { keyStatus } from "../domain/keys/api-key.ts";
 import { canManage } from "../domain/keys/role.ts";
+import { keyLevel } from "../domain/quota/key-budget.ts";
 import { addVerdicts, NO_VERDICTS, ordinalsTaken, roomToRelease, VERDICTS } from "../domain/quota/quota.ts";
-import { utcDay, verdictsPerDay } from "../domain/quota/usage-day.ts";
-import { REFUSALS } from "../http/refusal-table.ts";
+import { verdictsPerDay } from "../domain/quota/usage-day.ts";
+import { REJECTIONS } from "../http/rejection-table.ts";
 import type { CounterOverview } from "../quota/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
-import { overviewOf } from "../workspace/configure-workspace.ts";
-import { destinationsOf } from "../workspace/objects.ts";
+import { overviewOf } from "../use-cases/configure-workspace.ts";
+import { destinationsOf } from "../use-cases/objects.ts";
 import { VERDICT_LABELS, verdictSentence, type Tone } from "./copy.ts";
-import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
+import { keyText, type KeyNames, originText, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { DayBars } from "./kit/charts.tsx";
-import { counted, day, withQuery } from "./kit/format.ts";
+import { counted, day, grouped } from "./kit/format.ts";
 import { Badge, Panel, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
-import { pages, storeOf, workspacePath } from "./pages-env.ts";
-import { destinationPath, keyPath } from "./paths.ts";
+import { pages, storeOf, workspacePath, destinationPath, keyPath, withQuery } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { NoScores } from "./people/person.tsx";
-import { groupRejections } from "./rejections.tsx";
+import { reasonText } from "./rejection-texts.ts";
+import { callPath, groupRejections } from "./rejections.tsx";
 import { UsageMeter } from "./usage/usage.tsx";
 import { Dismiss, isDismissed, usageNotice } from "./usage-notices.tsx";
 
 const DAYS_SHOWN = 14;
 const PEOPLE_SHOWN = 5;
 const PEOPLE_SEEN_DAYS = 7;
-/** Refused calls of a key and code within a day. Fewer need no attention. */
-const REFUSED_CALLS_MIN = 20;
-const REFUSALS_SHOWN = 3;
+/** Rejected calls of a key and code within a day. Fewer need no attention. */
+const REJECTED_CALLS_MIN = 20;
+const REJECTIONS_SHOWN = 3;
 
 type StoreOverview = ReturnType<SignalStore["overview"]>;
 type WatchedKey = Awaited<ReturnType<typeof keysToWatch>>[number];
@@ -44,8 +47,12 @@ interface AttentionInputs {
   store: StoreOverview;
   failing: readonly FailingDestination[];
   keys: readonly WatchedKey[];
-  /** Empty for members, who may not see keys (spec §1). */
+  /** Empty for members, who may not see keys (spec §1), like the next. */
   keyNames: KeyNames;
+  /** The newest keys of those that have used 80 % of their signal limit, by first key. */
+  nearLimit: ReadonlyMap<string, ApiKey>;
+  /** Active keys that a browser has used. */
+  publicKeys: readonly ApiKey[];
   nowMs: number;
 }
 
@@ -65,6 +72,8 @@ export const overviewPages = pages.createApp().get("/", async (c) => {
     c,
     counter.rejections.map(({ keyId }) => keyId),
   );
+  const nearLimit = canManage(role) ? await newestOfChains(db, id, keysNearLimit(counter.usage)) : new Map();
+  const publicKeys = canManage(role) ? await activeKeys(db, id, Object.keys(counter.publicKeys), nowMs) : [];
   const { processed, duplicates, held, purged, deadLettered } = store.totals;
   const hasSignals = processed + duplicates + held + purged + deadLettered > 0;
   const done = {
@@ -74,7 +83,7 @@ export const overviewPages = pages.createApp().get("/", async (c) => {
     person: store.hasPeople,
   };
   const showsSteps = !Object.values(done).every(Boolean) && !isDismissed(c, "first-steps", "all");
-  const items = attentionOf({ base, counter, store, failing, keys, keyNames: names, nowMs });
+  const items = attentionOf({ base, counter, store, failing, keys, keyNames: names, nearLimit, publicKeys, nowMs });
   return page(
     c,
     { section: "overview", title: "Overview" },
@@ -112,16 +121,25 @@ function SignalsPanel({ base, counter, nowMs }: { base: string; counter: Counter
   const days = verdictsPerDay([...counter.days, present], fromMs, today + DAY_MS);
   const sums = { ...NO_VERDICTS };
   for (const counts of days) addVerdicts(sums, counts);
-  const legend = { ...VERDICT_LABELS, rejected: "Refused over the limit" };
+  const names = { ...VERDICT_LABELS, rejected: "Rejected over the limit" };
+  const seen = VERDICTS.filter((verdict) => verdict === "accepted" || sums[verdict] > 0);
+  const legend = Object.fromEntries(seen.map((verdict) => [verdict, names[verdict]]));
+  const calls = counter.rejections.filter(({ lastAtMs }) => lastAtMs >= fromMs);
+  const rejected = calls.reduce((sum, entry) => sum + entry.calls, 0);
   return (
     <Panel title={`Signals, last ${DAYS_SHOWN} days`} actions={<a href={`${base}/signals`}>View signal queue</a>}>
       <Stats>
         <Stat label="Today (UTC)" value={ordinalsTaken(days.at(-1) ?? NO_VERDICTS)} />
-        {VERDICTS.map((verdict) => (
-          <Stat label={legend[verdict]} value={sums[verdict]} />
+        {seen.map((verdict) => (
+          <Stat label={names[verdict]} value={sums[verdict]} />
         ))}
+        <Stat label="Rejected calls" value={<a href={`${base}/rejections`}>{grouped(rejected)}</a>} />
       </Stats>
-      <DayBars days={days} label={`${verdictSentence(sums)} in ${DAYS_SHOWN} days.`} legend={legend} />
+      <DayBars
+        days={days}
+        label={`${verdictSentence(sums)} in ${DAYS_SHOWN} days.`}
+        legend={seen.length > 1 ? legend : {}}
+      />
     </Panel>
   );
 }
@@ -172,7 +190,7 @@ function attentionOf(inputs: AttentionInputs): AttentionItem[] {
       action: "Make room",
     },
     ...limitItems(inputs),
-    ...refusalItems(inputs),
+    ...rejectionItems(inputs),
     ...failing.map(({ id, name, sinceMs, off }): AttentionItem => ({
       tone: "bad",
       title: off === null ? "Destination failing" : "Destination switched off",
@@ -194,6 +212,8 @@ function attentionOf(inputs: AttentionInputs): AttentionItem[] {
       href: `${base}/usage/plan`,
       action: canRelease ? "Release signals" : "View plans",
     },
+    ...keyLimitItems(inputs),
+    ...publicKeyItems(inputs),
     ...keyItems(inputs),
   ];
   return items.filter((item) => item !== false);
@@ -207,21 +227,91 @@ function limitItems({ base, counter: { usage } }: AttentionInputs): AttentionIte
   return [{ tone, title: title.replace(/\.$/, ""), detail: text, href: `${base}/usage/plan`, action: "View plans" }];
 }
 
-function refusalItems({ base, counter, keyNames: names, nowMs }: AttentionInputs): AttentionItem[] {
+/** Many rejected calls of a key and code; and each key whose latest call was rejected, such as a first integration that fails. */
+function rejectionItems(inputs: AttentionInputs): AttentionItem[] {
+  const { counter, nowMs } = inputs;
   const recent = counter.rejections.filter(({ lastAtMs }) => lastAtMs > nowMs - DAY_MS);
+  const many = manyRejectedItems(inputs, recent);
+  const latest = new Map<string, RejectionEntry>();
+  for (const entry of recent) {
+    if (entry.lastAtMs > (latest.get(entry.keyId)?.lastAtMs ?? 0)) latest.set(entry.keyId, entry);
+  }
+  const failing = [...latest.values()].filter(
+    ({ keyId, lastAtMs }) =>
+      lastAtMs > (counter.lastAccepted[keyId] ?? 0) && !many.some((item) => item.keyId === keyId),
+  );
+  return [...many, ...failing.slice(0, REJECTIONS_SHOWN).map((entry) => latestRejectedItem(inputs, entry))];
+}
+
+function latestRejectedItem({ base, keyNames: names }: AttentionInputs, entry: RejectionEntry): AttentionItem {
+  const name = names.get(entry.keyId);
+  return {
+    tone: "warn",
+    title: "Latest call rejected",
+    detail: [
+      reasonText(entry),
+      name !== undefined && `, key ${keyText(name, entry.keyId)}`,
+      ", ",
+      <Time ms={entry.lastAtMs} />,
+    ],
+    href: callPath(base, entry),
+    action: "View call",
+  };
+}
+
+function manyRejectedItems(
+  { base, keyNames: names }: AttentionInputs,
+  recent: readonly RejectionEntry[],
+): (AttentionItem & { keyId: string })[] {
   return groupRejections(recent.map((rejection) => ({ ...rejection, cause: null })))
-    .filter(({ calls }) => calls >= REFUSED_CALLS_MIN)
-    .slice(0, REFUSALS_SHOWN)
+    .filter(({ calls }) => calls >= REJECTED_CALLS_MIN)
+    .slice(0, REJECTIONS_SHOWN)
     .map(({ keyId, code, calls }) => {
       const name = names.get(keyId);
       return {
+        keyId,
         tone: "bad",
-        title: `${counted(calls, "call")} refused in 24 hours`,
-        detail: `${REFUSALS[code].title}${name === undefined ? "" : `, key ${keyText(name, keyId)}`}`,
+        title: `${counted(calls, "call")} rejected in 24 hours`,
+        detail: `${REJECTIONS[code].title}${name === undefined ? "" : `, key ${keyText(name, keyId)}`}`,
         href: withQuery(`${base}/rejections`, { code, ...(name === undefined ? {} : { key: keyId }) }),
         action: "View rejections",
       };
     });
+}
+
+/** By first key. */
+function keysNearLimit({ budgets, budgetUse }: CounterOverview["usage"]): string[] {
+  const isNear = (id: string) => keyLevel(budgetUse[id] ?? 0, budgets[id] ?? Infinity) !== null;
+  return Object.keys(budgets).filter(isNear);
+}
+
+function keyLimitItems({ base, nearLimit, counter: { usage }, nowMs }: AttentionInputs): AttentionItem[] {
+  return [...nearLimit].flatMap(([firstKeyId, key]) => {
+    const { id, name, maskedKey, signalLimit } = key;
+    const used = usage.budgetUse[firstKeyId] ?? 0;
+    if (signalLimit === null || keyStatus(key, nowMs) === "Inactive") return [];
+    const isFull = keyLevel(used, signalLimit) === 100;
+    const item: AttentionItem = {
+      tone: isFull ? "bad" : "warn",
+      title: isFull ? "Signal limit of a key reached" : "80 % of a key's signal limit used",
+      detail: `${name} (${maskedKey}): ${grouped(used)} of ${counted(signalLimit, "signal")}. ${isFull ? "Its calls are rejected." : ""}`,
+      href: keyPath(base, id),
+      action: "View key",
+    };
+    return [item];
+  });
+}
+
+const PUBLIC_KEYS_SHOWN = 3;
+
+function publicKeyItems({ base, publicKeys, counter }: AttentionInputs): AttentionItem[] {
+  return publicKeys.slice(0, PUBLIC_KEYS_SHOWN).map(({ id, name, maskedKey }) => ({
+    tone: "warn",
+    title: "Key used in a browser",
+    detail: `${name} (${maskedKey}), from ${originText(counter.publicKeys[id]?.origin ?? "")}. Whoever opens the page can read it.`,
+    href: keyPath(base, id),
+    action: "Rotate key",
+  }));
 }
 
 function keyItems({ base, keys, counter: { lastUsed }, nowMs }: AttentionInputs): AttentionItem[] {

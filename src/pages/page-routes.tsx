@@ -1,7 +1,7 @@
-/** The workspace pages (design §10): /w/{workspace}/…, sign-in, their style and script. */
+/** The workspace pages: /w/{workspace}/…, sign-in, their style and script. */
 import { HTTPException } from "hono/http-exception";
 import { NONCE, secureHeaders } from "hono/secure-headers";
-import { JurisdictionError } from "../domain/jurisdiction.ts";
+import { JurisdictionError } from "../env.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { accountPages } from "./accounts.tsx";
 import { activityPages } from "./activity.tsx";
@@ -13,7 +13,7 @@ import { memberPages } from "./members.tsx";
 import { notificationPages } from "./notifications/notifications.tsx";
 import { overviewPages } from "./overview.tsx";
 import { messagePage, notFoundPage } from "./page.tsx";
-import { pages } from "./pages-env.ts";
+import { pages, withQuery } from "./pages-env.ts";
 import { peoplePages } from "./people/people.tsx";
 import { readForm } from "./read-form.tsx";
 import { rejectionPages } from "./rejections.tsx";
@@ -49,7 +49,9 @@ const noStore = pages.createMiddleware(async (c, next) => {
 
 const workspacePages = pages
   .createApp()
-  .use(requireSignIn, requireMember, limitWorkspace, limitForms, askUsage)
+  .use(requireSignIn, requireMember, limitWorkspace, limitForms)
+  // Forms rarely answer with a page.
+  .use((c, next) => (c.req.method === "GET" ? askUsage(c, next) : next()))
   .route("/", overviewPages)
   .route("/search", searchPages)
   .route("/signals", signalPages)
@@ -73,6 +75,9 @@ const costsNothing = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
+/** Most faults of the platform are over by then. */
+const RETRY_AFTER_S = 5;
+
 const IMMUTABLE = { "cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff" };
 
 const PERSONAL = ["/", "/w/*", "/sign-in/*", "/sign-out"];
@@ -87,16 +92,19 @@ export const pageRoutes = pages
   .route("/", sessionRoutes)
   .route("/w/:slug", workspacePages)
   .onError((error, c) => {
-    // A refusal by a middleware, not a failure.
+    // A rejection by a middleware, not a failure.
     if (error instanceof HTTPException) return error.getResponse();
     logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
     const text =
       error instanceof JurisdictionError
         ? "This deployment has a wrong setting, which only its operator can correct. Nothing was lost."
         : "Nothing was lost. Try again in a moment.";
+    c.header("retry-after", String(RETRY_AFTER_S));
+    // A form that failed may have had an effect, so its page is read again first.
+    const again = c.req.method === "GET" ? withQuery(c.req.path, c.req.query()) : "/w/";
     return messagePage(
       c,
-      { title: "Something went wrong", status: 503, text },
+      { title: "Something went wrong", status: 503, text, link: ["Try again", again] },
       <p class="quiet small">
         Request <code>{c.get("requestId")}</code>
       </p>,

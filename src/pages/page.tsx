@@ -22,7 +22,7 @@ interface PageOptions {
   intro?: Child;
   /** The primary button last. */
   actions?: Child;
-  /** Why a form or an action was refused. Undefined entries are no errors. */
+  /** Why a form or an action was rejected. Undefined entries are no errors. */
   errors?: readonly (string | undefined)[];
   errorTitle?: string;
   /** Default: 422. */
@@ -113,12 +113,6 @@ export function fragment(c: Ctx, content: Child): Answer {
   return withKeysMasked(c, html`${content}`, 200);
 }
 
-/** Redirects after a form succeeded (post, redirect, get). @param path below the workspace's path. */
-export function done(c: Ctx, path: string, message: Done): Response {
-  const address = `${workspacePath(c)}/${path}`;
-  return c.redirect(`${address}${address.includes("?") ? "&" : "?"}done=${message}`, 303);
-}
-
 interface AlreadyCreated {
   section: Section;
   noun: "key" | "token" | "destination";
@@ -145,9 +139,11 @@ export function notFoundPage(c: Ctx, noun = "page"): Answer {
   const text = "It may have been deleted, or it belongs to another workspace.";
   // Without a workspace there is no sidebar to put around the message.
   if (c.get("workspace") === undefined) {
-    return messagePage(c, { title, status: 404, text, link: ["Your workspaces", "/w/"] });
+    const ended = `${text} If it was in your workspace, the operator may have ended the workspace.`;
+    return messagePage(c, { title, status: 404, text: ended, link: ["Your workspaces", "/w/"] });
   }
-  return page(c, { title, section: null, status: 404, intro: text });
+  const open = <LinkButton href={sectionPath(c, "overview")} text="Open overview" look="primary" />;
+  return page(c, { title, section: null, status: 404, intro: text }, <div class="row">{open}</div>);
 }
 
 /** The 403 page for members who request a page of owners and admins. @param action completes `Only owners and admins can …`. */

@@ -1,10 +1,10 @@
 /**
  * Reads the forms of the pages, and checks what several of them have. A route reads its form only after the middleware has
- * checked the user and the role. The bytes and the fields are counted before the form is parsed. A refused form is shown again
+ * checked the user and the role. The bytes and the fields are counted before the form is parsed. A rejected form is shown again
  * with its fields, so these limits also limit the size of the answer.
  */
 import type * as z from "zod";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import { ok, reject, type Result } from "../domain/result.ts";
 import { configuredRate } from "../env.ts";
 import { counted } from "../domain/text.ts";
 import { readBody, type BodyProblem } from "../http/body.ts";
@@ -44,20 +44,20 @@ export const RULES_FILE_FORM: FormLimits = {
 
 const STRANGER_FORM: FormLimits = { bytes: STRANGER_FORM_MAX_BYTES, fields: STRANGER_FORM_MAX_FIELDS };
 
-export interface FormRefusal {
+export interface FormRejection {
   status: 400 | 413 | 503;
   title: string;
   detail: string;
 }
 
 /**
- * Middleware that sets `form`, or answers with a page that says why the form is refused. Use it after requireSignIn and after
+ * Middleware that sets `form`, or answers with a page that says why the form is rejected. Use it after requireSignIn and after
  * the middleware that checks the role.
  */
 export function readForm(limits = PAGE_FORM) {
   return pages.createMiddleware(async (c, next) => {
     const form = await formOf(c, limits, c.get("workspace").id);
-    if (!form.ok) return formRefusedPage(c, form.refusal);
+    if (!form.ok) return formRejectedPage(c, form.rejection);
     c.set("form", form.value);
     await next();
   });
@@ -67,25 +67,25 @@ export function readForm(limits = PAGE_FORM) {
  * Reads the form of a request without a session, with smaller limits. All these requests share one part of the room for large
  * bodies, because one stranger may use many networks.
  */
-export function readStrangersForm(c: Ctx): Promise<Result<FormData, FormRefusal>> {
+export function readStrangersForm(c: Ctx): Promise<Result<FormData, FormRejection>> {
   return formOf(c, STRANGER_FORM, STRANGERS);
 }
 
 /** @param holder whose share of the room for large bodies the form takes (http/body.ts). */
-async function formOf(c: Ctx, limits: FormLimits, holder: string): Promise<Result<FormData, FormRefusal>> {
+async function formOf(c: Ctx, limits: FormLimits, holder: string): Promise<Result<FormData, FormRejection>> {
   const body = await readBody(c.req.raw, { maxBytes: limits.bytes, holder, rate: configuredRate(c.env) });
-  if (!body.ok) return refuse(unreadBody(body.refusal, limits));
+  if (!body.ok) return reject(unreadBody(body.rejection, limits));
   const type = c.req.header("content-type") ?? "";
   try {
-    const tooManyFields = refuse(tooLarge(`${limits.fields} fields`));
+    const tooManyFields = reject(tooLarge(`${limits.fields} fields`));
     if (hasMoreFields(body.bytes, type, limits.fields)) return tooManyFields;
     const form = await new Response(body.bytes, { headers: { "content-type": type } }).formData();
     // The parser may find another boundary than the count above, so the fields are counted again.
     if (Array.from(form.keys()).length > limits.fields) return tooManyFields;
     const { characters = limits.bytes } = limits;
-    return charactersOf(form) > characters ? refuse(tooLarge(`${characters} characters`)) : ok(form);
+    return charactersOf(form) > characters ? reject(tooLarge(`${characters} characters`)) : ok(form);
   } catch {
-    return refuse(unreadable("What was sent is labelled as a form and is not one."));
+    return reject(unreadable("What was sent is labelled as a form and is not one."));
   } finally {
     body.release();
   }
@@ -121,13 +121,13 @@ export function checkTyped<Value>(
   max: number,
   check: (text: string) => Result<Value, string>,
 ): Result<Value, string> {
-  return typed.length > max ? refuse(`Enter at most ${counted(max, "character")}.`) : check(typed);
+  return typed.length > max ? reject(`Enter at most ${counted(max, "character")}.`) : check(typed);
 }
 
 export function checkName(typed: string): Result<string, string> {
-  if (typed.trim() === "") return refuse("Enter a name.");
+  if (typed.trim() === "") return reject("Enter a name.");
   const name = nameSchema.safeParse(typed);
-  return name.success ? ok(name.data) : refuse(issueText(name.error));
+  return name.success ? ok(name.data) : reject(issueText(name.error));
 }
 
 export function issueText(error: z.ZodError): string {
@@ -144,14 +144,14 @@ export function allFields<Fields extends CheckedFields>(
   fields: Fields,
 ): Result<FieldValues<Fields>, FieldErrors<Fields>> {
   const entries = Object.entries(fields);
-  const errors = entries.flatMap(([name, field]) => (field.ok ? [] : [[name, field.refusal] as const]));
-  if (errors.length > 0) return refuse(Object.fromEntries(errors) as FieldErrors<Fields>);
+  const errors = entries.flatMap(([name, field]) => (field.ok ? [] : [[name, field.rejection] as const]));
+  if (errors.length > 0) return reject(Object.fromEntries(errors) as FieldErrors<Fields>);
   const values = entries.flatMap(([name, field]) => (field.ok ? [[name, field.value] as const] : []));
   return ok(Object.fromEntries(values) as FieldValues<Fields>);
 }
 
-function unreadBody(refusal: BodyProblem, limits: FormLimits): FormRefusal {
-  switch (refusal.code) {
+function unreadBody(rejection: BodyProblem, limits: FormLimits): FormRejection {
+  switch (rejection.code) {
     case "body_too_large":
       return tooLarge(`${limits.bytes} bytes`);
     case "unavailable":
@@ -162,19 +162,19 @@ function unreadBody(refusal: BodyProblem, limits: FormLimits): FormRefusal {
         detail: "Wait some seconds before you send it again.",
       };
     default:
-      return unreadable(refusal.detail);
+      return unreadable(rejection.detail);
   }
 }
 
-function tooLarge(limit: string): FormRefusal {
+function tooLarge(limit: string): FormRejection {
   return { status: 413, title: "This form is too large", detail: `It may have at most ${limit}: shorten it.` };
 }
 
-function unreadable(detail: string): FormRefusal {
+function unreadable(detail: string): FormRejection {
   return { status: 400, title: "This form cannot be read", detail };
 }
 
-export function formRefusedPage(c: Ctx, { status, title, detail }: FormRefusal): Answer {
+export function formRejectedPage(c: Ctx, { status, title, detail }: FormRejection): Answer {
   if (status === 503) c.header("retry-after", String(RETRY_MIN_SECONDS));
   const text = `${detail} Nothing was saved. Go back to correct the form: your input is still there.`;
   return messagePage(c, { title, status, text });

@@ -1,64 +1,83 @@
-/** Rejections (spec §7): refused calls by key and reason, with what the sender should change. */
-import type { RefusalCode, Rejection, RejectionReason } from "../domain/keys/refusal.ts";
-import { REFUSALS } from "../http/refusal-table.ts";
+/** Rejections (spec §7): rejected calls by key and reason, with what the sender should change. */
+import type { RejectionCode, RejectionEntry, RejectionReason, UnauthorizedCause } from "../domain/keys/rejection.ts";
+import { REJECTIONS } from "../http/rejection-table.ts";
 import { PAGE_ROWS, REJECTION_KEPT_DAYS, REJECTIONS_KEPT } from "../limits.ts";
-import type { Page, PageOf } from "../platform/list-page.ts";
+import type { ListQuery, ListPage } from "../platform/list-page.ts";
+import { cut } from "../domain/text.ts";
 import { CAUSE_COPY, optionsOf } from "./copy.ts";
 import { type KeyNames, keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
-import { counted, withQuery } from "./kit/format.ts";
+import { LinkButton } from "./kit/forms.tsx";
+import { counted, grouped } from "./kit/format.ts";
 import { Filters, ListAddress, ListPanel, NoMatches } from "./kit/list.tsx";
-import { Clamped, type Column, Count, Panel, ShortId, Table, Time } from "./kit/parts.tsx";
-import { page } from "./page.tsx";
-import { counterOf, pages, workspacePath } from "./pages-env.ts";
-import { keyPath } from "./paths.ts";
+import { type Column, CopyId, Count, ExactTime, Panel, Table, Time, ValueList, WithCode } from "./kit/parts.tsx";
+import { mayManage, notFoundPage, page } from "./page.tsx";
+import { adviceFor, reasonText } from "./rejection-texts.ts";
+import { counterOf, type Ctx, pages, workspacePath, keyPath, withQuery } from "./pages-env.ts";
 
-const OVER_LIMIT: readonly RefusalCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
+const OVER_LIMIT: readonly RejectionCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
 
-const CODES = optionsOf("Any", REFUSALS);
+const CODES = optionsOf("Any", REJECTIONS);
+const CAUSES = optionsOf(
+  "Any",
+  Object.fromEntries(Object.entries(CAUSE_COPY).map(([cause, label]) => [cause, { label }])) as Record<
+    UnauthorizedCause,
+    { label: string }
+  >,
+);
 
-export const rejectionPages = pages.createApp().get("/", async (c) => {
-  const base = workspacePath(c);
+export const rejectionPages = pages
+  .createApp()
+  .get("/", async (c) => {
+    const base = workspacePath(c);
+    const { kept, names } = await readKept(c);
+    const list = new ListAddress(`${base}/rejections`, c.req.query());
+    const code = list.choice("code", "Reason", CODES);
+    const cause = list.choice("cause", "Cause", CAUSES);
+    const keyId = c.req.query("key") ?? "";
+    if (keyId !== "") list.addFilter("API key", keyText(names.get(keyId), keyId), { key: keyId });
+    const keyIds = [...new Set(kept.map((entry) => entry.keyId))];
+    const keys = keyIds.map((id) => [id, keyText(names.get(id), id)] as const);
+    list.addSelect("key", "API key", [["", "Any"], ...keys], keyId);
+    const { sinceMs, untilMs } = list.times("Rejected");
+    const ofAnyReason = kept.filter(
+      (entry) =>
+        (keyId === "" || entry.keyId === keyId) &&
+        // An entry stands for all calls from its first to its last.
+        (untilMs === undefined || entry.firstAtMs < untilMs) &&
+        (sinceMs === undefined || entry.lastAtMs >= sinceMs),
+    );
+    const shown = ofAnyReason.filter(
+      (entry) => (code === undefined || entry.code === code) && (cause === undefined || entry.cause === cause),
+    );
+    return page(
+      c,
+      { section: "rejections", title: "Rejections", intro: introOf(kept) },
+      kept.length > 0 && <Filters list={list} />,
+      <Reasons list={list} entries={ofAnyReason} shown={{ code, cause }} />,
+      kept.length > 0 && shown.length === 0 && <NoMatches noun="rejected calls" list={list} />,
+      shown.length > 0 && <Calls base={base} names={names} list={list} rejections={shown} />,
+      <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>,
+    );
+  })
+  .get("/:entry", async (c) => {
+    const { kept, names } = await readKept(c);
+    const entry = kept.find((of) => cursorOf(of) === c.req.param("entry"));
+    return entry === undefined ? notFoundPage(c, "rejected call") : callPage(c, entry, names);
+  });
+
+async function readKept(c: Ctx): Promise<{ kept: RejectionEntry[]; names: KeyNames }> {
   const kept = await counterOf(c).rejections(REJECTIONS_KEPT);
-  const keyIds = [...new Set(kept.map((entry) => entry.keyId))];
-  const names = await readKeyNames(c, keyIds);
-  const list = new ListAddress(`${base}/rejections`, c.req.query());
-  const code = list.choice("code", "Reason", CODES);
-  const keyId = c.req.query("key") ?? "";
-  if (keyId !== "") list.addFilter("API key", keyText(names.get(keyId), keyId), { key: keyId });
-  const keys = keyIds.map((id) => [id, keyText(names.get(id), id)] as const);
-  list.addSelect("key", "API key", [["", "Any"], ...keys], keyId);
-  const { sinceMs, untilMs } = list.times("Refused");
-  const shown = kept.filter(
-    (entry) =>
-      (code === undefined || entry.code === code) &&
-      (keyId === "" || entry.keyId === keyId) &&
-      // An entry stands for all calls from its first to its last.
-      (untilMs === undefined || entry.firstAtMs < untilMs) &&
-      (sinceMs === undefined || entry.lastAtMs >= sinceMs),
-  );
-  return page(
-    c,
-    { section: "rejections", title: "Rejections", intro: introOf(kept) },
-    kept.length > 0 && <Filters list={list} />,
-    kept.length > 0 && shown.length === 0 && <NoMatches noun="refused calls" list={list} />,
-    shown.length > 0 && (
-      <>
-        <Reasons base={base} names={names} list={list} groups={groupRejections(shown)} />
-        <Calls base={base} names={names} list={list} rejections={shown} />
-      </>
-    ),
-    <p class="quiet small">Calls with an unknown key belong to no workspace and are not listed.</p>,
-  );
-});
+  return { kept, names: await readKeyNames(c, [...new Set(kept.map(({ keyId }) => keyId))]) };
+}
 
-export interface RejectionGroup extends RejectionReason {
+export interface RejectionEntryGroup extends RejectionReason {
   calls: number;
   signals: number;
   latestMs: number;
 }
 
-export function groupRejections(rejections: readonly Rejection[]): RejectionGroup[] {
-  const groups = new Map<string, RejectionGroup>();
+export function groupRejections(rejections: readonly RejectionEntry[]): RejectionEntryGroup[] {
+  const groups = new Map<string, RejectionEntryGroup>();
   for (const { keyId, code, cause, calls, signals, lastAtMs } of rejections) {
     const name = `${code} ${cause} ${keyId}`;
     const group = groups.get(name) ?? { keyId, code, cause, calls: 0, signals: 0, latestMs: 0 };
@@ -71,23 +90,23 @@ export function groupRejections(rejections: readonly Rejection[]): RejectionGrou
 }
 
 /** A cursor whose entry is no longer kept begins at the first slice again. */
-function sliceOf(rejections: readonly Rejection[], { cursor, limit }: Page): PageOf<Rejection> {
+function sliceOf(rejections: readonly RejectionEntry[], { cursor, limit }: ListQuery): ListPage<RejectionEntry> {
   const start = cursor === null ? 0 : rejections.findIndex((entry) => cursorOf(entry) === cursor) + 1;
   const items = rejections.slice(start, start + limit);
   const last = items.at(-1);
   return { items, next: start + limit < rejections.length && last !== undefined ? cursorOf(last) : null };
 }
 
-/** One call may be refused for several reasons, and be the first of each: its request id alone is not unique. */
-function cursorOf({ requestId, keyId, code, cause }: Rejection): string {
+/** One call may be rejected for several reasons, and be the first of each: its request id alone is not unique. */
+function cursorOf({ requestId, keyId, code, cause }: RejectionEntry): string {
   return [requestId, keyId, code, cause ?? ""].join(".");
 }
 
-function introOf(kept: readonly Rejection[]): string {
-  if (kept.length === 0) return `No refused calls in the last ${REJECTION_KEPT_DAYS} days.`;
+function introOf(kept: readonly RejectionEntry[]): string {
+  if (kept.length === 0) return `No rejected calls in the last ${REJECTION_KEPT_DAYS} days.`;
   const calls = kept.reduce((sum, entry) => sum + entry.calls, 0);
   const older = kept.length === REJECTIONS_KEPT ? " Older ones are not kept." : "";
-  return `${counted(calls, "refused call")} in the last ${REJECTION_KEPT_DAYS} days.${older}`;
+  return `${counted(calls, "rejected call")} in the last ${REJECTION_KEPT_DAYS} days.${older}`;
 }
 
 function keyColumn<Row extends { keyId: string }>(base: string, names: KeyNames): Column<Row> {
@@ -105,85 +124,143 @@ function keyColumn<Row extends { keyId: string }>(base: string, names: KeyNames)
   };
 }
 
+interface ReasonsProps {
+  list: ListAddress;
+  /** Of any reason, with the other filters applied. */
+  entries: readonly RejectionEntry[];
+  shown: { code: string | undefined; cause: string | undefined };
+}
+
+/** The reasons with their numbers of calls, as filters of the table below. */
+function Reasons({ list, entries, shown }: ReasonsProps) {
+  const { cursor: _, back: __, code: ___, cause: ____, ...others } = list.query;
+  const groups = groupRejections(entries.map((entry) => ({ ...entry, keyId: "" })));
+  if (groups.length < 2) return <></>;
+  const all = groups.reduce((sum, { calls }) => sum + calls, 0);
+  const isAll = shown.code === undefined && shown.cause === undefined;
+  return (
+    <nav class="chips reasons" aria-label="Reasons">
+      <a href={withQuery(list.path, others)} aria-current={isAll ? "true" : undefined}>
+        All <span class="quiet">{grouped(all)}</span>
+      </a>
+      {groups.map(({ code, cause, calls }) => (
+        <a
+          href={withQuery(list.path, { ...others, code, ...(cause !== null && { cause }) })}
+          aria-current={shown.code === code && shown.cause === (cause ?? undefined) ? "true" : undefined}
+        >
+          {reasonText({ code, cause })} <span class="quiet">{grouped(calls)}</span>
+        </a>
+      ))}
+    </nav>
+  );
+}
+
 interface RowsProps {
   base: string;
   names: KeyNames;
   list: ListAddress;
+  rejections: readonly RejectionEntry[];
 }
 
-function Reasons({ base, names, list, groups }: RowsProps & { groups: readonly RejectionGroup[] }) {
-  const { cursor: _, back: __, ...filters } = list.query;
+function Calls({ base, names, list, rejections }: RowsProps) {
+  const found = sliceOf(rejections, list.slice(PAGE_ROWS));
   return (
-    <Panel title="By reason and key" list>
+    <ListPanel list={list} found={found}>
       <Table
-        caption="Refused calls by reason and key"
-        rows={groups}
-        href={({ code, keyId }) => withQuery(list.path, { ...filters, code, key: keyId })}
+        caption="Rejected calls, the latest first"
+        rows={found.items}
+        href={(entry) => callPath(base, entry)}
         columns={[
           {
             head: "Reason",
-            cell: ({ code, cause }) => (
+            cell: (entry) => (
               <>
-                {REFUSALS[code].label}
-                {cause === null ? (
-                  <small class="nowrap">{`${REFUSALS[code].status} ${code}`}</small>
-                ) : (
-                  <small>{CAUSE_COPY[cause]}</small>
-                )}
+                {reasonText(entry)}
+                <small class="nowrap">{`${REJECTIONS[entry.code].status} ${entry.code}`}</small>
               </>
             ),
           },
-          keyColumn(base, names),
-          { head: "Calls", kind: "number", cell: ({ calls }) => <Count value={calls} /> },
-          { head: "Signals", kind: "number", cell: ({ signals }) => <Count value={signals} />, drop: "narrow" },
-          { head: "Latest", cell: ({ latestMs }) => <Time ms={latestMs} /> },
-          {
-            head: "How to fix",
-            kind: "text",
-            cell: ({ code }) => (
-              <>
-                {REFUSALS[code].advice} {OVER_LIMIT.includes(code) && <a href={`${base}/usage`}>View usage</a>}
-              </>
-            ),
-          },
-        ]}
-      />
-    </Panel>
-  );
-}
-
-function Calls({ base, names, list, rejections }: RowsProps & { rejections: readonly Rejection[] }) {
-  const found = sliceOf(rejections, list.slice(PAGE_ROWS));
-  return (
-    <ListPanel title="Calls" list={list} found={found}>
-      <Table
-        caption="Refused calls, the latest first"
-        rows={found.items}
-        columns={[
-          { head: "Reason", cell: ({ code }) => REFUSALS[code].label },
           {
             head: "Detail",
             kind: "text",
-            cell: ({ cause, detail }) => <Clamped>{cause === null ? detail : CAUSE_COPY[cause]}</Clamped>,
+            drop: "phone",
+            cell: (entry) => (
+              <WithCode text={entry.cause === null ? cut(entry.detail, DETAIL_CHARACTERS) : adviceFor(entry)} />
+            ),
           },
           keyColumn(base, names),
           { head: "Calls", kind: "number", cell: ({ calls }) => <Count value={calls} /> },
-          { head: "First request", cell: ({ requestId }) => <ShortId id={requestId} />, drop: "narrow" },
           {
-            head: "Latest",
-            cell: ({ calls, firstAtMs, lastAtMs }) => (
-              <>
-                <Time ms={lastAtMs} />
-                {calls > 1 && lastAtMs - firstAtMs >= 60_000 && (
-                  <small class="nowrap">
-                    first <Time ms={firstAtMs} />
-                  </small>
-                )}
-              </>
-            ),
+            head: "Signals",
+            kind: "number",
+            drop: "narrow",
+            cell: ({ calls, signals }) => signals !== calls && <Count value={signals} />,
           },
+          { head: "Latest", cell: ({ lastAtMs }) => <Time ms={lastAtMs} /> },
         ]}
       />
     </ListPanel>
+  );
+}
+
+/** Characters of a detail in the list. Its page has the whole. */
+const DETAIL_CHARACTERS = 140;
+
+export function callPath(base: string, entry: RejectionEntry): string {
+  return `${base}/rejections/${encodeURIComponent(cursorOf(entry))}`;
+}
+
+/** One reason of a key, without a pause of an hour: the first of its calls, and what the sender should change. */
+function callPage(c: Ctx, entry: RejectionEntry, names: KeyNames) {
+  const base = workspacePath(c);
+  const { code, cause, keyId, detail, requestId, calls, signals, firstAtMs, lastAtMs } = entry;
+  const key = names.get(keyId);
+  const active = key !== undefined && <a href={`${keyPath(base, keyId)}/rotate`}>Rotate key</a>;
+  const isLost = cause === "secret_missing" || cause === "secret_wrong";
+  return page(
+    c,
+    {
+      section: "rejections",
+      title: reasonText(entry),
+      crumbs: [],
+      intro: `${counted(calls, "call")} rejected with ${REJECTIONS[code].status} ${code}.`,
+      actions: <LinkButton href={withQuery(`${base}/rejections`, { key: keyId })} text="All rejections of this key" />,
+    },
+    <div class="columns main-first">
+      <Panel title="How to fix">
+        <p>
+          {adviceFor(entry)} {OVER_LIMIT.includes(code) && <a href={`${base}/usage`}>View usage</a>}
+          {isLost && active}
+        </p>
+        <h3>The answer said</h3>
+        <p>
+          <WithCode text={detail} />
+        </p>
+        {code === "event_missing" && mayManage(c) && (
+          <p>
+            The sender cannot change its body? A payload template says where its event stands.{" "}
+            <a href={`${keyPath(base, keyId)}/template`}>Map its payloads</a>
+          </p>
+        )}
+        <p class="quiet small">
+          Nothing of the body is stored. Positions count from the beginning of the body, in lines and characters.
+        </p>
+      </Panel>
+      <Panel title={calls === 1 ? "Call" : "Calls"}>
+        <ValueList
+          of={[
+            [
+              "API key",
+              key === undefined ? keyText(key, keyId) : <a href={keyPath(base, keyId)}>{keyText(key, keyId)}</a>,
+            ],
+            [calls === 1 ? "Request id" : "First request id", <CopyId id={requestId} label="request id" />],
+            calls > 1 && ["First", <ExactTime ms={firstAtMs} />],
+            [calls === 1 ? "Time" : "Latest", <ExactTime ms={lastAtMs} />],
+            ["Calls", grouped(calls)],
+            ["Rejected signals", grouped(signals)],
+          ]}
+        />
+      </Panel>
+    </div>,
   );
 }

@@ -1,5 +1,5 @@
 /** The page to open next, named by an address or a form, such as after sign-in. An attacker may have written it. */
-import { holdsCredential } from "../domain/keys/echo.ts";
+import { holdsCredential } from "../domain/keys/api-key.ts";
 
 export const FIRST_PAGE = "/w/";
 

@@ -1,17 +1,15 @@
 /** Search: one field in the sidebar for people, events, signals, accounts, mapping rules and keys. */
 import type { Child } from "hono/jsx";
-import { newestKeyNames, type KeyName } from "../control/api-keys.ts";
-import { rulesNamed } from "../control/stored-rules.ts";
+import { newestKeyNames, type KeyName } from "../d1/api-keys.ts";
+import { rulesNamed } from "../d1/stored-rules.ts";
 import { canManage } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
-import { followSignal } from "../workspace/signal-operations.ts";
+import { followSignal } from "../use-cases/signal-operations.ts";
 import { AccountsTable } from "./accounts.tsx";
 import { KeyTitle } from "./keys/key-parts.tsx";
-import { withQuery } from "./kit/format.ts";
 import { Count, Empty, Panel, Table, Time } from "./kit/parts.tsx";
 import { page } from "./page.tsx";
-import { pages, storeOf, workspacePath } from "./pages-env.ts";
-import { groupPath, keyPath, rulePath, signalPath } from "./paths.ts";
+import { pages, storeOf, workspacePath, groupPath, keyPath, rulePath, signalPath, withQuery } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { EnabledBadge } from "./rules/rule-text.tsx";
 import { isSignalId } from "./signals/signals.tsx";
@@ -35,9 +33,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   ]);
   const { people, events, accounts } = found;
   const isEmpty = [people, events, accounts, rules, [...keys]].every(({ length }) => length === 0);
-  const hint =
-    "Search part of an email, name, company, event or mapping rule, the beginning of an account's external id or name, " +
-    "or a whole signal id.";
+  const hint = "Search part of an email, name, company, event, account or mapping rule, or a whole signal id.";
   return page(
     c,
     { title: `Search: ${text}`, heading: "Search results", intro: `For “${text}”.`, section: null, search: text },
@@ -61,7 +57,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
     results("Accounts", accounts, withQuery(`${base}/accounts`, { q: text }), (rows) => (
       <AccountsTable base={base} accounts={rows} />
     )),
-    results("Mapping rules", rules, `${base}/rules`, (rows) => (
+    results("Mapping rules", rules, withQuery(`${base}/rules`, { q: text }), (rows) => (
       <Table
         caption="Mapping rules"
         rows={rows}

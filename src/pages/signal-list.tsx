@@ -5,10 +5,13 @@ import type { FoundSignals, SignalSummary } from "../store/protocol/stored-signa
 import { signalTitle } from "./copy.ts";
 import { counted } from "./kit/format.ts";
 import { type ListAddress, ListPanel, type Scanned } from "./kit/list.tsx";
-import { type Column, Empty, StatusBadge, Table, Time } from "./kit/parts.tsx";
-import { personPath, signalPath } from "./paths.ts";
+import { type Column, Empty, OneLine, StatusBadge, Table, Time } from "./kit/parts.tsx";
+import { personPath, signalPath } from "./pages-env.ts";
 
 const NO_HELD = "Signals beyond the signal limit wait here until they are released or their billing period ends.";
+
+/** Which form, page, mail or feature the event is about. */
+const ABOUT: Column<SignalSummary> = { head: "About", cell: ({ topic }) => topic !== null && <OneLine text={topic} /> };
 
 interface SignalListProps {
   base: string;
@@ -24,6 +27,7 @@ interface SignalListProps {
 export function SignalList({ base, signals, withEvent, ...panel }: SignalListProps) {
   const names: Column<SignalSummary>[] = [
     { head: "Event", cell: signalTitle },
+    ABOUT,
     { head: "Person", cell: (signal) => personOf(base, signal) },
     { head: "Source", cell: ({ source }) => source, drop: "narrow" },
   ];
@@ -44,9 +48,13 @@ export function SignalList({ base, signals, withEvent, ...panel }: SignalListPro
         rows={signals.items}
         href={({ id }) => signalPath(base, id)}
         columns={[
-          ...(withEvent ? names : [person]),
+          ...(withEvent ? names : [person, ABOUT]),
           { head: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
-          { head: "Occurred", cell: ({ occurredAtMs }) => <Time ms={occurredAtMs} />, drop: "narrow" },
+          {
+            head: "Occurred",
+            cell: ({ occurredAtMs, receivedAtMs }) => occurredAtMs !== receivedAtMs && <Time ms={occurredAtMs} />,
+            drop: "narrow",
+          },
           { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
         ]}
       />
@@ -54,8 +62,8 @@ export function SignalList({ base, signals, withEvent, ...panel }: SignalListPro
   );
 }
 
-/** A held signal creates no person, so its email may be that of nobody. */
+/** A held signal or a dead letter creates no person, so its email may belong to no person. */
 function personOf(base: string, { email, status }: SignalSummary): Child {
-  if (email === null || status === "held") return email;
+  if (email === null || status === "held" || status === "dead") return email;
   return <a href={personPath(base, email)}>{email}</a>;
 }

@@ -1,4 +1,4 @@
-/** Settings › API tokens, for owners and admins: what programs may do in this workspace with the API (design §9). */
+/** Settings › API tokens, for owners and admins: what programs may do in this workspace with the API. */
 import {
   createToken,
   listTokens,
@@ -6,11 +6,11 @@ import {
   type ApiToken,
   type CreatedToken,
   type NewToken,
-} from "../control/api-tokens.ts";
+} from "../d1/api-tokens.ts";
 import { TOKEN_SCOPES, tokenStatus, type TokenScope, SCOPE_MEANING } from "../domain/keys/api-token.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
+import { ok, reject, type Result } from "../domain/result.ts";
 import { PAGE_ROWS } from "../limits.ts";
-import { LIMIT_COPY } from "../workspace/refusal-copy.ts";
+import { LIMIT_COPY } from "../use-cases/rejection-copy.ts";
 import {
   errorList,
   expirationOf,
@@ -24,9 +24,9 @@ import { Check, Confirm, Form, LinkButton, Menu, TextField } from "./kit/forms.t
 import { authorName } from "./kit/format.ts";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
-import { Badge, type Column, CopyText, Empty, Facts, Notice, OneLine, Panel, Table, Time } from "./kit/parts.tsx";
-import { alreadyCreatedPage, done, managersOnlyPage, notFoundPage, page } from "./page.tsx";
-import { contextOf, pages, typedText, type Ctx } from "./pages-env.ts";
+import { Badge, type Column, CopyText, Empty, ValueList, Notice, OneLine, Panel, Table, Time } from "./kit/parts.tsx";
+import { alreadyCreatedPage, managersOnlyPage, notFoundPage, page } from "./page.tsx";
+import { contextOf, pages, typedText, type Ctx, done } from "./pages-env.ts";
 import { allFields, checkName, readForm } from "./read-form.tsx";
 import { managersOnly } from "./session/sign-in.tsx";
 
@@ -44,13 +44,13 @@ export const tokenPages = pages
   .post("/new", readForm(), async (c) => {
     const typed = readTokenForm(c.get("form"));
     const checked = checkTokenForm(typed);
-    if (!checked.ok) return formPage(c, typed, checked.refusal);
+    if (!checked.ok) return formPage(c, typed, checked.rejection);
     const result = await createToken(contextOf(c), checked.value, typed.formToken);
     if (result.ok) return createdPage(c, result.value);
-    const { refusal } = result;
-    if (refusal.reason === "made_before") return tokenAlreadyCreatedPage(c, refusal.token);
-    if (refusal.reason === "not_manager") return managersOnlyPage(c, ...FOR_MANAGERS);
-    return formPage(c, typed, { form: LIMIT_COPY[refusal.reason] });
+    const { rejection } = result;
+    if (rejection.reason === "made_before") return tokenAlreadyCreatedPage(c, rejection.token);
+    if (rejection.reason === "not_manager") return managersOnlyPage(c, ...FOR_MANAGERS);
+    return formPage(c, typed, { form: LIMIT_COPY[rejection.reason] });
   })
   .post("/:token_id/revoke", async (c) => {
     const token = await revokeToken(contextOf(c), c.req.param("token_id"));
@@ -205,7 +205,7 @@ function readTokenForm(form: FormData): TypedToken {
 function checkTokenForm(typed: TypedToken): Result<NewToken, Errors> {
   return allFields({
     name: checkName(typed.name),
-    scopes: typed.scopes.length > 0 ? ok(typed.scopes) : refuse("Choose at least one scope."),
+    scopes: typed.scopes.length > 0 ? ok(typed.scopes) : reject("Choose at least one scope."),
     expiresAt: expirationOf(typed, Date.now()),
   });
 }
@@ -286,7 +286,7 @@ function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: Cre
     />,
     <Panel title="API token">
       <CopyText id="new-token" label="API token" text={value} />
-      <Facts
+      <ValueList
         of={[
           ["Scopes", <Scopes scopes={scopes} />],
           ["Expires", expiresAt === null ? "Never" : <LocalTime iso={expiresAt} />],

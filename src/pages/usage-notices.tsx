@@ -7,24 +7,24 @@ import { ordinalsTaken, quotaBounds } from "../domain/quota/quota.ts";
 import { usageLevel } from "../domain/quota/usage-levels.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { Usage } from "../quota/protocol.ts";
-import { usageOf } from "../workspace/configure-workspace.ts";
-import type { Room } from "../workspace/read-health.ts";
+import { usageOf } from "../use-cases/configure-workspace.ts";
+import type { Room } from "../use-cases/read-health.ts";
 import type { Tone } from "./copy.ts";
 import { PostButton } from "./kit/forms.tsx";
-import { ago, counted, day, withQuery } from "./kit/format.ts";
+import { ago, counted, day } from "./kit/format.ts";
 import { sectionPath, type Section } from "./kit/layout.tsx";
 import { Notice, Tabs } from "./kit/parts.tsx";
-import { ADDRESS_MAX_LENGTH, formText, pages, workspacePath, type Ctx } from "./pages-env.ts";
+import { ADDRESS_MAX_LENGTH, formText, pages, workspacePath, type Ctx, withQuery } from "./pages-env.ts";
 import { safeTarget } from "./safe-target.ts";
 
 /**
- * Reads the usage for the bar in parallel with the page's reads. Not for forms, which rarely answer with a page; not for rows
- * of the Live page; not for Overview and Usage, which show the usage themselves.
+ * Reads the usage for the bar in parallel with the page's reads. Not for rows of the Live page; not for Overview and Usage, which show
+ * the usage themselves.
  */
 export const askUsage = pages.createMiddleware(async (c, next) => {
-  const { method, path } = c.req;
+  const { path } = c.req;
   const home = workspacePath(c);
-  const isPage = method === "GET" && !path.startsWith(`${home}/live/`);
+  const isPage = !path.startsWith(`${home}/live/`);
   const showsUsage = [home, `${home}/`, `${home}/usage`].includes(path) || path.startsWith(`${home}/usage/`);
   if (isPage && !showsUsage) c.set("usage", usageOrNull(c));
   await next();
@@ -149,7 +149,7 @@ export function usageNotice(usage: Usage): NoticeCopy | null {
   const used = ordinalsTaken(usage);
   const level = usageLevel(used, signalLimit);
   if (level === null) return null;
-  const percent = `${Math.floor((100 * used) / signalLimit)} % of your`;
+  const percent = `${Math.floor((100 * used) / signalLimit)}% of your`;
   if (overages) {
     if (level === 80) {
       const text = "Overages are on: signals beyond the limit are accepted and billed.";
@@ -164,17 +164,17 @@ export function usageNotice(usage: Usage): NoticeCopy | null {
   const { hold } = quotaBounds(usage);
   const isTwice = hold > signalLimit;
   if (used >= hold) {
-    const refused = rejected === 0 ? "" : ` (${counted(rejected, "signal")} so far)`;
+    const soFar = rejected === 0 ? "" : ` (${counted(rejected, "signal")} so far)`;
     return {
       tone: "bad",
-      title: `You've reached ${isTwice ? "twice your" : "your"} signal limit: signals are refused.`,
-      text: `Senders get a 429 until ${day(periodEndMs)}${refused}. Upgrade or enable overages to accept signals.`,
+      title: `You've reached ${isTwice ? "twice your" : "your"} signal limit: signals are rejected.`,
+      text: `Senders get a 429 until ${day(periodEndMs)}${soFar}. Upgrade or enable overages to accept signals.`,
     };
   }
   if (level === 80) {
     const text = isTwice
       ? "Signals beyond the limit are held. Upgrade or enable overages to process them."
-      : "You have no extra room: signals beyond the limit are refused. Upgrade or enable overages to accept them.";
+      : "You have no extra room: signals beyond the limit are rejected. Upgrade or enable overages to accept them.";
     return { tone: "warn", title: `You've used ${percent} signal limit.`, text };
   }
   if (held === 0) {
@@ -189,11 +189,11 @@ export function usageNotice(usage: Usage): NoticeCopy | null {
   };
 }
 
-/** Another level, refusal or period is another state, so a dismissed notice is shown again. */
+/** Another level, rejection or period is another state, so a dismissed notice is shown again. */
 export function usageNoticeState(usage: Usage): string | null {
   const level = usageLevel(ordinalsTaken(usage), usage.signalLimit);
   if (level === null) return null;
-  return `${usage.periodStartMs}-${level}${usage.rejected > 0 ? "-refused" : ""}`;
+  return `${usage.periodStartMs}-${level}${usage.rejected > 0 ? "-rejected" : ""}`;
 }
 
 const MAKE_ROOM =
@@ -213,12 +213,12 @@ export function storageNotice(room: Room, nowMs: number): NoticeCopy | null {
       const title = "Storage is full: signals are accepted but not processed.";
       return { tone: "bad", title, text: `${waiting} ${MAKE_ROOM}` };
     }
-    case "refusing": {
+    case "rejecting": {
       const text =
         store.bytes >= store.maxBytes
           ? `Storage is full. ${waiting} ${MAKE_ROOM}`
           : `${waitingText(room, nowMs)} Storage has room: ask the operator if the number does not fall.`;
-      return { tone: "bad", title: "Too many signals are waiting: calls are refused with a 503.", text };
+      return { tone: "bad", title: "Too many signals are waiting: calls are rejected with a 503.", text };
     }
   }
 }
@@ -230,5 +230,5 @@ export function waitingText({ waiting, waitingSinceMs }: Room, nowMs: number): s
 
 export function percentFull({ bytes, maxBytes }: Room["store"]): string {
   const percent = (100 * bytes) / maxBytes;
-  return `${percent < 10 ? percent.toFixed(1) : Math.floor(percent)} %`;
+  return `${percent < 10 ? percent.toFixed(1) : Math.floor(percent)}%`;
 }

@@ -1,4 +1,4 @@
-/** UUID version 7 (RFC 9562 §5.7): sorts by time, so indexes on it grow at one end. */
+/** Ids are UUIDs of version 7 (RFC 9562 §5.7): they sort by time, so indexes on them grow at one end. */
 
 export const UUIDV7_RANDOM_BYTES = 10;
 
@@ -9,8 +9,28 @@ export function uuidv7(nowMs: number, random: Uint8Array, offset = 0): string {
   bytes.set(random.subarray(offset, offset + UUIDV7_RANDOM_BYTES), 6);
   bytes.writeUInt8(0x70 | (bytes.readUInt8(6) & 0x0f), 6);
   bytes.writeUInt8(0x80 | (bytes.readUInt8(8) & 0x3f), 8);
-  const hex = bytes.toString("hex");
+  return uuidText(bytes);
+}
+
+export function uuidText(bytes: Buffer): string {
+  return uuidOfHex(bytes.toString("hex"));
+}
+
+export function uuidOfHex(hex: string): string {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const UUID_CHARACTERS = 36;
+
+/** Whether the text is a lower-case UUID. */
+export function isUuid(text: string): boolean {
+  return text.length === UUID_CHARACTERS && UUID.test(text);
+}
+
+/** The 16 bytes of a lower-case UUID; null: the text is none. */
+export function uuidBytes(text: string): Buffer | null {
+  return isUuid(text) ? Buffer.from(text.replaceAll("-", ""), "hex") : null;
 }
 
 export function uuidv7From(ms: number): string {
@@ -23,7 +43,22 @@ export function uuidv7Ms(uuid: string): number | null {
   return high === undefined || low === undefined ? null : Number.parseInt(high + low, 16);
 }
 
-type IdPrefix = "ws" | "key" | "rule" | "aud" | "req" | "sig" | "cold" | "del" | "evt" | "dst" | "dlv" | "rst" | "tok";
+type IdPrefix =
+  | "ws"
+  | "key"
+  | "rule"
+  | "exc"
+  | "aud"
+  | "req"
+  | "sig"
+  | "cold"
+  | "del"
+  | "ntf"
+  | "dst"
+  | "dlv"
+  | "rst"
+  | "tok"
+  | "exp";
 
 const pool = new Uint8Array(UUIDV7_RANDOM_BYTES * 400);
 let used = pool.length;

@@ -1,16 +1,16 @@
-export interface Page {
+export interface ListQuery {
   cursor: string | null;
   limit: number;
 }
 
-export interface PageOf<T> {
+export interface ListPage<T> {
   items: T[];
   next: string | null;
 }
 
 /** @param rows up to `page.limit + 1`; the additional one means that more follow. @param key the sort key. */
-export function pageOf<T>(rows: readonly T[], page: Page, key: (row: T) => string): PageOf<T> {
-  const items = rows.slice(0, page.limit);
+export function listPage<T>(rows: readonly T[], listQuery: ListQuery, key: (row: T) => string): ListPage<T> {
+  const items = rows.slice(0, listQuery.limit);
   const last = items.at(-1);
-  return { items, next: rows.length > page.limit && last !== undefined ? key(last) : null };
+  return { items, next: rows.length > listQuery.limit && last !== undefined ? key(last) : null };
 }

@@ -23,3 +23,8 @@ export function updateRow<Row extends object>(
   sql.exec(`UPDATE ${table} SET ${set} WHERE ${where}`, ...values);
   return true;
 }
+
+/** The platform accepts a view of a buffer as a parameter, although its types name buffers only. */
+export function toSqlBlob(bytes: Uint8Array): SqlStorageValue {
+  return bytes as SqlStorageValue & Uint8Array;
+}

@@ -1,24 +1,22 @@
 /**
- * The consumer of the signal queue (design §8). For each workspace of a batch it processes and records the signals,
+ * The consumer of the signal queue. For each workspace of a batch it processes and records the signals,
  * settles the outbox rows, and acknowledges the messages. Many workspaces share a batch; a failure of one delays only
  * its own messages. Every step may be repeated.
  */
-import { loadTemplates } from "../control/api-keys.ts";
-import { controlDatabase } from "../control/database.ts";
-import { type RecordingWorkspace, rulesOf, rulesOfAll } from "../control/stored-rules.ts";
-import { recordingTerms, type RecordingTerms } from "../control/workspaces.ts";
-import { compileTemplate, type CompiledTemplate } from "../domain/accounts/payload-template.ts";
-import { configuredJurisdiction } from "../env.ts";
+import { loadTemplates, type WantedTemplate } from "../d1/key-templates.ts";
+import { controlDatabase } from "../d1/database.ts";
+import { type RecordingWorkspace, rulesOf, rulesOfAll } from "../d1/stored-rules.ts";
+import { recordingTerms, type RecordingTerms } from "../d1/stored-rules.ts";
+import { compileKeyTemplate, type CompiledKeyTemplate } from "../domain/template/key-template.ts";
+import { configuredJurisdiction, requireJurisdiction, queueKind } from "../env.ts";
 import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";
-import { requireJurisdiction } from "../domain/jurisdiction.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
 import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 import type { RecordResult } from "../store/protocol/stored-signals.ts";
 import type { SignalStore } from "../store/signal-store.ts";
-import { readMessage, type ReceivedMessage, type ReceivedRow } from "../wire/message.ts";
-import { givenUpSignal, processRows, rowsToRecord } from "./process.ts";
-import { queueKind } from "./queue-names.ts";
+import { readMessage, type ReceivedMessage, type ReceivedRow, type ReceivedSignal } from "../wire/message.ts";
+import { givenUpSignal, processRows, rowsToRecord, templateKey, templateWantedBy } from "./process.ts";
 
 /**
  * A failure that the consumer survives is a fault, so the message is acknowledged and the outbox sends its rows again.
@@ -37,7 +35,7 @@ interface WorkspaceRows {
   workspaceId: string;
   rows: ReceivedRow[];
   /** All rows of the workspace with a lower number are settled. */
-  low: number;
+  lowestUnsettledRow: number;
   /** Whether an earlier attempt at one of the messages has failed. */
   isRepeated: boolean;
 }
@@ -72,24 +70,26 @@ async function consumeMessages(
   const fields = { queue, workspace: workspaceId, messages: messages.length };
   try {
     const isRepeated = messages.some(({ queued }) => queued.attempts > 1);
-    const low = Math.max(...messages.map(({ content }) => content.low));
-    const result = await handle(env, { workspaceId, rows, low, isRepeated });
-    if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
-    else await settleRows(env, workspaceId, rows);
+    const lowestUnsettledRow = Math.max(...messages.map(({ content }) => content.lowestUnsettledRow));
+    const result = await handle(env, { workspaceId, rows, lowestUnsettledRow, isRepeated });
+    const { outcome } = result;
+    if (outcome === "full") await leaveInOutbox(env, workspaceId);
+    else if (outcome === "recorded") await settleRows(env, workspaceId, rows, result.misfitsFull);
+    else if (outcome === "gone") await settleRows(env, workspaceId, rows);
     for (const { queued, content } of messages) {
-      if (content.newer > 0) retryLater(queued);
+      if (content.newer > 0 || outcome === "paused") retryLater(queued);
       else queued.ack();
     }
-    logEvent("batch", { ...fields, signals, outcome: result.outcome, ms: Date.now() - startedMs });
+    logEvent("batch", { ...fields, signals, outcome, ms: Date.now() - startedMs });
   } catch (error) {
     for (const { queued } of messages) retryLater(queued);
     logEvent("batch_failed", { ...fields, error: errorText(error), ms: Date.now() - startedMs });
   }
 }
 
-async function settleRows(env: Env, workspaceId: string, rows: ReceivedRow[]): Promise<void> {
+async function settleRows(env: Env, workspaceId: string, rows: ReceivedRow[], misfitsFull = false): Promise<void> {
   const numbers = rows.map(({ row }) => row.row);
-  await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).settle(numbers));
+  await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).settle(numbers, misfitsFull));
 }
 
 /** The outbox still has the rows, and the counter probes the store. */
@@ -143,24 +143,23 @@ function requireJurisdictionOf(env: Env, terms: RecordingTerms | null): void {
 
 function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspace>): Handle {
   // One signal may be why a repeated message fails; the store then records the others without it.
-  return async (env, { workspaceId, rows, low, isRepeated }) => {
+  return async (env, { workspaceId, rows, lowestUnsettledRow, isRepeated }) => {
     const signals = rows.flatMap((row) => row.signals);
-    const ofAccounts = signals.filter(({ admission }) => admission.endpoint === "product_org");
-    const keyIds = ofAccounts.map(({ admission }) => admission.keyId);
     const [current, templates] = await Promise.all([
       rulesFor(workspaceId),
-      within(CALL_TIMEOUT_MS, templatesOf(env.DB, workspaceId, keyIds)),
+      within(CALL_TIMEOUT_MS, templatesOf(env.DB, workspaceId, signals)),
     ]);
     const { terms } = current;
     requireJurisdictionOf(env, terms);
+    if (terms?.state === "ended") return { outcome: "gone" };
     const batch = await processRows(rows, { rules: current.rules, templates }, () => scheduler.wait(0));
     const store = env.SIGNAL_STORE.getByName(workspaceId);
     const result = await within<RecordResult>(
       RECORD_TIMEOUT_MS,
       store.record(batch, {
         rulesVersion: current.version,
-        low,
-        carefully: isRepeated,
+        lowestUnsettledRow,
+        isolateFailures: isRepeated,
         ...(terms === null ? {} : { retentionDays: terms.retentionDays }),
       }),
     );
@@ -169,28 +168,33 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
   };
 }
 
-/** Up to 100 mappings each. A key's template never changes, so no entry is stale. */
-const compiled = new Lru<string, CompiledTemplate>(1_000);
+/** Up to 100 mappings each, by workspace, key and version. A version never changes, so no entry is stale. */
+const compiled = new Lru<string, CompiledKeyTemplate>(1_000);
 
-/** Returns templates by key id. A key that ended long ago has none: its account updates become dead letters. */
+/** Returns templates by `templateKey`. A key that ended long ago has none: its signals become dead letters. */
 async function templatesOf(
   d1: D1Database,
   workspaceId: string,
-  keyIds: Iterable<string>,
-): Promise<ReadonlyMap<string, CompiledTemplate>> {
-  const templates = new Map<string, CompiledTemplate>();
-  const unknown: string[] = [];
-  for (const keyId of new Set(keyIds)) {
-    const known = compiled.get(`${workspaceId} ${keyId}`);
-    if (known === undefined) unknown.push(keyId);
-    else templates.set(keyId, known);
+  signals: readonly ReceivedSignal[],
+): Promise<ReadonlyMap<string, CompiledKeyTemplate>> {
+  const templates = new Map<string, CompiledKeyTemplate>();
+  const unknown = new Map<string, WantedTemplate>();
+  for (const { admission } of signals) {
+    const wanted = templateWantedBy(admission);
+    const key = wanted === null ? null : templateKey(wanted);
+    if (wanted === null || key === null || templates.has(key) || unknown.has(key)) continue;
+    const known = compiled.get(`${workspaceId} ${key}`);
+    if (known === undefined) unknown.set(key, wanted);
+    else templates.set(key, known);
   }
-  if (unknown.length === 0) return templates;
+  if (unknown.size === 0) return templates;
   const db = controlDatabase(d1.withSession("first-primary"));
-  for (const [keyId, template] of await loadTemplates(db, workspaceId, unknown)) {
-    const fresh = compileTemplate(template);
-    compiled.set(`${workspaceId} ${keyId}`, fresh);
-    templates.set(keyId, fresh);
+  for (const { endpointType, stored, ...wanted } of await loadTemplates(db, workspaceId, [...unknown.values()])) {
+    const fresh = compileKeyTemplate(endpointType, stored);
+    const key = templateKey(wanted);
+    // The newest version may change.
+    if (wanted.version !== null) compiled.set(`${workspaceId} ${key}`, fresh);
+    templates.set(key, fresh);
   }
   return templates;
 }
@@ -214,10 +218,11 @@ async function moveToDeadLetters(env: Env, { workspaceId, rows }: WorkspaceRows)
   const db = controlDatabase(env.DB.withSession("first-primary"));
   const terms = await within(CALL_TIMEOUT_MS, recordingTerms(db, [workspaceId]));
   requireJurisdictionOf(env, terms.get(workspaceId) ?? null);
+  if (terms.get(workspaceId)?.state === "ended") return { outcome: "gone" };
   const batch = rowsToRecord(rows, (signal) => givenUpSignal(signal, GIVEN_UP));
   // The store must isolate a signal that cannot be recorded.
   return within<RecordResult>(
     RECORD_TIMEOUT_MS,
-    env.SIGNAL_STORE.getByName(workspaceId).record(batch, { carefully: true }),
+    env.SIGNAL_STORE.getByName(workspaceId).record(batch, { isolateFailures: true }),
   );
 }

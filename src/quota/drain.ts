@@ -11,7 +11,7 @@
 import { errorText, logEvent } from "../platform/log.ts";
 import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 import { writeMessage } from "../wire/message.ts";
-import type { CounterAlarm } from "./counter-alarm.ts";
+import type { PacedAlarm } from "../platform/alarm.ts";
 import type { Outbox } from "./outbox.ts";
 import {
   MessagePacker,
@@ -44,7 +44,7 @@ interface Probing {
 
 export class Drain {
   readonly #outbox: Pick<Outbox, "messages" | "oldest">;
-  readonly #alarm: Pick<CounterAlarm, "workBy">;
+  readonly #alarm: Pick<PacedAlarm, "wakeBy">;
   readonly #options: DrainOptions;
   readonly #unsent: UnsentRows;
   #sentAtMs = Number.NEGATIVE_INFINITY;
@@ -58,7 +58,7 @@ export class Drain {
   /** Changes when sending stops or starts over, so that a send in progress does not move the position. */
   #round = 0;
 
-  constructor(outbox: Pick<Outbox, "messages" | "oldest">, alarm: Pick<CounterAlarm, "workBy">, options: DrainOptions) {
+  constructor(outbox: Pick<Outbox, "messages" | "oldest">, alarm: Pick<PacedAlarm, "wakeBy">, options: DrainOptions) {
     this.#outbox = outbox;
     this.#alarm = alarm;
     this.#options = options;
@@ -86,7 +86,7 @@ export class Drain {
     this.#probing = { atMs: Date.now() + STORE_PROBE_MS, lastRow: 0, answered: true };
     this.#round++;
     this.#unsent.forget();
-    this.#alarm.workBy(this.#probing.atMs);
+    this.#alarm.wakeBy(this.#probing.atMs);
   }
 
   startOver(): void {
@@ -119,13 +119,13 @@ export class Drain {
       if (this.#probing === null) await this.#sendUnsent(which);
       else if (this.#probing.atMs <= Date.now()) await this.#sendProbe(this.#probing);
       this.#failedSends = 0;
-      this.#alarm.workBy(this.#probing?.atMs ?? this.#nextResendMs());
+      this.#alarm.wakeBy(this.#probing?.atMs ?? this.#nextResendMs());
     } catch (error) {
       this.#failedSends++;
       this.#unsent.forget();
       const workspace = this.#options.workspaceId;
       logEvent("drain_failed", { workspace, failed: this.#failedSends, error: errorText(error) });
-      this.#alarm.workBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
+      this.#alarm.wakeBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
     }
   }
 
@@ -194,9 +194,9 @@ export class Drain {
   async #send(messages: PackedMessage[]): Promise<number> {
     const { workspaceId, send } = this.#options;
     this.#sentAtMs = Date.now();
-    const low = this.#outbox.oldest()?.row ?? 0;
+    const lowestUnsettledRow = this.#outbox.oldest()?.row ?? 0;
     const bodies = messages.map(({ rows }) => ({
-      body: writeMessage(workspaceId, low, rows),
+      body: writeMessage(workspaceId, lowestUnsettledRow, rows),
       contentType: "bytes" as const,
     }));
     // A call that never settles would stop the drain.

@@ -1,22 +1,29 @@
-/** Decides calls: deactivated key, request rate, quota. Concurrent calls share a commit (design §6, §7, §14). */
-import type { Rejection } from "../domain/keys/refusal.ts";
+/** Decides calls: deactivated key, request rate, quota. Concurrent calls share a commit (design §6, §7; docs/inside.md). */
+import type { RejectionEntry } from "../domain/keys/rejection.ts";
 import { addVerdicts, decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
+import { roomOfKey } from "../domain/quota/key-budget.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { STORE_PROBE_MS } from "./drain.ts";
-import type { CallsByDay, RequestBuckets, RevokedKeys } from "./keys.ts";
+import type { CallsByDay, RequestBuckets, DeactivatedKeys, KeyEnds, PublicKeys } from "./keys.ts";
 import type { LedgerState, Ledger } from "./ledger.ts";
 import { type Outbox, RowPacker } from "./outbox.ts";
-import type { AdmitCall, AdmitResult, PeriodState, RefusedCall, RefusedResult } from "./protocol.ts";
-import { reasonOf, refusedCall, type Refusals } from "./refusals.ts";
+import type { AdmitCall, AdmitResult, KeyState, PeriodState, RejectedCall, RejectedResult } from "./protocol.ts";
+import { reasonOf, rejectedCall, type Rejections } from "./rejected-calls.ts";
 
 interface Parts {
-  revoked: RevokedKeys;
+  deactivated: DeactivatedKeys;
+  ends: KeyEnds;
+  publicKeys: PublicKeys;
   rates: RequestBuckets;
   calls: CallsByDay;
-  refusals: Refusals;
+  rejections: Rejections;
   ledger: LedgerState;
   outbox: Outbox;
+  /** Whether the workspace has ended. */
+  hasEnded: () => boolean;
+  /** Whether it takes no signals, because it moves or is being imported. */
+  isClosed: () => boolean;
 }
 
 interface CountedCall {
@@ -26,6 +33,8 @@ interface CountedCall {
 
 type RateLimited = AdmitResult & { outcome: "rate_limited" };
 
+const GONE = { outcome: "gone" } as const;
+const CLOSED = { outcome: "closed" } as const;
 const DEACTIVATED = reasonOf({ code: "unauthorized", cause: "key_deactivated" });
 
 /** A retry is suggested after the next probe of the store. */
@@ -38,6 +47,8 @@ const OUTBOX_FULL = {
 export const LARGE_CALL_BYTES = 1_000_000;
 
 export class IncomingCalls {
+  /** Whether the store may keep no more misfits. Only in memory: the next settlement says it again. */
+  misfitsFull = false;
   readonly #workspaceId: string;
   readonly #parts: Parts;
   readonly #commits: SharedCommits<CountedCall, AdmitResult>;
@@ -53,53 +64,69 @@ export class IncomingCalls {
 
   /** @throws if the commit fails; then none of its calls was counted. */
   admit(call: AdmitCall, nowMs: number): Promise<AdmitResult> | AdmitResult {
-    const { ledger, revoked } = this.#parts;
+    const { ledger, deactivated, ends, hasEnded, isClosed } = this.#parts;
+    if (hasEnded()) return GONE;
+    if (isClosed()) return CLOSED;
     if (ledger.current === null) return { outcome: "unconfigured" };
-    if (revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    const { rate, refusal } = this.#takeRequest(call, call.sizes.length, nowMs);
-    if (refusal !== null) return refusal;
+    if (deactivated.has(call.keyId)) return this.#rejectDeactivated(call, nowMs);
+    if (call.isCopy && ends.hasEnded(call.keyId, nowMs)) return { outcome: "key_ended" };
+    const { rate, rejection } = this.#takeRequest(call, call.sizes.length, nowMs);
+    if (rejection !== null) return rejection;
     const isLarge = call.signals.byteLength > LARGE_CALL_BYTES;
     return isLarge ? this.#commits.submitAlone({ call, rate }) : this.#commits.submit({ call, rate });
   }
 
-  refused(call: RefusedCall, nowMs: number): RefusedResult {
-    const { revoked, refusals } = this.#parts;
-    if (revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    const { rate, refusal } = this.#takeRequest(call, call.signals, nowMs);
-    if (refusal !== null) return refusal;
+  rejected(call: RejectedCall, nowMs: number): RejectedResult {
+    const { deactivated, rejections, hasEnded, isClosed } = this.#parts;
+    if (hasEnded()) return GONE;
+    if (isClosed()) return CLOSED;
+    if (deactivated.has(call.keyId)) return this.#rejectDeactivated(call, nowMs);
+    const { rate, rejection } = this.#takeRequest(call, call.signals, nowMs);
+    if (rejection !== null) return rejection;
     const { code, detail } = call;
-    refusals.add([refusedCall(call, { code, detail }, call.signals, nowMs)], nowMs);
+    rejections.add([rejectedCall(call, { code, detail }, call.signals, nowMs)], nowMs);
     return { outcome: "noted", rate, period: this.#period(nowMs) };
   }
 
-  #takeRequest(
-    call: Pick<AdmitCall, "keyId" | "requestId" | "requests">,
-    signals: number,
-    nowMs: number,
-  ): { rate: RateState; refusal: RateLimited | null } {
-    const { rates, calls, refusals } = this.#parts;
-    calls.used(call.keyId, nowMs);
-    refusals.countCalls(call.keyId, 1, nowMs);
-    const { allowed, retryAfterMs, remaining, resetMs } = rates.take(call.keyId, nowMs, call.requests);
-    const rate = { remaining, resetMs };
-    if (allowed) return { rate, refusal: null };
-    const reason = reasonOf({ code: "rate_limited", retryAfterMs });
-    refusals.add([refusedCall(call, reason, signals, nowMs)], nowMs);
-    return { rate, refusal: { outcome: "rate_limited", retryAfterMs, rate, period: this.#period(nowMs) } };
+  stateOfKey(keyId: string, isCopy: boolean, nowMs: number): KeyState {
+    const { deactivated, ends, hasEnded, isClosed } = this.#parts;
+    if (hasEnded()) return GONE;
+    if (isClosed()) return CLOSED;
+    if (deactivated.has(keyId)) return { outcome: "key_deactivated" };
+    return { outcome: isCopy && ends.hasEnded(keyId, nowMs) ? "key_ended" : "active" };
   }
 
-  #refuseDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
-    const { refusals } = this.#parts;
-    refusals.countCalls(call.keyId, 1, nowMs);
-    refusals.add([refusedCall(call, DEACTIVATED, 1, nowMs)], nowMs);
+  #takeRequest(
+    call: Pick<AdmitCall, "keyId" | "requestId" | "requests" | "origin">,
+    signals: number,
+    nowMs: number,
+  ): { rate: RateState; rejection: RateLimited | null } {
+    const { rates, calls, rejections, publicKeys } = this.#parts;
+    publicKeys.note(call.keyId, call.origin, nowMs);
+    calls.used(call.keyId, nowMs);
+    rejections.countCalls(call.keyId, 1, nowMs);
+    const { allowed, retryAfterMs, remaining, resetMs } = rates.take(call.keyId, nowMs, call.requests);
+    const rate = { remaining, resetMs };
+    if (allowed) return { rate, rejection: null };
+    const reason = reasonOf({ code: "rate_limited", retryAfterMs });
+    rejections.add([rejectedCall(call, reason, signals, nowMs)], nowMs);
+    return { rate, rejection: { outcome: "rate_limited", retryAfterMs, rate, period: this.#period(nowMs) } };
+  }
+
+  #rejectDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
+    const { rejections } = this.#parts;
+    rejections.countCalls(call.keyId, 1, nowMs);
+    rejections.add([rejectedCall(call, DEACTIVATED, 1, nowMs)], nowMs);
     return { outcome: "key_deactivated" };
   }
 
   #commit(counted: readonly CountedCall[]): AdmitResult[] {
-    const { ledger, calls, refusals, outbox } = this.#parts;
+    const { ledger, calls, rejections, outbox, hasEnded, isClosed } = this.#parts;
+    if (hasEnded()) return counted.map(() => GONE);
+    if (isClosed()) return counted.map(() => CLOSED);
     const nowMs = Date.now();
     let results: AdmitResult[] = [];
-    const refused: Rejection[] = [];
+    const rejected: RejectionEntry[] = [];
     try {
       ledger.update(nowMs, (changed) => {
         const packer = new RowPacker(
@@ -113,8 +140,10 @@ export class IncomingCalls {
           ordinalsTaken(changed),
         );
         const { isFull } = outbox;
-        results = counted.map((call) => this.#decide(call, { ledger: changed, packer, refused, isFull, nowMs }));
-        return { rows: packer.rows() };
+        const countedKeys: Record<string, string> = {};
+        const commit = { ledger: changed, packer, rejected, countedKeys, isFull, nowMs };
+        results = counted.map((call) => this.#decide(call, commit));
+        return { rows: packer.rows(), countedKeys };
       });
     } catch (error) {
       logEvent("commit_failed", { workspace: this.#workspaceId, calls: counted.length, error: errorText(error) });
@@ -125,32 +154,38 @@ export class IncomingCalls {
       if (result?.outcome !== "counted" || ordinalsTaken(result) === 0) continue;
       calls.accepted(call.keyId, nowMs);
     }
-    refusals.add(refused, nowMs);
+    rejections.add(rejected, nowMs);
     return results;
   }
 
-  /** Changes the ledger's counts, and adds rows and refusals to the commit. */
-  #decide({ call, rate }: CountedCall, { ledger, packer, refused, isFull, nowMs }: Commit): AdmitResult {
-    if (this.#parts.revoked.has(call.keyId)) {
-      refused.push(refusedCall(call, DEACTIVATED, 1, nowMs));
+  /** Changes the ledger's counts, and adds rows and rejections to the commit. */
+  #decide({ call, rate }: CountedCall, commit: Commit): AdmitResult {
+    const { ledger, packer, rejected, isFull, nowMs } = commit;
+    if (this.#parts.deactivated.has(call.keyId)) {
+      rejected.push(rejectedCall(call, DEACTIVATED, 1, nowMs));
       return { outcome: "key_deactivated" };
     }
     const signals = call.sizes.length;
     if (isFull) {
-      refused.push(refusedCall(call, OUTBOX_FULL, signals, nowMs));
+      rejected.push(rejectedCall(call, OUTBOX_FULL, signals, nowMs));
       return { outcome: "full", retryAfterMs: STORE_PROBE_MS, rate, period: periodState(ledger) };
     }
-    for (const { signals: invalid, ...reason } of call.invalid) refused.push(refusedCall(call, reason, invalid, nowMs));
+    for (const { signals: invalid, ...reason } of call.invalid)
+      rejected.push(rejectedCall(call, reason, invalid, nowMs));
     const used = ordinalsTaken(ledger);
-    const run = decideQuotaRun(used, signals, ledger);
+    const firstKeyId = call.firstKeyId ?? call.keyId;
+    const room = roomOfKey(ledger, firstKeyId);
+    const run = decideQuotaRun(used, signals, ledger, room);
+    if (room !== Infinity) countAgainstBudget(commit, firstKeyId, call.keyId, ordinalsTaken(run));
     packer.add(call, run);
     addVerdicts(ledger, run);
     ledger.admitted += ordinalsTaken(run);
     ledger.overage += overageOfRun(used, run.accepted, ledger);
-    const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
-    if (refusal) refused.push(refusedCall(call, reasonOf(refusal), run.rejected, nowMs));
+    const rejection = run.rejection && { code: run.rejection, retryAfterMs: ledger.periodEndMs - nowMs };
+    if (rejection) rejected.push(rejectedCall(call, reasonOf(rejection), run.rejected, nowMs));
     const { configVersion } = ledger;
-    return { outcome: "counted", ...run, refusal, rate, period: periodState(ledger), configVersion };
+    const misfitsFull = this.misfitsFull ? { misfitsFull: true as const } : {};
+    return { outcome: "counted", ...run, rejection, rate, period: periodState(ledger), configVersion, ...misfitsFull };
   }
 
   #period(nowMs: number): PeriodState | null {
@@ -162,9 +197,17 @@ export class IncomingCalls {
 interface Commit {
   ledger: Ledger;
   packer: RowPacker;
-  refused: Rejection[];
+  rejected: RejectionEntry[];
+  countedKeys: Record<string, string>;
   isFull: boolean;
   nowMs: number;
+}
+
+/** Replaces the counts, because the ledger before the change shares them. */
+function countAgainstBudget({ ledger, countedKeys }: Commit, firstKeyId: string, keyId: string, signals: number): void {
+  if (signals === 0) return;
+  countedKeys[firstKeyId] = keyId;
+  ledger.budgetUse = { ...ledger.budgetUse, [firstKeyId]: (ledger.budgetUse[firstKeyId] ?? 0) + signals };
 }
 
 function periodState(ledger: Ledger): PeriodState {

@@ -5,21 +5,40 @@
  * The counts change with each commit and are stored in its outbox row, so they cost no row of their own. If the last
  * outbox row has number `next_row` or higher, it is newer than the ledger row and its counts are used.
  */
-import { DAY_MS } from "../domain/duration.ts";
-import { billingPeriodAt, closePeriod, type Streak, type QuotaConfig } from "../domain/quota/billing.ts";
+import { DAY_MS, utcDay } from "../domain/duration.ts";
+import {
+  billingPeriodAt,
+  closePeriod,
+  type QuotaConfig,
+  type QuotaTerms,
+  type Streak,
+} from "../domain/quota/billing.ts";
+import {
+  newKeyLevels,
+  NO_BUDGETS,
+  useWithin,
+  type ByFirstKey,
+  type KeyBudgets,
+  type KeyLevelReached,
+} from "../domain/quota/key-budget.ts";
 import { eachVerdict, NO_VERDICTS, ordinalsTaken, verdictCounts, VERDICTS } from "../domain/quota/quota.ts";
-import { entryOf, utcDay, type UsageDay } from "../domain/quota/usage-day.ts";
-import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
-import type { ClosedPeriod, Counts, Usage, UsageByDay } from "./protocol.ts";
-import type { EventData } from "../domain/events/event-data.ts";
-import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { entryOf, type UsageDay } from "../domain/quota/usage-day.ts";
+import type { ClosedPeriod, Counts, RowCounts, Usage, UsageByDay } from "./protocol.ts";
+import type { NotificationData } from "../domain/notifications/notification-data.ts";
+import type { NotificationType, WantedNotifications, Notification } from "../domain/notifications/notification.ts";
 import { newUsageLevels } from "../domain/quota/usage-levels.ts";
-import { HandOn, type HandOnOptions, newEvent, RaisedEvents } from "../notifications/raised-events.ts";
-import type { CounterAlarm } from "./counter-alarm.ts";
+import {
+  Forwarding,
+  type ForwardingOptions,
+  newNotification,
+  RaisedNotifications,
+} from "../notifications/raised-notifications.ts";
+import type { PacedAlarm } from "../platform/alarm.ts";
 import type { Drain } from "./drain.ts";
 import type { Outbox, PackedRow } from "./outbox.ts";
+import type { LedgerRow } from "./schema.ts";
 
-export interface Ledger extends QuotaConfig, Counts {
+export interface Ledger extends QuotaConfig, Counts, KeyBudgets {
   periodStartMs: number;
   periodEndMs: number;
   streak: number;
@@ -27,9 +46,9 @@ export interface Ledger extends QuotaConfig, Counts {
   nextRow: number;
   /** Start of the UTC day of the last count. Part of the ledger, so that a commit writes no row for it. */
   dayMs: number;
-  /** Notified usage levels (domain/quota/usage-levels.ts); 0 without a subscriber. */
+  /** Usage levels that raised a notification (domain/quota/usage-levels.ts); 0 without a subscriber. */
   notified: number;
-  /** Whether a delay was notified and continues. */
+  /** Whether a delay has raised a notification and continues. */
   late: boolean;
 }
 
@@ -40,29 +59,30 @@ interface EndedPeriod extends ClosedPeriod {
 interface LedgerChange {
   /** These rows carry the counts. */
   rows?: PackedRow[];
-  /** Whether other facts than the counts changed. */
+  /** Whether something other than the counts has changed. */
   save?: boolean;
-  events?: WorkspaceEvent[];
+  notifications?: Notification[];
+  /** The key that counted last against each budget that counted, by first key. */
+  countedKeys?: Readonly<Record<string, string>>;
 }
 
 interface Parts {
   outbox: Outbox;
   drain: Drain;
   notifications: CounterNotifications;
-  alarm: CounterAlarm;
+  alarm: PacedAlarm;
 }
 
 export class LedgerState {
   readonly #storage: DurableObjectStorage;
   readonly #parts: Parts;
   #ledger: Ledger | null;
-  /** The count of refused signals is newer than the stored ledger. */
+  /** The count of rejected signals is newer than the stored ledger. */
   #unsaved = false;
 
   constructor(storage: DurableObjectStorage, parts: Parts) {
     this.#storage = storage;
     this.#parts = parts;
-    createLedgerTables(storage.sql);
     this.#ledger = loadLedger(storage.sql, parts.outbox.lastCounts());
   }
 
@@ -76,23 +96,33 @@ export class LedgerState {
     return this.#ledger;
   }
 
-  /** Ignores a version that is not newer. */
-  configure(config: QuotaConfig, nowMs: number): void {
-    const ledger = this.#ledger;
-    const save = () => ({ save: true });
-    if (ledger === null) this.#change(openLedger(config, nowMs), nowMs, save);
-    else if (config.configVersion > ledger.configVersion) {
-      this.#change(ledger, nowMs, save, (sql, changed) => applyConfig(sql, changed, config, nowMs));
-    }
+  /** Ignores versions that it has. @param budgets of the newest of these versions; undefined: they stay. */
+  configure(versions: readonly QuotaConfig[], nowMs: number, budgets?: ByFirstKey): void {
+    const [first] = versions;
+    if (first === undefined) return;
+    const before = this.#ledger ?? openLedger(first, nowMs);
+    const isMissing = ({ configVersion }: QuotaConfig) => !hasConfig(this.#storage.sql, configVersion);
+    const missing = this.#ledger === null ? versions : versions.filter(isMissing);
+    if (missing.length === 0) return;
+    const newest = Math.max(...versions.map(({ configVersion }) => configVersion));
+    const hasNewest = this.#ledger === null || newest > this.#ledger.configVersion;
+    const save = (ledger: Ledger) => {
+      // Calls may arrive in any order, so an earlier version brings no budgets.
+      if (budgets !== undefined && hasNewest)
+        Object.assign(ledger, { budgets, budgetUse: useWithin(ledger.budgetUse, budgets) });
+      return { save: true };
+    };
+    this.#change(before, nowMs, save, (sql, ledger) => addConfigs(sql, ledger, missing, nowMs));
   }
 
-  /** Levels that were reached before the subscription are not notified. */
-  subscribe(wanted: WantedEvents, nowMs: number): void {
-    const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#parts.notifications.wants(type);
+  /** Levels that were reached before the subscription raise nothing. */
+  subscribe(wanted: WantedNotifications, nowMs: number): void {
+    const isNew = (type: NotificationType): boolean =>
+      wanted.types.includes(type) && !this.#parts.notifications.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
     this.update(nowMs, (ledger) => {
       if (levels)
-        ledger.notified = newUsageLevels({ notified: 0, now: ledger, hasRefused: ledger.rejected > 0 }).notified;
+        ledger.notified = newUsageLevels({ notified: 0, now: ledger, hasRejected: ledger.rejected > 0 }).notified;
       if (lateness) ledger.late = false;
       return { save: levels || lateness };
     });
@@ -125,7 +155,7 @@ export class LedgerState {
         rows = changed.rows ?? [];
         ledger.nextRow = (rows.at(-1)?.row ?? ledger.nextRow - 1) + 1;
         outbox.write(rows, ledger);
-        notifications.raiseForChange(before, ledger, closed, changed.events ?? [], nowMs);
+        notifications.raiseForChange(before, ledger, closed, changed, nowMs);
         save = closed.length > 0 || isNewDay || changed.save === true || ledger.notified !== before.notified;
         if (save) saveLedger(this.#storage.sql, ledger);
       });
@@ -136,14 +166,17 @@ export class LedgerState {
     }
     this.#ledger = ledger;
     this.#unsaved = !save && rows.length === 0 && (this.#unsaved || ledger.rejected !== before.rejected);
-    notifications.handOn.start();
+    notifications.forwarding.start();
     if (rows.length === 0) return;
     alarm.watch(nowMs);
     drain.committed(rows);
   }
 }
 
-const COLUMNS: Record<keyof Ledger, string> = {
+/** The fields of the ledger that are numbers or flags. */
+type LedgerNumbers = Omit<Ledger, keyof KeyBudgets>;
+
+const COLUMNS: Record<keyof LedgerNumbers, keyof LedgerRow> = {
   signalLimit: "signal_limit",
   anchorMs: "anchor_ms",
   periodStartMs: "period_start_ms",
@@ -161,7 +194,10 @@ const COLUMNS: Record<keyof Ledger, string> = {
   extraRoomRemoved: "extra_room_removed",
   configVersion: "config_version",
 };
-const LEDGER_FIELDS = Object.keys(COLUMNS) as (keyof Ledger)[];
+const TERM_FIELDS = ["configVersion", "signalLimit", "paid", "overages"] as const satisfies (keyof QuotaTerms)[];
+const LEDGER_FIELDS = (Object.keys(COLUMNS) as (keyof LedgerNumbers)[]).filter(
+  (field) => !TERM_FIELDS.some((term) => term === field),
+);
 const PERIOD_FIELDS = [
   ...(["periodStartMs", "periodEndMs", "signalLimit", "overages"] as const),
   ...VERDICTS,
@@ -169,51 +205,35 @@ const PERIOD_FIELDS = [
 ] satisfies (keyof ClosedPeriod)[];
 const DAY_FIELDS = ["periodStartMs", "dayMs", ...VERDICTS] as const satisfies (keyof UsageDay)[];
 
-function createLedgerTables(sql: SqlStorage): void {
-  const verdicts = VERDICTS.map((verdict) => `${verdict} INTEGER NOT NULL`).join(", ");
-  sql.exec(`
-    CREATE TABLE IF NOT EXISTS ledger (
-      id INTEGER PRIMARY KEY CHECK (id = 1),
-      signal_limit INTEGER NOT NULL, anchor_ms INTEGER NOT NULL, period_start_ms INTEGER NOT NULL,
-      period_end_ms INTEGER NOT NULL, ${verdicts}, overage INTEGER NOT NULL, streak INTEGER NOT NULL, admitted INTEGER NOT NULL, next_row INTEGER NOT NULL,
-      day_ms INTEGER NOT NULL, notified INTEGER NOT NULL, late INTEGER NOT NULL, paid INTEGER NOT NULL,
-      overages INTEGER NOT NULL, extra_room_removed INTEGER NOT NULL, config_version INTEGER NOT NULL
-    );
-    CREATE TABLE IF NOT EXISTS closed_periods (
-      period_start_ms INTEGER PRIMARY KEY, period_end_ms INTEGER NOT NULL, signal_limit INTEGER NOT NULL,
-      overages INTEGER NOT NULL, ${verdicts}, overage INTEGER NOT NULL, streak INTEGER NOT NULL
-    );
-    CREATE TABLE IF NOT EXISTS usage_days (
-      period_start_ms INTEGER NOT NULL, day_ms INTEGER NOT NULL, ${verdicts}, PRIMARY KEY (period_start_ms, day_ms)
-    ) WITHOUT ROWID;`);
-}
-
-function insert<Field extends keyof Ledger>(
+function insert<Field extends keyof LedgerNumbers>(
   sql: SqlStorage,
-  table: "closed_periods" | "usage_days",
+  table: "closed_periods" | "configurations" | "usage_days",
   fields: readonly Field[],
-  row: Pick<Ledger, Field>,
+  row: Pick<LedgerNumbers, Field>,
 ): void {
   const columns = fields.map((field) => COLUMNS[field]).join(", ");
   const values = fields.map((field) => Number(row[field]));
   sql.exec(`INSERT OR REPLACE INTO ${table} (${columns}) VALUES (?${", ?".repeat(values.length - 1)})`, ...values);
 }
 
-function selected(fields: readonly (keyof Ledger)[]): string {
+function selected(fields: readonly (keyof LedgerNumbers)[]): string {
   return fields.map((field) => `${COLUMNS[field]} AS ${field}`).join(", ");
 }
 
-function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): Ledger | null {
-  const [row] = sql.exec<Record<keyof Ledger, number>>(`SELECT ${selected(LEDGER_FIELDS)} FROM ledger`).toArray();
-  if (row === undefined) return null;
-  const { late, paid, overages, extraRoomRemoved, ...numbers } = row;
-  const flags = {
-    late: late === 1,
-    paid: paid === 1,
-    overages: overages === 1,
-    extraRoomRemoved: extraRoomRemoved === 1,
+function loadLedger(sql: SqlStorage, last: (RowCounts & { row: number }) | null): Ledger | null {
+  type Stored = Omit<Record<keyof LedgerNumbers, number>, keyof QuotaTerms> & Record<keyof KeyBudgets, string>;
+  const [row] = sql
+    .exec<Stored>(`SELECT ${selected(LEDGER_FIELDS)}, budgets, budget_use AS budgetUse FROM ledger`)
+    .toArray();
+  const terms = newestTerms(sql);
+  if (row === undefined || terms === null) return null;
+  const { late, extraRoomRemoved, budgets, budgetUse, ...numbers } = row;
+  const flags = { late: late === 1, extraRoomRemoved: extraRoomRemoved === 1 };
+  const ofKeys: KeyBudgets = {
+    budgets: JSON.parse(budgets) as ByFirstKey,
+    budgetUse: JSON.parse(budgetUse) as ByFirstKey,
   };
-  const ledger = { ...numbers, ...flags };
+  const ledger = { ...numbers, ...flags, ...ofKeys, ...terms };
   if (last === null || last.row < ledger.nextRow) return ledger;
   const { row: number, ...counts } = last;
   return { ...ledger, ...counts, nextRow: number + 1 };
@@ -222,8 +242,11 @@ function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): L
 function saveLedger(sql: SqlStorage, ledger: Ledger): void {
   const values = LEDGER_FIELDS.map((field) => Number(ledger[field]));
   sql.exec(
-    `INSERT OR REPLACE INTO ledger (id, ${Object.values(COLUMNS).join(", ")}) VALUES (1${", ?".repeat(values.length)})`,
+    `INSERT OR REPLACE INTO ledger (id, ${LEDGER_FIELDS.map((field) => COLUMNS[field]).join(", ")}, budgets, budget_use)
+     VALUES (1${", ?".repeat(values.length + 2)})`,
     ...values,
+    JSON.stringify(ledger.budgets),
+    JSON.stringify(ledger.budgetUse),
   );
 }
 
@@ -241,6 +264,7 @@ function openLedger(config: QuotaConfig, nowMs: number): Ledger {
     // Rows are written more slowly than one a millisecond. So a counter that lost everything repeats no number that the
     // store has recorded.
     nextRow: nowMs,
+    ...NO_BUDGETS,
     dayMs: utcDay(nowMs),
     notified: 0,
     late: false,
@@ -253,8 +277,9 @@ function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): read
   while (ledger.periodEndMs <= nowMs) {
     const day = entryOf(ledger);
     if (day !== null) insert(sql, "usage_days", DAY_FIELDS, day);
-    const after = closePeriod(ledger, { ...ledger, count: ordinalsTaken(ledger) });
-    const ended = { ...ledger, ...after };
+    const terms = termsAtEnd(sql, ledger.periodEndMs);
+    const after = closePeriod(ledger, { ...terms, count: ordinalsTaken(ledger) });
+    const ended = { ...ledger, ...terms, ...after };
     insert(sql, "closed_periods", PERIOD_FIELDS, ended);
     closed.push(ended);
     const next = billingPeriodAt(ledger.anchorMs, ledger.periodEndMs);
@@ -264,49 +289,64 @@ function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): read
       ...NO_VERDICTS,
       overage: 0,
       notified: 0,
+      budgetUse: {},
     });
   }
   return closed;
 }
 
-/** Effective since `configVersion`: periods that ended before close with the old configuration. */
-function applyConfig(
-  sql: SqlStorage,
-  ledger: Ledger,
-  { signalLimit, paid, overages, configVersion }: QuotaConfig,
-  nowMs: number,
-): readonly EndedPeriod[] {
-  const closedBefore = closeEndedPeriods(sql, ledger, Math.min(configVersion, nowMs));
-  Object.assign(ledger, { signalLimit, paid, overages, configVersion });
-  recomputeStreaks(sql, ledger, configVersion);
-  return [...closedBefore, ...closeEndedPeriods(sql, ledger, nowMs)];
+function hasConfig(sql: SqlStorage, version: number): boolean {
+  return sql.exec("SELECT 1 FROM configurations WHERE config_version = ?", version).toArray().length > 0;
 }
 
-/**
- * Judges periods that ended after `sinceMs` again. Counts stay the same; the extra room ends if the new streaks require
- * it.
- */
-function recomputeStreaks(sql: SqlStorage, ledger: Ledger, sinceMs: number): void {
-  const periods = closedPeriods(sql).toReversed();
-  if (!periods.some(({ periodEndMs }) => periodEndMs > sinceMs)) return;
-  const { signalLimit, paid, overages } = ledger;
-  let judged: Streak = { streak: 0, extraRoomRemoved: false };
-  for (const period of periods) {
-    if (period.periodEndMs <= sinceMs) {
-      const { streak } = period;
-      judged = { streak, extraRoomRemoved: judged.extraRoomRemoved || streak >= OVERAGE_STREAK_LIMIT };
-      continue;
-    }
-    judged = closePeriod(judged, { count: ordinalsTaken(period), signalLimit, paid, overages });
-    sql.exec(
-      "UPDATE closed_periods SET signal_limit = ?, overages = ?, streak = ? WHERE period_start_ms = ?",
-      signalLimit,
-      Number(overages),
-      judged.streak,
-      period.periodStartMs,
-    );
+/** Null: there is none. */
+function firstTerms(sql: SqlStorage, condition: string, ...bound: number[]): QuotaTerms | null {
+  const [row] = sql
+    .exec<Record<keyof QuotaTerms, number>>(
+      `SELECT ${selected(TERM_FIELDS)} FROM configurations ${condition} LIMIT 1`,
+      ...bound,
+    )
+    .toArray();
+  return row === undefined ? null : { ...row, paid: row.paid === 1, overages: row.overages === 1 };
+}
+
+function newestTerms(sql: SqlStorage): QuotaTerms | null {
+  return firstTerms(sql, "ORDER BY config_version DESC");
+}
+
+/** The terms in force when a period ended. The counter's first terms also apply to the time before them. */
+function termsAtEnd(sql: SqlStorage, periodEndMs: number): QuotaTerms {
+  const terms =
+    firstTerms(sql, "WHERE config_version < ? ORDER BY config_version DESC", periodEndMs) ??
+    firstTerms(sql, "ORDER BY config_version");
+  if (terms === null) throw new Error("A counter with a ledger has a configuration.");
+  return terms;
+}
+
+/** Also judges the closed periods again, because a version may arrive after the end of a period that it belongs to. */
+function addConfigs(
+  sql: SqlStorage,
+  ledger: Ledger,
+  versions: readonly QuotaConfig[],
+  nowMs: number,
+): readonly EndedPeriod[] {
+  for (const version of versions) insert(sql, "configurations", TERM_FIELDS, version);
+  Object.assign(ledger, newestTerms(sql), judgeClosedPeriods(sql));
+  return closeEndedPeriods(sql, ledger, nowMs);
+}
+
+/** Judges every closed period by the terms at its end. Counts stay the same. @returns the streak and the extra room now. */
+function judgeClosedPeriods(sql: SqlStorage): Streak {
+  let closed: Streak = { streak: 0, extraRoomRemoved: false };
+  for (const period of closedPeriods(sql).toReversed()) {
+    const terms = termsAtEnd(sql, period.periodEndMs);
+    closed = closePeriod(closed, { ...terms, count: ordinalsTaken(period) });
+    const { signalLimit, overages } = terms;
+    const { streak } = closed;
+    if (signalLimit === period.signalLimit && overages === period.overages && streak === period.streak) continue;
+    insert(sql, "closed_periods", PERIOD_FIELDS, { ...period, signalLimit, overages, streak });
   }
-  Object.assign(ledger, judged);
+  return closed;
 }
 
 export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
@@ -356,30 +396,27 @@ export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
   return { usage, days: days.toArray(), firstDayMs: first?.day_ms ?? null };
 }
 
-// Notifications, for subscribed types only. The ledger row records usage levels and a delay, which are notified once.
+// Notifications, for subscribed types only. The ledger row records usage levels and a delay, which raise a notification once.
 
-const NOTHING: WantedEvents = { types: [], thresholds: [], accountThresholds: [], destinations: 0 };
+const NOTHING: WantedNotifications = { types: [], thresholds: [], accountThresholds: [], destinations: 0 };
 
 export class CounterNotifications {
   readonly workspaceId: string;
-  readonly raised: RaisedEvents;
-  readonly handOn: HandOn;
+  readonly raised: RaisedNotifications;
+  readonly forwarding: Forwarding;
   readonly #sql: SqlStorage;
-  #wanted: WantedEvents;
+  #wanted: WantedNotifications;
 
-  constructor(sql: SqlStorage, options: HandOnOptions) {
+  constructor(sql: SqlStorage, options: ForwardingOptions) {
     this.#sql = sql;
     this.workspaceId = options.workspaceId;
-    sql.exec(`
-      CREATE TABLE IF NOT EXISTS raised_notifications (row INTEGER PRIMARY KEY, body TEXT NOT NULL);
-      CREATE TABLE IF NOT EXISTS wanted_notifications (id INTEGER PRIMARY KEY CHECK (id = 1), wanted TEXT NOT NULL);`);
-    this.raised = new RaisedEvents(sql);
-    this.handOn = new HandOn(this.raised, options);
+    this.raised = new RaisedNotifications(sql);
+    this.forwarding = new Forwarding(this.raised, options);
     const [row] = sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_notifications");
-    this.#wanted = row === undefined ? NOTHING : (JSON.parse(row.wanted) as WantedEvents);
+    this.#wanted = row === undefined ? NOTHING : (JSON.parse(row.wanted) as WantedNotifications);
   }
 
-  wants(type: EventType): boolean {
+  wants(type: NotificationType): boolean {
     return this.#wanted.types.includes(type);
   }
 
@@ -388,48 +425,74 @@ export class CounterNotifications {
     return this.#wanted.destinations > 0;
   }
 
-  subscribe(wanted: WantedEvents): void {
+  subscribe(wanted: WantedNotifications): void {
     this.#sql.exec("INSERT OR REPLACE INTO wanted_notifications VALUES (1, ?)", JSON.stringify(wanted));
     this.#wanted = wanted;
   }
 
-  raiseBurst(burst: EventData["refusals.burst"], nowMs: number): void {
-    this.raised.raise([newEvent("refusals.burst", burst, nowMs)]);
+  raisePublicKey(keyId: string, origin: string, nowMs: number): void {
+    if (!this.wants("key.public")) return;
+    this.raised.raise([newNotification("key.public", { key_id: keyId, origin }, nowMs)]);
+  }
+
+  raiseBurst(burst: NotificationData["rejections.burst"], nowMs: number): void {
+    this.raised.raise([newNotification("rejections.burst", burst, nowMs)]);
   }
 
   /**
-   * Runs in the transaction of the change, and marks usage levels in the ledger. @param more other events of the
-   * change.
+   * Runs in the transaction of the change, and marks usage levels in the ledger. @param change its other notifications, and the keys that
+   * counted.
    */
   raiseForChange(
     before: Ledger,
     ledger: Ledger,
     closed: readonly EndedPeriod[],
-    more: readonly WorkspaceEvent[],
+    change: Pick<LedgerChange, "notifications" | "countedKeys">,
     nowMs: number,
   ): void {
     if (this.#wanted.types.length === 0) return;
-    const events: WorkspaceEvent[] = [];
+    const raised: Notification[] = [];
     if (this.wants("period.closed")) {
-      for (const period of closed) events.push(newEvent("period.closed", closedPeriodData(period), nowMs));
+      for (const period of closed) raised.push(newNotification("period.closed", closedPeriodData(period), nowMs));
     }
     if (this.wants("usage.level")) {
-      const refusedBefore = closed.length > 0 ? 0 : before.rejected;
+      const rejectedBefore = closed.length > 0 ? 0 : before.rejected;
       const { notified } = ledger;
-      const usage = newUsageLevels({ notified, now: ledger, hasRefused: ledger.rejected > refusedBefore });
+      const usage = newUsageLevels({ notified, now: ledger, hasRejected: ledger.rejected > rejectedBefore });
       ledger.notified = usage.notified;
-      for (const level of usage.levels) events.push(newEvent("usage.level", usageLevelData(level, ledger), nowMs));
+      for (const level of usage.levels)
+        raised.push(newNotification("usage.level", usageLevelData(level, ledger), nowMs));
     }
-    this.raised.raise([...events, ...more]);
+    if (this.wants("key.usage_level")) {
+      const { countedKeys = {} } = change;
+      // A new period began at zero.
+      const unused = closed.length > 0 ? { ...before, budgetUse: {} } : before;
+      for (const reached of newKeyLevels(unused, ledger)) {
+        const keyId = countedKeys[reached.firstKeyId] ?? reached.firstKeyId;
+        raised.push(newNotification("key.usage_level", keyLevelData(reached, keyId, ledger), nowMs));
+      }
+    }
+    this.raised.raise([...raised, ...(change.notifications ?? [])]);
   }
 }
 
-function usageLevelData(level: EventData["usage.level"]["level"], ledger: Ledger): EventData["usage.level"] {
+function usageLevelData(
+  level: NotificationData["usage.level"]["level"],
+  ledger: Ledger,
+): NotificationData["usage.level"] {
   const { signalLimit, overages } = ledger;
   return { level, used: ordinalsTaken(ledger), signal_limit: signalLimit, overages, ...span(ledger) };
 }
 
-function closedPeriodData(period: EndedPeriod): EventData["period.closed"] {
+function keyLevelData(
+  { level, used, signalLimit }: KeyLevelReached,
+  keyId: string,
+  ledger: Ledger,
+): NotificationData["key.usage_level"] {
+  return { key_id: keyId, level: `${level}`, used, signal_limit: signalLimit, ...span(ledger) };
+}
+
+function closedPeriodData(period: EndedPeriod): NotificationData["period.closed"] {
   const { signalLimit, overages, overage, streak, extraRoomRemoved } = period;
   return {
     ...span(period),

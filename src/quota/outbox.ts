@@ -8,9 +8,11 @@
 import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES } from "../limits.ts";
 import { uuidv7Ms } from "../platform/ids.ts";
 import { ordinalsTaken, VERDICTS, type AdmittedVerdict } from "../domain/quota/quota.ts";
-import type { Counts } from "./protocol.ts";
-import type { Admission, OutboxRow } from "../wire/admission.ts";
+import type { Counts, RowCounts } from "./protocol.ts";
+import type { StoredOutboxRow } from "./schema.ts";
 import {
+  type Admission,
+  type OutboxRow,
   beginningOfSignal,
   isUnreadable,
   readMessage,
@@ -20,11 +22,15 @@ import {
 } from "../wire/message.ts";
 
 const COUNTS = [...VERDICTS, "overage", "admitted"] as const satisfies (keyof Counts)[];
-const COLUMNS = ["row", "at", "period_start", "count", "bytes", ...COUNTS, "body"];
+const COLUMNS = [
+  ...(["row", "at", "period_start", "count", "bytes"] as const),
+  ...COUNTS,
+  ...(["budget_use", "body"] as const),
+] satisfies (keyof StoredOutboxRow)[];
 const INSERT = `INSERT INTO outbox (${COLUMNS.join(", ")}) VALUES (${COLUMNS.map(() => "?").join(", ")})`;
 const OVERWRITE = `UPDATE outbox SET ${COLUMNS.map((column) => `${column} = ?`).join(", ")} WHERE row = ?`;
 
-type SettledRow = { period_start: number; count: number };
+type SettledRow = Pick<StoredOutboxRow, "period_start" | "count">;
 
 /** Rows after a number, admitted up to a time, as many as fit into `maxMessages`. */
 export interface SendRange {
@@ -49,26 +55,32 @@ export class Outbox {
   constructor(sql: SqlStorage, maxBytes: () => number) {
     this.#sql = sql;
     this.#maxBytes = maxBytes;
-    // `body` is last, so that queries for counts and ages do not read it. A blank row has 0 bytes.
-    sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
-      row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
-      bytes INTEGER NOT NULL, ${COUNTS.map((name) => `${name} INTEGER NOT NULL`).join(", ")}, body BLOB NOT NULL)`);
-    // Rows that a bug made unparsable: kept for inspection, without blocking others.
-    sql.exec(`CREATE TABLE IF NOT EXISTS unreadable_rows (
-      row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL, body BLOB NOT NULL)`);
     this.#findLastRow();
   }
 
-  lastCounts(): (Counts & { row: number }) | null {
-    const last = this.#sql.exec<{ row: number } & Record<keyof Counts, number>>(
-      `SELECT row, ${COUNTS.join(", ")} FROM outbox ORDER BY row DESC LIMIT 1`,
+  lastCounts(): (RowCounts & { row: number }) | null {
+    const [last] = this.#sql.exec<{ row: number; budget_use: string } & Record<keyof Counts, number>>(
+      `SELECT row, ${COUNTS.join(", ")}, budget_use FROM outbox ORDER BY row DESC LIMIT 1`,
     );
-    return last.toArray()[0] ?? null;
+    if (last === undefined) return null;
+    const { budget_use: use, ...counts } = last;
+    return { ...counts, budgetUse: JSON.parse(use) as RowCounts["budgetUse"] };
   }
 
-  write(rows: PackedRow[], counts: Counts): void {
+  write(rows: PackedRow[], counts: RowCounts): void {
+    if (rows.length === 0) return;
+    const budgetUse = JSON.stringify(counts.budgetUse);
     for (const { row, at, periodStart, count, body } of rows) {
-      const values = [row, at, periodStart, count, body.byteLength, ...COUNTS.map((name) => counts[name]), body];
+      const values = [
+        row,
+        at,
+        periodStart,
+        count,
+        body.byteLength,
+        ...COUNTS.map((name) => counts[name]),
+        budgetUse,
+        body,
+      ];
       if (this.#blankRow === null) this.#sql.exec(INSERT, ...values);
       else this.#sql.exec(OVERWRITE, ...values, this.#blankRow);
       this.#blankRow = null;
@@ -220,7 +232,7 @@ interface OpenRow {
 
 const encoder = new TextEncoder();
 
-/** Packs a commit's signals into rows of at most MESSAGE_MAX_BYTES. A larger signal has a row of its own. */
+/** Packs a commit's signals into rows of at most MESSAGE_MAX_BYTES. A larger signal gets a row alone. */
 export class RowPacker {
   readonly #rows: OpenRow[] = [];
   readonly #header: Omit<OutboxRow, "row" | "first" | "count" | "accepted">;

@@ -1,22 +1,30 @@
 /** Arguments and results of the Quota Counter's methods. All times are milliseconds since 1970. */
+import type { AlarmsOfHour } from "../domain/health/alarm.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
-import type { Rejection, LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
+import type { RejectionEntry, LimitRejection, RejectionCode } from "../domain/keys/rejection.ts";
 import type { VerdictCounts } from "../domain/quota/quota.ts";
+import type { ByFirstKey, KeyBudgets } from "../domain/quota/key-budget.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
 import type { WrittenCall } from "../wire/message.ts";
 
 /** All signals of a body. They are admitted together or not at all. */
 export interface AdmitCall extends WrittenCall {
   keyId: string;
+  /** Of the rotation chain; undefined: the key replaces none. */
+  firstKeyId?: string;
   requestId: string;
+  /** Of the browser that made the call (domain/keys/browser-origin.ts); undefined: no browser did. */
+  origin?: string;
   /** Requests that the body counts as (requestsOfBody). Default: 1. */
   requests?: number;
-  /** Refused signals of the body, for the rejections list. */
+  /** Rejected signals of the body, for the rejections list. */
   invalid: InvalidSignals[];
+  /** The edge may not know yet that a rotation has ended the key. */
+  isCopy?: true;
 }
 
 export interface InvalidSignals {
-  code: RefusalCode;
+  code: RejectionCode;
   /** Error text of the first signal, without quotes from the body. */
   detail: string;
   signals: number;
@@ -24,51 +32,71 @@ export interface InvalidSignals {
 
 /** For the `RateLimit` headers. */
 export interface PeriodState {
-  /** Signals until the first refusal; null: overages are on. */
+  /** Signals until the first rejection; null: overages are on. */
   remaining: number | null;
-  /** Last ordinal before the first refusal; null: overages are on. */
+  /** Last ordinal before the first rejection; null: overages are on. */
   ceiling: number | null;
   periodEndMs: number;
 }
 
-/** The first `accepted` signals of the call are accepted, the next `held` are held, the rest are refused. */
+/** The first `accepted` signals of the call are accepted, the next `held` are held, the rest are rejected. */
 export type AdmitResult =
   | ({
       outcome: "counted";
-      refusal: LimitRefusal | null;
+      rejection: LimitRejection | null;
       rate: RateState;
       period: PeriodState;
       configVersion: number;
+      /** Keep no misfits for a minute: too many wait in the store. */
+      misfitsFull?: true;
     } & VerdictCounts)
   | { outcome: "key_deactivated" }
+  /** A rotation has ended the key, which the edge did not know. */
+  | { outcome: "key_ended" }
+  /** The workspace has ended, or its keys have moved to another one. Only D1 knows which. */
+  | { outcome: "gone" }
+  /** The workspace moves, or is being imported. Only D1 knows whether the key has moved already. */
+  | { outcome: "closed" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null }
   /** The outbox is full and nothing was counted. */
   | { outcome: "full"; retryAfterMs: number; rate: RateState; period: PeriodState }
   /** Configure the object and call again. An old configuration still decides. */
   | { outcome: "unconfigured" };
 
-/** A call with a known key and the right secret that the edge refused. */
-export interface RefusedCall {
+/** Whether calls with a key are accepted. */
+export type KeyState =
+  | { outcome: "active" }
+  | Extract<AdmitResult, { outcome: "key_deactivated" | "key_ended" | "gone" | "closed" }>;
+
+/** A call with a known key and the right secret that the edge rejected. */
+export interface RejectedCall {
   keyId: string;
-  code: RefusalCode;
+  code: RejectionCode;
   /** Without quotes from the body. */
   detail: string;
   requestId: string;
   /** 1 if unknown. */
   signals: number;
-  /** As in AdmitCall: the body is charged although the call is refused. */
+  /** As in AdmitCall. */
+  origin?: string;
+  /** As in AdmitCall: the body is charged although the call is rejected. */
   requests?: number;
 }
 
-export type RefusedResult =
+export type RejectedResult =
   | { outcome: "noted"; rate: RateState; period: PeriodState | null }
-  | Extract<AdmitResult, { outcome: "key_deactivated" | "rate_limited" }>;
+  | Extract<AdmitResult, { outcome: "key_deactivated" | "gone" | "closed" | "rate_limited" }>;
 
 export interface Counts extends VerdictCounts {
   /** Accepted signals beyond the limit, with overages enabled. */
   overage: number;
   /** Of all periods, unlike the other counts. */
   admitted: number;
+}
+
+/** The counts that each outbox row has. */
+export interface RowCounts extends Counts {
+  budgetUse: ByFirstKey;
 }
 
 export interface ClosedPeriod extends Omit<Counts, "admitted"> {
@@ -80,7 +108,7 @@ export interface ClosedPeriod extends Omit<Counts, "admitted"> {
   streak: number;
 }
 
-export interface Usage extends ClosedPeriod {
+export interface Usage extends ClosedPeriod, KeyBudgets {
   paid: boolean;
   extraRoomRemoved: boolean;
   configVersion: number;
@@ -96,9 +124,19 @@ export interface UsageByDay {
   firstDayMs: number | null;
 }
 
+/** The first call from a browser. */
+export interface BrowserUse {
+  origin: string;
+  atMs: number;
+}
+
 export interface CounterOverview extends UsageByDay {
-  rejections: Rejection[];
+  /** By key, for keys that a browser has used. */
+  publicKeys: Record<string, BrowserUse>;
+  rejections: RejectionEntry[];
   lastUsed: Record<string, number>;
+  /** The last call with an accepted signal, by key. */
+  lastAccepted: Record<string, number>;
 }
 
 export interface KeyCalls {
@@ -106,9 +144,11 @@ export interface KeyCalls {
   usedMs: number | null;
   /** Null: none. */
   acceptedMs: number | null;
-  rejections: Rejection[];
+  rejections: RejectionEntry[];
+  /** Null: no browser has used the key. */
+  browser: BrowserUse | null;
   /** Day (days since 1970, UTC) → calls. A partly accepted call counts as both. */
-  days: Record<number, { accepted: number; refused: number }>;
+  days: Record<number, { accepted: number; rejected: number }>;
 }
 
 export interface CounterBooks {
@@ -117,8 +157,8 @@ export interface CounterBooks {
   unsettled: number;
 }
 
-export interface RevokedKeys {
-  /** Keys that were not revoked before the call. */
+export interface DeactivatedKeys {
+  /** Keys that were not deactivated before the call. */
   added: number;
   keys: { keyId: string; atMs: number }[];
 }
@@ -134,6 +174,7 @@ export interface Backlog {
   /** Signals in rows that cannot be parsed. */
   unreadableSignals: number;
   hasDestinations: boolean;
+  alarms: AlarmsOfHour;
 }
 
 /** Written as a call of one signal. */
@@ -143,18 +184,21 @@ export interface ResentSignal extends WrittenCall {
 }
 
 /** A batch of held signals or dead letters that a job of the Signal Store sends again. */
-export interface ResendPage {
+export interface ResendBatch {
   job: string;
   /** Number of the batch, from 1. */
-  page: number;
+  batch: number;
   through: number;
   signals: ResentSignal[];
 }
 
 /** State at the start of a release. The release ends with the period, or if overages are turned off. */
+/** The state when a release was requested. If the period or the overages change, the release ends. */
 export interface ReleaseTerms {
   periodEndMs: number;
   overages: boolean;
+  /** The number of signals that a person has confirmed; null: all that fit. */
+  most: number | null;
 }
 
 export interface ResendResult {

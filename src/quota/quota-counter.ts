@@ -3,35 +3,70 @@
  * until the Signal Store has confirmed it.
  *
  * A commit has no `await`, so it is one atomic write. The output gate holds each answer until its writes are durable.
- * Memory only caches stored state, or holds statistics that may be lost (keys.ts, refusals.ts).
+ * Memory only caches stored state, or holds statistics that may be lost (keys.ts, rejected-calls.ts).
  */
+import migrations from "../../migrations/quota-counter/migrations.js";
 import type * as Protocol from "./protocol.ts";
-import type { WantedEvents } from "../domain/events/workspace-event.ts";
-import type { Rejection } from "../domain/keys/refusal.ts";
+import type { WantedNotifications } from "../domain/notifications/notification.ts";
+import type { RejectionEntry } from "../domain/keys/rejection.ts";
 import type { QuotaConfig } from "../domain/quota/billing.ts";
 import { NO_VERDICTS, ordinalsTaken, overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
+import type { ByFirstKey } from "../domain/quota/key-budget.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
-import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
-import { newEvent } from "../notifications/raised-events.ts";
+import { CALL_TIMEOUT_MS, REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
+import { newNotification } from "../notifications/raised-notifications.ts";
+import { alarmsOfObject, NO_ALARMS } from "../domain/health/alarm.ts";
+import { HealthReport } from "../platform/health-report.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { WorkspaceObject } from "../platform/in-jurisdiction.ts";
-import type { Admission } from "../wire/admission.ts";
-import { CounterAlarm } from "./counter-alarm.ts";
+import { within } from "../platform/time-limit.ts";
+import { DAY_MS } from "../domain/duration.ts";
+import { type FileRow, readRows, type TableLine, type TablePlace, writeRows } from "../platform/table-rows.ts";
+import { COUNTER_TABLES } from "../wire/workspace-file.ts";
+import type { Admission } from "../wire/message.ts";
+import { PacedAlarm } from "../platform/alarm.ts";
 import { CounterNotifications, readUsage, readUsageByDay, LedgerState, type Ledger } from "./ledger.ts";
 import { Drain, RESEND_AFTER_MS } from "./drain.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
-import { CallsByDay, RequestBuckets, RevokedKeys } from "./keys.ts";
+import { CallsByDay, KeyEnds, RequestBuckets, DeactivatedKeys, PublicKeys } from "./keys.ts";
 import { findInFlight, Outbox, type PackedRow, RowPacker } from "./outbox.ts";
-import { Refusals } from "./refusals.ts";
+import { Rejections } from "./rejected-calls.ts";
+import type { ResendJobRow } from "./schema.ts";
 
 /** Age at which a row that cannot be parsed is set aside: after three attempts to record it. */
 export const UNREADABLE_AFTER_MS = 3 * RESEND_AFTER_MS;
 /** Age of the oldest unrecorded signal that raises `processing.late`, a hundred times that of a healthy backlog. */
 export const PROCESSING_LATE_MS = 10 * 60_000;
 
+const CLOSED_KEY = "closed";
+
+interface Closed {
+  reason: "moving" | "importing";
+  /** When an import was last continued. */
+  atMs: number;
+}
+
+/** Where the export of the counter goes on. */
+interface ExportPlace extends TablePlace {
+  lastRow: number;
+}
+
+/** Values of a slice of an export. */
+const EXPORT_BYTES = 400_000;
+const IMPORT_MAX_PAUSE_MS = DAY_MS;
+
+/** Settled rows stay only for their counts, which the ledger row has. */
+function isInFile({ row, bytes }: FileRow, lastRow: number): boolean {
+  return Number(row) <= lastRow && bytes !== 0;
+}
+
+/** The end of a small workspace is complete when its call returns. */
+const END_TURN_MS = CALL_TIMEOUT_MS;
+const NOTHING_RESENT: Protocol.ResendResult = { sent: 0, through: 0, next: "end" };
+
 export class QuotaCounter extends WorkspaceObject {
   readonly #workspaceId = this.ctx.id.name ?? "";
-  readonly #alarm = new CounterAlarm(this.ctx);
+  readonly #alarm = new PacedAlarm(this.ctx);
   readonly #outbox = new Outbox(this.ctx.storage.sql, () => configuredOutboxBytes(this.env));
   readonly #drain = new Drain(this.#outbox, this.#alarm, {
     workspaceId: this.#workspaceId,
@@ -40,7 +75,7 @@ export class QuotaCounter extends WorkspaceObject {
   });
   readonly #notifications = new CounterNotifications(this.ctx.storage.sql, {
     workspaceId: this.#workspaceId,
-    alarmBy: (atMs) => this.#alarm.workBy(atMs),
+    alarmBy: (atMs) => this.#alarm.wakeBy(atMs),
     destinations: this.env.DESTINATIONS,
   });
   readonly #ledger = new LedgerState(this.ctx.storage, {
@@ -49,49 +84,87 @@ export class QuotaCounter extends WorkspaceObject {
     notifications: this.#notifications,
     alarm: this.#alarm,
   });
-  readonly #revoked = new RevokedKeys(this.ctx.storage.sql);
+  readonly #deactivated = new DeactivatedKeys(this.ctx.storage.sql);
+  readonly #ends = new KeyEnds(this.ctx.storage.sql);
+  readonly #publicKeys = new PublicKeys(this.ctx.storage, this.#notifications);
   readonly #callsByDay = new CallsByDay(this.ctx.storage);
-  readonly #refusals = new Refusals(this.ctx.storage, {
+  readonly #rejections = new Rejections(this.ctx.storage, {
     calls: this.#callsByDay,
     notifications: this.#notifications,
     alarm: this.#alarm,
   });
   readonly #incoming = new IncomingCalls(this.ctx, {
-    revoked: this.#revoked,
+    deactivated: this.#deactivated,
+    ends: this.#ends,
+    publicKeys: this.#publicKeys,
     rates: new RequestBuckets(configuredRate(this.env)),
     calls: this.#callsByDay,
-    refusals: this.#refusals,
+    rejections: this.#rejections,
     ledger: this.#ledger,
     outbox: this.#outbox,
+    hasEnded: () => this.ended !== null,
+    isClosed: () => this.#closed !== null,
   });
+  readonly #report = new HealthReport({
+    workspaceId: this.#workspaceId,
+    db: this.env.DB,
+    alarmBy: (atMs) => this.#alarm.wakeBy(atMs),
+  });
+  #ending: Promise<void> | null = null;
+  #closed = this.ctx.storage.kv.get<Closed>(CLOSED_KEY) ?? null;
   readonly #resent = new ResentSignals(this.ctx.storage.sql, this.#ledger, this.#outbox);
 
-  /** A version that is not newer is ignored. */
-  configure(config: QuotaConfig): void {
-    this.#ledger.configure(config, Date.now());
-    this.#alarm.workBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    super(ctx, bindings, migrations);
   }
 
-  wantEvents(wanted: WantedEvents): void {
+  /** The newest version that it has; 0: none. */
+  configVersion(): number {
+    return this.#ledger.current?.configVersion ?? 0;
+  }
+
+  /** Takes the versions that it lacks, in any order. The newest holds from now on. @param budgets of keys, all that the newest has. */
+  configure(versions: QuotaConfig[], budgets?: ByFirstKey): void {
+    if (this.ended !== null) return;
+    this.#ledger.configure(versions, Date.now(), budgets);
+    this.#alarm.wakeBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
+  }
+
+  wantNotifications(wanted: WantedNotifications): void {
+    if (this.ended !== null) return;
     const nowMs = Date.now();
     this.#ledger.subscribe(wanted, nowMs);
     if (this.#notifications.wants("processing.late") && this.#outbox.oldest() !== null)
-      this.#alarm.workBy(nowMs + SAFETY_ALARM_MS);
+      this.#alarm.wakeBy(nowMs + SAFETY_ALARM_MS);
   }
 
   /** After it returns, no call with the key is accepted anywhere (spec §5.3), because every call asks this object. */
-  revoke(keyId: string): void {
-    this.#revoked.add([keyId], Date.now());
+  deactivate(keyId: string): void {
+    this.#deactivated.add([keyId], Date.now());
   }
 
-  /** Revokes these keys too. @returns every revoked key. Idempotent. */
-  revokeAll(keyIds: string[]): Protocol.RevokedKeys {
-    const added = this.#revoked.add(keyIds, Date.now());
-    return { added, keys: this.#revoked.all() };
+  /** A rotation ends the key then. Called before the rotation in D1; `keepKey` takes it back if that fails. Idempotent. */
+  endKey(keyId: string, endMs: number): void {
+    this.#ends.add(keyId, endMs);
+  }
+
+  keepKey(keyId: string, endMs: number): void {
+    this.#ends.remove(keyId, endMs);
+  }
+
+  /** For a call that is neither counted nor recorded. @param isCopy see AdmitCall. */
+  stateOfKey(keyId: string, isCopy: boolean): Protocol.KeyState {
+    return this.#incoming.stateOfKey(keyId, isCopy, Date.now());
+  }
+
+  /** Deactivates these keys too. @returns every deactivated key. Idempotent. */
+  deactivateAll(keyIds: string[]): Protocol.DeactivatedKeys {
+    const added = this.#deactivated.add(keyIds, Date.now());
+    return { added, keys: this.#deactivated.all() };
   }
 
   /**
-   * Concurrent calls share a commit (design §7). @throws if it fails. Then nothing was counted, and a retry may
+   * Concurrent calls share a commit. @throws if it fails. Then nothing was counted, and a retry may
    * succeed.
    */
   admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
@@ -99,38 +172,125 @@ export class QuotaCounter extends WorkspaceObject {
     return this.#incoming.admit(call, Date.now());
   }
 
-  /** Charges and records a call that the edge refused. A deactivated key or an exceeded rate takes precedence. */
-  refused(call: Protocol.RefusedCall): Protocol.RefusedResult {
+  /** Charges and records a call that the edge rejected. A deactivated key or an exceeded rate takes precedence. */
+  rejected(call: Protocol.RejectedCall): Protocol.RejectedResult {
     this.#alarm.countCall();
-    return this.#incoming.refused(call, Date.now());
+    return this.#incoming.rejected(call, Date.now());
   }
 
   /** Counts failed authentications, which are no use of the key. */
-  countRefused(calls: Rejection[]): void {
+  countRejected(calls: RejectionEntry[]): void {
+    if (this.ended !== null) return;
     const nowMs = Date.now();
     this.#alarm.countCall();
-    for (const { keyId, calls: count } of calls) this.#refusals.countCalls(keyId, count, nowMs);
-    this.#refusals.add(calls, nowMs);
+    for (const { keyId, calls: count } of calls) this.#rejections.countCalls(keyId, count, nowMs);
+    this.#rejections.add(calls, nowMs);
   }
 
-  /** Removes rows that the Signal Store has recorded. Idempotent. */
-  settle(rows: number[]): void {
+  /** Removes rows that the Signal Store has recorded. Idempotent. @param misfitsFull whether the store may keep no more misfits. */
+  settle(rows: number[], misfitsFull = false): void {
+    if (this.ended !== null) return;
+    this.#incoming.misfitsFull = misfitsFull;
     if (this.#outbox.settle(rows) && this.#drain.storeFull) this.#drain.startOver();
   }
 
   /** From now on the drain only probes the store. */
   storeFull(): void {
+    if (this.ended !== null) return;
     this.#drain.stopForFullStore();
   }
 
   /** Sends as many held signals as now fit, each batch once; none while the outbox is full. */
-  release(page: Protocol.ResendPage, terms: Protocol.ReleaseTerms): Protocol.ResendResult {
-    return this.#resent.release(page, terms, Date.now());
+  release(batch: Protocol.ResendBatch, terms: Protocol.ReleaseTerms): Protocol.ResendResult {
+    if (this.ended !== null) return NOTHING_RESENT;
+    return this.#resent.release(batch, terms, Date.now());
   }
 
   /** Sends dead letters again, uncounted and each batch once; none while the outbox is full. */
-  replay(page: Protocol.ResendPage): Protocol.ResendResult {
-    return this.#resent.replay(page, Date.now());
+  replay(batch: Protocol.ResendBatch): Protocol.ResendResult {
+    if (this.ended !== null) return NOTHING_RESENT;
+    return this.#resent.replay(batch, Date.now());
+  }
+
+  /** A closed workspace takes no signals: senders get 503. Idempotent. @param reason null: it takes signals again. */
+  setClosed(reason: Closed["reason"] | null): void {
+    this.#closed = reason === null ? null : { reason, atMs: Date.now() };
+    if (this.#closed === null) this.ctx.storage.kv.delete(CLOSED_KEY);
+    else this.ctx.storage.kv.put(CLOSED_KEY, this.#closed);
+    if (reason === "importing") this.#alarm.by(Date.now() + IMPORT_MAX_PAUSE_MS);
+  }
+
+  /**
+   * Rows for the file of the workspace. Without a place the moment of the file is now: later signals are not in it.
+   * The store is paused meanwhile, so no row is settled that it has not recorded.
+   */
+  exportRows(place: ExportPlace | null): { lines: TableLine[]; next: ExportPlace | null } {
+    const { sql } = this.ctx.storage;
+    // The ledger row gets the counts of the last row.
+    if (place === null) this.#ledger.update(Date.now(), () => ({ save: true }));
+    const { lastRow, ...from } = place ?? { table: 0, after: null, lastRow: (this.#ledger.current?.nextRow ?? 1) - 1 };
+    const { lines, next } = readRows(sql, COUNTER_TABLES, from, EXPORT_BYTES);
+    const wanted = lines.filter(({ table, row }) => table !== "outbox" || isInFile(row, lastRow));
+    return { lines: wanted, next: next && { ...next, lastRow } };
+  }
+
+  /** Idempotent. @throws if no import is under way, or a table lacks a column. */
+  importRows(lines: TableLine[]): void {
+    if (this.#closed?.reason !== "importing") throw new Error("no import is under way");
+    this.ctx.storage.transactionSync(() => writeRows(this.ctx.storage.sql, lines));
+    this.setClosed("importing");
+  }
+
+  /** Begins to take signals. The object restarts, so that its memory has the imported rows: the call fails, and another one shows the result. */
+  async finishImport(): Promise<void> {
+    if (this.#closed?.reason !== "importing") return;
+    this.setClosed(null);
+    this.#alarm.by(Date.now() + 1_000);
+    await this.ctx.storage.sync();
+    this.ctx.abort("The import is finished.");
+  }
+
+  isClosed(): boolean {
+    return this.#closed !== null;
+  }
+
+  /** An import that nobody has continued for a day is deleted. */
+  #endForgottenImport(): void {
+    if (this.#closed?.reason !== "importing" || this.ended !== null) return;
+    const endMs = this.#closed.atMs + IMPORT_MAX_PAUSE_MS;
+    if (Date.now() < endMs) this.#alarm.by(endMs);
+    else this.noteEnd({ requestedAtMs: Date.now(), actor: "service" });
+  }
+
+  /**
+   * Ends the workspace: after it returns, no call is accepted with any of its keys. The alarm deletes the workspace's data, and
+   * goes on after an interruption. @returns after END_TURN_MS at the latest.
+   */
+  async end(request: { requestedAtMs: number; actor: string }): Promise<void> {
+    this.noteEnd(request);
+    this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
+    await within(END_TURN_MS, this.#end()).catch(() => undefined);
+  }
+
+  /** Never throws. Callers that come meanwhile share the work. */
+  #end(): Promise<void> {
+    return (this.#ending ??= this.#takeEndSteps().finally(() => (this.#ending = null)));
+  }
+
+  async #takeEndSteps(): Promise<void> {
+    if (this.ended === null || this.ended.isEmpty) return;
+    this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
+    try {
+      const { endWorkspace } = await import("./end-of-workspace.ts");
+      const { requestedAtMs, actor } = this.ended;
+      const signals = this.#ledger.current?.admitted ?? 0;
+      const work = endWorkspace({ env: this.env, workspaceId: this.#workspaceId, requestedAtMs, actor, signals });
+      const nextMs = await work;
+      if (nextMs === null) await this.deleteEverything();
+      else this.#alarm.by(nextMs);
+    } catch (error) {
+      logEvent("end_failed", { workspace: this.#workspaceId, error: errorText(error) });
+    }
   }
 
   usage(): Protocol.Usage | null {
@@ -145,20 +305,31 @@ export class QuotaCounter extends WorkspaceObject {
 
   overview(): Protocol.CounterOverview | null {
     const days = this.usageByDay();
-    return days && { ...days, rejections: this.rejections(REJECTIONS_KEPT), lastUsed: this.lastUsed() };
+    if (days === null) return null;
+    const ofKeys = {
+      lastUsed: this.lastUsed(),
+      lastAccepted: this.#callsByDay.lastAccepted(),
+      publicKeys: this.publicKeys(),
+    };
+    return { ...days, ...ofKeys, rejections: this.rejections(REJECTIONS_KEPT) };
   }
 
   lastUsed(): Record<string, number> {
     return this.#callsByDay.lastUsed();
   }
 
-  keyCalls(keyId: string): Protocol.KeyCalls {
-    const rejections = this.rejections(REJECTIONS_KEPT).filter((entry) => entry.keyId === keyId);
-    return { ...this.#callsByDay.ofKey(keyId), rejections };
+  /** The keys that a browser has used. */
+  publicKeys(): Record<string, Protocol.BrowserUse> {
+    return this.#publicKeys.all();
   }
 
-  rejections(limit: number): Rejection[] {
-    return this.#refusals.latest(limit, Date.now());
+  keyCalls(keyId: string): Protocol.KeyCalls {
+    const rejections = this.rejections(REJECTIONS_KEPT).filter((entry) => entry.keyId === keyId);
+    return { ...this.#callsByDay.ofKey(keyId), rejections, browser: this.#publicKeys.get(keyId) };
+  }
+
+  rejections(limit: number): RejectionEntry[] {
+    return this.#rejections.latest(limit, Date.now());
   }
 
   books(periodStartMs?: number): Protocol.CounterBooks {
@@ -173,6 +344,7 @@ export class QuotaCounter extends WorkspaceObject {
       storeFull: this.#drain.storeFull,
       outboxMaxBytes: configuredOutboxBytes(this.env),
       hasDestinations: this.#notifications.hasDestinations,
+      alarms: this.#alarm.counted.read(Date.now()),
       admitted: this.#ledger.current?.admitted ?? 0,
       unreadableSignals: this.#outbox.unreadableSignals(),
       unsettledSignals: this.#outbox.unsettled(),
@@ -188,19 +360,40 @@ export class QuotaCounter extends WorkspaceObject {
   /** Never throws, because the platform gives up an alarm after six failures. */
   override async alarm(): Promise<void> {
     const nowMs = Date.now();
-    if (!this.#alarm.fired(nowMs)) return;
+    if (this.ended !== null || this.#closed?.reason === "importing") {
+      this.#alarm.reset();
+      this.#endForgottenImport();
+      return this.#end();
+    }
+    if (!this.#alarm.fired(nowMs, this.#outbox.unsettled() > 0)) return;
     try {
       this.#setAsideUnreadable(nowMs);
       this.#notifyLateness(nowMs);
-      this.#alarm.workBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
+      this.#alarm.wakeBy(this.#ledger.current?.periodEndMs ?? Number.POSITIVE_INFINITY);
       this.#ledger.save();
       this.#callsByDay.write();
-      this.#refusals.write(nowMs);
+      this.#rejections.write(nowMs);
     } catch (error) {
       logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
-      this.#alarm.workBy(nowMs + SAFETY_ALARM_MS);
+      this.#alarm.wakeBy(nowMs + SAFETY_ALARM_MS);
     }
-    await Promise.all([this.#drain.run(), this.#notifications.handOn.runIfDue()]);
+    await Promise.all([
+      this.#drain.run(),
+      this.#notifications.forwarding.runIfDue(),
+      this.#report.send(() => this.#alarmsFound(nowMs)),
+    ]);
+  }
+
+  #alarmsFound(nowMs: number): string[] {
+    const { outboxBytes, outboxMaxBytes, unreadableSignals, unsettledSignals, oldestAtMs, alarms } = this.backlog();
+    const own = {
+      outbox: { bytes: outboxBytes, maxBytes: outboxMaxBytes },
+      unreadable: unreadableSignals,
+      waiting: unsettledSignals,
+      waitingSinceMs: oldestAtMs,
+      alarms: { counter: alarms, store: NO_ALARMS },
+    };
+    return alarmsOfObject(own, nowMs);
   }
 
   /** Notifies once, and again only after the delay has ended. */
@@ -209,13 +402,13 @@ export class QuotaCounter extends WorkspaceObject {
     const oldest = this.#outbox.oldest();
     const lateMs = (oldest?.atMs ?? Number.POSITIVE_INFINITY) + PROCESSING_LATE_MS;
     const late = lateMs <= nowMs;
-    if (!late) this.#alarm.workBy(lateMs);
+    if (!late) this.#alarm.wakeBy(lateMs);
     if (late === this.#ledger.current?.late) return;
     this.#ledger.update(nowMs, (ledger) => {
       ledger.late = late;
       if (!late || oldest === null) return { save: true };
       const data = { oldest_at: new Date(oldest.atMs).toISOString(), signals: this.#outbox.unsettled() };
-      return { save: true, events: [newEvent("processing.late", data, nowMs)] };
+      return { save: true, notifications: [newNotification("processing.late", data, nowMs)] };
     });
   }
 
@@ -230,7 +423,7 @@ export class QuotaCounter extends WorkspaceObject {
   }
 }
 
-// Released held signals and replayed dead letters (design §6, §8) return to the outbox with their ids and take no new
+// Released held signals and replayed dead letters return to the outbox with their ids and take no new
 // ordinals. Jobs of the Signal Store call batch by batch (store/resend-jobs.ts); a repeated batch changes nothing.
 
 /** A repeated call comes within seconds, so older jobs need not be remembered. */
@@ -245,80 +438,76 @@ class ResentSignals {
     this.#sql = sql;
     this.#ledger = ledger;
     this.#outbox = outbox;
-    // `released`: counted by this period's releases; the store lists them as held until they are recorded.
-    // `resend_jobs`: the last sent batch of each recent job.
-    sql.exec(`
-      CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL) WITHOUT ROWID;
-      CREATE TABLE IF NOT EXISTS resend_jobs (
-        job TEXT PRIMARY KEY, page INTEGER NOT NULL, through INTEGER NOT NULL, sent INTEGER NOT NULL
-      ) WITHOUT ROWID;`);
   }
 
   /** An empty batch asks for the numbers of the job. */
-  release(page: Protocol.ResendPage, terms: Protocol.ReleaseTerms, nowMs: number): Protocol.ResendResult {
-    if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
+  release(batch: Protocol.ResendBatch, terms: Protocol.ReleaseTerms, nowMs: number): Protocol.ResendResult {
+    if (batch.signals.length === 0) return { ...this.#lastBatch(batch.job), next: "end" };
     const before = this.#ledger.upToDate(nowMs);
-    if (before === null || this.#outbox.isFull) return { ...this.#lastPage(page.job), next: "wait" };
-    const isOver = before.periodEndMs !== terms.periodEndMs || (terms.overages && !before.overages);
-    if (isOver) return { ...this.#lastPage(page.job), next: "end" };
-    const result = this.#send(page, nowMs, (ledger) => this.#takeFitting(ledger, page.signals));
-    return roomToRelease(this.#ledger.current ?? before) === 0 ? { ...result, next: "end" } : result;
+    if (before === null || this.#outbox.isFull) return { ...this.#lastBatch(batch.job), next: "wait" };
+    // With overages switched on meanwhile, signals that were confirmed as free would be charged.
+    const isOver = before.periodEndMs !== terms.periodEndMs || before.overages !== terms.overages;
+    if (isOver) return { ...this.#lastBatch(batch.job), next: "end" };
+    const most = terms.most ?? Number.POSITIVE_INFINITY;
+    const result = this.#send(batch, nowMs, (ledger, sent) => this.#takeFitting(ledger, batch.signals, most - sent));
+    const isDone = roomToRelease(this.#ledger.current ?? before) === 0 || result.sent === terms.most;
+    return isDone ? { ...result, next: "end" } : result;
   }
 
-  replay(page: Protocol.ResendPage, nowMs: number): Protocol.ResendResult {
-    if (page.signals.length === 0) return { ...this.#lastPage(page.job), next: "end" };
-    return this.#send(page, nowMs, () => page.signals);
+  replay(batch: Protocol.ResendBatch, nowMs: number): Protocol.ResendResult {
+    if (batch.signals.length === 0) return { ...this.#lastBatch(batch.job), next: "end" };
+    return this.#send(batch, nowMs, () => batch.signals);
   }
 
-  /** @param take returns the signals to send, in the transaction of the ledger's change. */
+  /** @param take returns the signals to send, in the transaction of the ledger's change. It gets the number that the job has sent. */
   #send(
-    page: Protocol.ResendPage,
+    batch: Protocol.ResendBatch,
     nowMs: number,
-    take: (ledger: Ledger) => Protocol.ResentSignal[],
+    take: (ledger: Ledger, sent: number) => Protocol.ResentSignal[],
   ): Protocol.ResendResult {
-    const last = this.#lastPage(page.job);
-    if (page.page <= last.page) return { ...last, next: "more" };
+    const last = this.#lastBatch(batch.job);
+    if (batch.batch <= last.batch) return { ...last, next: "more" };
     if (this.#outbox.isFull || this.#ledger.current === null) return { ...last, next: "wait" };
     let { sent } = last;
     this.#ledger.update(nowMs, (ledger) => {
-      const signals = take(ledger);
+      const signals = take(ledger, last.sent);
       sent = last.sent + signals.length;
       // Job ids begin with a time, so they sort by age.
-      if (last.page === 0) {
+      if (last.batch === 0) {
         this.#sql.exec(
           `DELETE FROM resend_jobs
            WHERE job <= (SELECT job FROM resend_jobs ORDER BY job DESC LIMIT 1 OFFSET ${JOBS_REMEMBERED - 1})`,
         );
       }
       this.#sql.exec(
-        "INSERT OR REPLACE INTO resend_jobs (job, page, through, sent) VALUES (?, ?, ?, ?)",
-        page.job,
-        page.page,
-        page.through,
+        "INSERT OR REPLACE INTO resend_jobs (job, batch, through, sent) VALUES (?, ?, ?, ?)",
+        batch.job,
+        batch.batch,
+        batch.through,
         sent,
       );
       return { rows: rowsOf(ledger, signals, nowMs) };
     });
-    return { sent, through: page.through, next: "more" };
+    return { sent, through: batch.through, next: "more" };
   }
 
-  #lastPage(job: string): { page: number; through: number; sent: number } {
-    const [last] = this.#sql.exec<{ page: number; through: number; sent: number }>(
-      "SELECT page, through, sent FROM resend_jobs WHERE job = ?",
+  #lastBatch(job: string): Omit<ResendJobRow, "job"> {
+    const [last] = this.#sql.exec<Omit<ResendJobRow, "job">>(
+      "SELECT batch, through, sent FROM resend_jobs WHERE job = ?",
       job,
     );
-    return last ?? { page: 0, through: 0, sent: 0 };
+    return last ?? { batch: 0, through: 0, sent: 0 };
   }
 
-  /** Accepts the first held signals that fit. Runs in the transaction of the ledger's change. */
-  #takeFitting(ledger: Ledger, signals: Protocol.ResentSignal[]): Protocol.ResentSignal[] {
+  /** Accepts the first held signals that fit, `most` of them. Runs in the transaction of the ledger's change. */
+  #takeFitting(ledger: Ledger, signals: Protocol.ResentSignal[], most: number): Protocol.ResentSignal[] {
     const [any] = this.#sql.exec<{ period_start: number }>("SELECT period_start FROM released LIMIT 1").toArray();
     // All rows belong to one period, so one row shows whether it has ended.
     if (any !== undefined && any.period_start < ledger.periodStartMs) this.#sql.exec("DELETE FROM released");
     const counted = this.#counted(signals);
     const fitting = signals
       .filter((signal) => signal.periodStartMs === ledger.periodStartMs && !counted.has(signal.id))
-      .slice(0, roomToRelease(ledger));
+      .slice(0, Math.min(roomToRelease(ledger), most));
     for (const { id, periodStartMs } of fitting) {
       this.#sql.exec("INSERT INTO released VALUES (?, ?)", id, periodStartMs);
     }

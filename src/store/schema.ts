@@ -1,131 +1,43 @@
 /**
  * The tables of the Signal Store. `npm run migrations` makes migrations of this file; the store uses plain SQL and takes only row types
  * from here. Times are milliseconds since 1970, days are days since 1970. The generator does not support WITHOUT ROWID: such a table
- * needs a manual edit of each migration that creates it.
+ * needs a manual edit of the migration that creates it.
  */
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { AccountField } from "../domain/accounts/payload-template.ts";
-import type { DayCounts } from "../domain/day-counts.ts";
+import type { DayCounts } from "../domain/duration.ts";
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import type { DeadLetterStatus } from "../domain/signal/signal.ts";
 import { eachTrait } from "../domain/signal/traits.ts";
 import type { RuleJobStatus } from "./protocol/store-operations.ts";
-
-// Both logs have the same tables: `signals` for recorded signals, `held` for held signals. Only log/ uses them.
-
-export const heads = sqliteTable("heads", {
-  log: integer().primaryKey(),
-  next_seq: integer().notNull(),
-  meta: text().notNull(),
-  facts: blob().notNull(),
-  payloads: blob().notNull(),
-});
-
-/** Summarizes the lines, so that a walk reads only segments that may have a wanted line. */
-function segmentsOf(log: string) {
-  return sqliteTable(
-    `${log}_segments`,
-    {
-      first_seq: integer().primaryKey(),
-      last_seq: integer().notNull(),
-      /** Range of the times in the signal ids, without ids in the `late` table. */
-      first_ms: integer().notNull(),
-      last_ms: integer().notNull(),
-      received_from: integer().notNull(),
-      received_to: integer().notNull(),
-      ordinal_from: integer().notNull(),
-      ordinal_to: integer().notNull(),
-      /** Of the held lines, the earliest end of a billing period; without held lines, the latest end of all lines. */
-      period_end: integer().notNull(),
-      /** See `statusLetter`. */
-      statuses: text().notNull(),
-      /** The object in R2 that has the payloads; null: the payloads are in the store, or lost. */
-      cold: text(),
-      cold_offset: integer().notNull().default(0),
-      /** Bytes of the payloads in the object, or PAYLOADS_LOST. */
-      cold_bytes: integer().notNull().default(0),
-      /** See `groupMark`. */
-      groups: blob().$type<ArrayBuffer>().notNull(),
-    },
-    (table) => {
-      const time = index(`${log}_segments_time`).on(table.first_ms);
-      if (log === "signals") return [time];
-      // For segments with lines that are still held: the next purge, and the order of release.
-      const hasHeld = sql`instr(statuses, 'h') > 0`;
-      return [
-        time,
-        index("held_segments_due").on(table.period_end).where(hasHeld),
-        index("held_segments_order").on(table.ordinal_from).where(hasHeld),
-      ];
-    },
-  );
-}
-
-function factsOf(log: string) {
-  return sqliteTable(`${log}_facts`, {
-    first_seq: integer().primaryKey(),
-    version: integer().notNull().default(0),
-    /** HASH_BYTES of each line. */
-    hashes: blob().notNull(),
-    facts: blob().notNull(),
-  });
-}
-
-function payloadsOf(log: string) {
-  return sqliteTable(`${log}_payloads`, { first_seq: integer().primaryKey(), payloads: blob().notNull() });
-}
-
-/** Lines that the time in their id cannot find, see log/log.ts. WITHOUT ROWID. */
-function lateOf(log: string) {
-  return sqliteTable(`${log}_late`, { id: text().notNull(), seq: integer().notNull() }, (table) => [
-    primaryKey({ columns: [table.id, table.seq] }),
-  ]);
-}
-
-export const signalsSegments = segmentsOf("signals");
-export const signalsFacts = factsOf("signals");
-export const signalsPayloads = payloadsOf("signals");
-export const signalsLate = lateOf("signals");
-export const heldSegments = segmentsOf("held");
-export const heldFacts = factsOf("held");
-export const heldPayloads = payloadsOf("held");
-export const heldLate = lateOf("held");
-
-/** Objects in R2, see log/cold.ts. A row is written before its object and deleted after it. */
-export const coldObjects = sqliteTable(
-  "cold_objects",
-  {
-    key: text().primaryKey(),
-    /** `writing`: may be in R2, not used yet. `stored`: in use. `removing`. */
-    state: text().notNull(),
-    at: integer().notNull(),
-    /** Bounds of the object's segments. */
-    first_seq: integer().notNull(),
-    last_seq: integer().notNull(),
-  },
-  // Every batch looks for unfinished objects, among up to a thousand a day.
-  (table) => [index("cold_objects_state").on(table.state, table.at)],
-);
-
-/** Segments with deleted payloads that must leave R2. */
-export const coldScrubs = sqliteTable("cold_scrubs", { first_seq: integer().primaryKey() });
 
 export const deadLetters = sqliteTable(
   "dead_letters",
   {
     seq: integer().primaryKey({ autoIncrement: true }),
     id: text().notNull(),
-    /** `purged`: by a deletion. */
+    /** `purged`: by a deletion, or a misfit after MISFIT_KEPT_DAYS. */
     status: text().$type<DeadLetterStatus>().notNull(),
     admission: text().notNull(),
     reason: text().notNull(),
-    payload: text(),
+    /** As sent; of a misfit, as a zstd frame. */
+    payload: text().$type<string | ArrayBuffer>(),
     recorded_at: integer().notNull(),
     received_at: integer().notNull(),
     deleted_at: integer(),
+    /** JSON of `Problems`; null: there are none. */
+    problems: text(),
+    /** Bytes of the payload of a waiting misfit; null: another dead letter, or purged. */
+    misfit_bytes: integer(),
   },
-  (table) => [index("dead_letters_id").on(table.id), index("dead_letters_received").on(table.received_at)],
+  (table) => [
+    index("dead_letters_id").on(table.id),
+    index("dead_letters_received").on(table.received_at),
+    index("dead_letters_misfits")
+      .on(table.recorded_at)
+      .where(sql`misfit_bytes IS NOT NULL`),
+  ],
 );
 
 /** Groups of the signal queue. WITHOUT ROWID. */
@@ -167,8 +79,8 @@ export const ruleOutcomes = sqliteTable(
 );
 
 /** The signal that counts if a rule scores a person once, see state/rule-outcomes.ts. WITHOUT ROWID. */
-export const once = sqliteTable(
-  "once",
+export const singleScores = sqliteTable(
+  "single_scores",
   {
     person_id: integer().notNull(),
     rule_id: text().notNull(),
@@ -182,15 +94,28 @@ export const once = sqliteTable(
   (table) => [primaryKey({ columns: [table.person_id, table.rule_id, table.day] })],
 );
 
-/** Number of scores of each mapping rule. */
+/** Number of scores of each mapping rule. WITHOUT ROWID. */
 export const ruleDays = sqliteTable("rule_days", {
   rule_id: text().primaryKey(),
   count: integer().notNull(),
   days: text().$type<DayCounts>().notNull(),
 });
 
+/** Admitted signals of each key and billing period, see state/key-days.ts. WITHOUT ROWID. */
+export const keyDays = sqliteTable(
+  "key_days",
+  {
+    key_id: text().notNull(),
+    /** When the billing period began. */
+    period_start: integer().notNull(),
+    count: integer().notNull(),
+    days: text().$type<DayCounts>().notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.key_id, table.period_start] })],
+);
+
 /** Releases and replays, until a day after the audit log has their numbers. */
-export const returns = sqliteTable("returns", {
+export const resendJobs = sqliteTable("resend_jobs", {
   /** Id of the audit entry of the call that began the job. */
   id: text().primaryKey(),
   /** JSON of a ResendScope. */
@@ -202,7 +127,7 @@ export const returns = sqliteTable("returns", {
   last: integer().notNull(),
   /** Held signals of the period when the job began. */
   held: integer().notNull(),
-  page: integer().notNull(),
+  batch: integer().notNull(),
   cursor: integer().notNull(),
   sent: integer().notNull(),
   due_at: integer().notNull(),
@@ -222,6 +147,8 @@ export const people = sqliteTable(
     /** Received order of the signals that the traits came from: the latest wins, field by field. */
     trait_orders: text().notNull().default(""),
     score: integer().notNull().default(0),
+    /** While `replacements` has rows of the person: the score that was last compared with thresholds; else null. */
+    score_before: integer(),
     /** The part of the score that lapses, see people/scoring.ts, and when its next part does; null: nothing lapses. */
     lapses: text().notNull().default(""),
     next_lapse_at: integer(),
@@ -231,6 +158,8 @@ export const people = sqliteTable(
     last_day: integer().notNull(),
     /** The latest entries of the person's timeline, see people/timelines.ts. */
     recent: text().notNull().default(""),
+    /** JSON of a PersonBase: what comes from lines that retention has dropped; empty: none was. */
+    base: text().notNull().default(""),
     /** Number of the person's ids in `identities`, and of dropped ids. A person keeps PERSON_MAX_IDS of a kind. */
     anonymous_ids: integer().notNull().default(0),
     user_ids: integer().notNull().default(0),
@@ -250,6 +179,9 @@ export const people = sqliteTable(
     index("people_account")
       .on(table.account)
       .where(sql`account IS NOT NULL`),
+    index("people_recomputed")
+      .on(table.account)
+      .where(sql`score_before IS NOT NULL`),
   ],
 );
 
@@ -275,46 +207,79 @@ export const pairs = sqliteTable(
   (table) => [primaryKey({ columns: [table.key, table.other_key] })],
 );
 
-/** Lists of lines, see people/timelines.ts. WITHOUT ROWID. */
+/** Lists of lines, see people/timelines.ts. The sums come before the entries, so that SQLite reads them without the entries. WITHOUT ROWID. */
 export const timelines = sqliteTable(
   "timelines",
-  { list: blob().notNull(), first_seq: integer().notNull(), entries: text().notNull() },
-  (table) => [primaryKey({ columns: [table.list, table.first_seq] })],
+  {
+    list: blob().notNull(),
+    from_seq: integer().notNull(),
+    /** Earliest and latest occurrence; null: the list of a visitor. */
+    first_ms: integer(),
+    last_ms: integer(),
+    /** The fields that the lines carry, a bit each, and the latest receipt of a line with a field. */
+    fields: integer().notNull().default(0),
+    traits_at: integer().notNull().default(0),
+    /** The first day on which an entry of a dropped line can go; null: none can. */
+    lapse_day: integer(),
+    entries: text().notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.list, table.from_seq] })],
 );
 
-/** Known visitors with earlier signals that must still be linked, see people/linking.ts. */
+/** Known visitors with earlier signals that must still be linked, see people/linking.ts. WITHOUT ROWID. */
 export const linkJobs = sqliteTable(
   "link_jobs",
   {
     key: blob().notNull(),
     due_at: integer().notNull(),
-    /** JSON of LinkCounts: changes of scores by the job's steps, which are notified at its end. */
+    /** JSON of LinkCounts: changes of scores by the job's steps, which a notification reports at its end. */
     counts: text().notNull().default("[]"),
   },
   (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.due_at)],
 );
 
-/** People whose times and traits are being recounted, see people/people.ts. Lines before this line remain; null: all remain. */
-export const recounts = sqliteTable("recounts", { person_id: integer().primaryKey(), before: integer() });
-
-/** Rules that score once and whose match was removed. A replacement is searched after this line, see people/scoring.ts. WITHOUT ROWID. */
+/** Rules that score once and whose match was removed. A replacement is searched after this line, see people/replacements.ts. WITHOUT ROWID. */
 export const replacements = sqliteTable(
   "replacements",
   { person_id: integer().notNull(), rule_id: text().notNull(), behind_seq: integer().notNull() },
-  (table) => [primaryKey({ columns: [table.person_id, table.rule_id] })],
+  (table) => [
+    primaryKey({ columns: [table.person_id, table.rule_id] }),
+    index("replacements_rule").on(table.rule_id, table.person_id),
+  ],
 );
 
-/** Hashes of deleted people's names, because signals received before the deletion may still be in transit. */
+/** Thresholds that people passed in the current run of lapses. Raised when the run ends, see people/lapse-run.ts. WITHOUT ROWID. */
+export const lapseCrossings = sqliteTable(
+  "lapse_crossings",
+  {
+    person_id: integer().notNull(),
+    threshold: integer().notNull(),
+    score: integer().notNull(),
+    score_before: integer().notNull(),
+    at: integer().notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.person_id, table.threshold] })],
+);
+
+/** Hashes of deleted people's names: of the email, and of each id with each claim. They outlast signals in transit. WITHOUT ROWID. */
 export const deletedNames = sqliteTable(
   "deleted_names",
   {
     hash: text().notNull(),
-    /** Signals received after this time are not the deleted person's. */
+    /** See `markOfName`; null: an email of which only the hash is known. */
+    mark: integer(),
+    /** Received order of the claim by which the person had the id; 0 and 0: the name is the email. */
     at: integer().notNull(),
-    /** When the person claimed an id that several people claimed. Some of them may be deleted already. */
-    since: integer().notNull(),
+    ordinal: integer().notNull(),
+    /** `person_id` of the deletion. */
+    deletion: integer().notNull(),
+    /** Signals received after this time are not the deleted person's. */
+    until: integer().notNull(),
   },
-  (table) => [primaryKey({ columns: [table.hash, table.since] }), index("deleted_names_at").on(table.at)],
+  (table) => [
+    primaryKey({ columns: [table.hash, table.at, table.ordinal, table.deletion] }),
+    index("deleted_names_deletion").on(table.deletion),
+  ],
 );
 
 /** Jobs that apply a rule to stored signals: the latest job of each rule. */
@@ -326,7 +291,7 @@ export const ruleJobs = sqliteTable(
     rule: text(),
     /** Version of the rule. Outcomes of newer versions stay. Null: the rule is deleted, so there will be none. */
     rule_version: integer(),
-    /** The workspace's rules version when this rule was read. Signals evaluated with older rules are refused. */
+    /** The workspace's rules version when this rule was read. Signals evaluated with older rules are rejected. */
     rules_version: integer().notNull(),
     status: text().$type<RuleJobStatus>().notNull(),
     requested_at: integer().notNull(),
@@ -346,7 +311,7 @@ export const ruleJobs = sqliteTable(
     added: integer().notNull(),
     changed: integer().notNull(),
     removed: integer().notNull(),
-    /** Notified at the end of the job. `crossings`: JSON of Crossings. */
+    /** Reported at the end of the job. `crossings`: JSON of Crossings. */
     points: integer().notNull().default(0),
     crossings: text().notNull().default("[]"),
   },
@@ -358,11 +323,11 @@ export const ruleJobs = sqliteTable(
   ],
 );
 
-/** Wait to be handed to Destinations. */
+/** Notifications and deletions that wait to be forwarded to Destinations. */
 export const raisedNotifications = sqliteTable("raised_notifications", {
   /** End position of the row among everything ever raised, in characters. */
   row: integer().primaryKey(),
-  /** JSON of an array of events. */
+  /** JSON of an array of notifications. */
   body: text().notNull(),
 });
 
@@ -375,13 +340,12 @@ export const deletions = sqliteTable(
     email_hash: text().notNull(),
     requested_at: integer().notNull(),
     /** Latest request for the deletion: signals received later belong to a new person. */
-    asked_at: integer().notNull(),
+    last_requested_at: integer().notNull(),
     /** Completion, including R2; null: in progress. */
     finished_at: integer(),
-    /** The email that is still searched for; null: the search is done, or there was no such person. */
-    email: text(),
-    person_id: integer(),
-    /** The next step, and the last line or dead letter that it has processed. */
+    /** The number of the person; an unused number if there was no such person. Ids that are found later are claimed for this number. */
+    person_id: integer().notNull(),
+    /** The next step, and the last line or dead letter that it has processed. `cold`: the search is done. */
     step: text().$type<"identities" | "lines" | "held" | "dead_letters" | "cold">().notNull(),
     position: integer().notNull(),
     people: integer().notNull(),
@@ -393,11 +357,13 @@ export const deletions = sqliteTable(
     scoring_signals: integer().notNull(),
     cold_objects: integer().notNull(),
     /** 1 until Destinations have deleted the person, else 0. */
-    hand_over: integer().notNull().default(0),
+    to_forward: integer().notNull().default(0),
   },
   (table) => [
     index("deletions_email_hash").on(table.email_hash, table.requested_at),
     index("deletions_finished").on(table.finished_at, table.requested_at),
+    index("deletions_last_requested").on(table.last_requested_at),
+    uniqueIndex("deletions_person").on(table.person_id),
   ],
 );
 
@@ -409,7 +375,7 @@ export const retention = sqliteTable("retention", {
   deleted_until: integer().notNull(),
 });
 
-/** Values are JSON, as the payload templates make them (design §8.7); null: none was sent. */
+/** Values are JSON, as the payload templates make them; null: none was sent. */
 export const accounts = sqliteTable(
   "accounts",
   {
@@ -424,10 +390,17 @@ export const accounts = sqliteTable(
     attributes: text().notNull(),
     /** JSON of ValueClaims, by target. */
     claims: text().notNull(),
+    /** Earliest receipt of an update, or of a group call with traits; null: only members have named the account. */
+    first_named_at: integer(),
+    /** The earliest of `first_named_at` and `people.first_seen` of the members. */
     first_seen: integer().notNull(),
     last_seen: integer().notNull(),
     score: integer().notNull().default(0),
+    /** While a member has a `score_before`: the score that was last compared with thresholds; else null. */
+    score_before: integer(),
     people: integer().notNull().default(0),
+    /** JSON of HistorySizes: how much `account_changes` has of each field. */
+    histories: text().notNull().default("{}"),
   },
   (table) => [index("accounts_last_seen").on(table.last_seen)],
 );
@@ -454,7 +427,6 @@ export const accountChanges = sqliteTable(
   ],
 );
 
-export type SegmentRow = typeof signalsSegments.$inferSelect;
 export type DeadLetterRow = typeof deadLetters.$inferSelect;
 export type EventGroupRow = typeof eventGroups.$inferSelect;
 export type PersonRow = typeof people.$inferSelect;
@@ -463,4 +435,4 @@ export type DeletionRow = typeof deletions.$inferSelect;
 export type AccountRow = typeof accounts.$inferSelect;
 export type AccountChangeRow = typeof accountChanges.$inferSelect;
 export type RuleOutcomeRow = typeof ruleOutcomes.$inferSelect;
-export type ResendJobRow = typeof returns.$inferSelect;
+export type ResendJobRow = typeof resendJobs.$inferSelect;

@@ -24,8 +24,17 @@ export const benchWorker = (name: string): string => path.join(import.meta.dirna
 
 /** @param entry a main module other than the configuration's. It runs with the same bindings. */
 export async function build(configPath: string, outDir: string, entry?: string): Promise<BuiltWorker> {
+  return bundle(configPath, outDir, "--minify", entry);
+}
+
+/** With the names of functions, and a line with the path of each source file. */
+export async function buildReadable(configPath: string, outDir: string): Promise<BuiltWorker> {
+  return bundle(configPath, outDir, "--no-minify");
+}
+
+async function bundle(configPath: string, outDir: string, minify: string, entry?: string): Promise<BuiltWorker> {
   const main = entry === undefined ? [] : [entry];
-  await wrangler(["deploy", ...main, "--config", configPath, "--dry-run", "--minify", "--outdir", outDir]);
+  await wrangler(["deploy", ...main, "--config", configPath, "--dry-run", minify, "--outdir", outDir]);
   return readBuilt(configPath, outDir);
 }
 

@@ -16,10 +16,10 @@ export interface Contestant {
   name: ContestantName;
   running: RunningWorker;
   key: string;
-  /** Keys whose calls are refused, if the contestant has any. */
-  refused: RefusedKeys;
+  /** Keys whose calls are rejected, if the contestant has any. */
+  rejected: RejectedKeys;
   /** Answers to a call with a bad key. */
-  refusals: number[];
+  rejections: number[];
   /** Signals answered with 202. */
   accepted: number;
   /** Resolves when every accepted signal has taken effect. */
@@ -28,7 +28,7 @@ export interface Contestant {
   audit(): Promise<string[]>;
 }
 
-interface RefusedKeys {
+interface RejectedKeys {
   deactivated: string;
   /** Has a secret. */
   guarded: string;
@@ -49,7 +49,7 @@ const SERVICE_VARS = { REQUEST_RATE_PER_SECOND: "1000000", REQUEST_BURST: "10000
 const SIGNAL_LIMIT = 1_000_000_000;
 /** For contestants without key management. */
 const SOME_KEY = composeKey(randomBytes);
-const NO_REFUSED_KEYS: RefusedKeys = { deactivated: SOME_KEY, guarded: SOME_KEY, overQuota: SOME_KEY };
+const NO_REJECTED_KEYS: RejectedKeys = { deactivated: SOME_KEY, guarded: SOME_KEY, overQuota: SOME_KEY };
 
 /** Contestants that accept everything. */
 export async function startYardstick(
@@ -61,8 +61,8 @@ export async function startYardstick(
     name,
     running: await start(worker, { stateDir: path.join(stateDir, name) }),
     key: SOME_KEY,
-    refused: NO_REFUSED_KEYS,
-    refusals: [202],
+    rejected: NO_REJECTED_KEYS,
+    rejections: [202],
     accepted: 0,
     settle: () => Promise.resolve(),
     audit: () => Promise.resolve([]),
@@ -85,7 +85,7 @@ export async function startStraightforward(
       .bind(Buffer.from(digest).toString("hex"), SIGNAL_LIMIT),
     ...RULES.map((rule, index) => insertRule.bind(`rule_${index}`, JSON.stringify({ id: `rule_${index}`, ...rule }))),
   ]);
-  // Rows are never deleted and refused rows take no rowid, so that the last rowid is the count. A scan at each poll
+  // Rows are never deleted and rejected rows take no rowid, so that the last rowid is the count. A scan at each poll
   // would be slow.
   const rows = async (): Promise<number> =>
     (await database.prepare("SELECT max(rowid) AS count FROM signals").first<number>("count")) ?? 0;
@@ -93,8 +93,8 @@ export async function startStraightforward(
     name: "straightforward",
     running,
     key: SOME_KEY,
-    refused: NO_REFUSED_KEYS,
-    refusals: [401],
+    rejected: NO_REJECTED_KEYS,
+    rejections: [401],
     accepted: 0,
     settle: () => until(async () => (await rows()) >= contestant.accepted),
     audit: async () => {
@@ -110,22 +110,24 @@ export async function startService(
   workers: Pick<BuiltWorkers, "service" | "sink">,
   stateDir: string,
   vars: Record<string, string> = {},
+  inspected = false,
 ): Promise<Contestant> {
   const running = await startEmpty(workers.service, {
     stateDir: path.join(stateDir, name),
     vars: { ...SERVICE_VARS, ...vars },
+    inspected,
     ...(name === "admission" ? { consumer: workers.sink } : {}),
   });
   const api = new OperatorApi(running.origin, SERVICE_VARS.OPERATOR_TOKEN);
   const { id: workspaceId, key } = await api.provision({ rules: RULES });
-  const refused = await refusedKeys(api, running.origin, workspaceId);
+  const rejected = await rejectedKeys(api, running.origin, workspaceId);
   const contestant: Contestant = {
     name,
     running,
     key,
-    refused,
+    rejected,
     // 429: the address has failed too often.
-    refusals: [401, 429],
+    rejections: [401, 429],
     accepted: 0,
     settle: async () => {
       if (name === "service") await api.settled(workspaceId);
@@ -140,7 +142,7 @@ export async function startService(
   return contestant;
 }
 
-async function refusedKeys(api: OperatorApi, origin: string, workspaceId: string): Promise<RefusedKeys> {
+async function rejectedKeys(api: OperatorApi, origin: string, workspaceId: string): Promise<RejectedKeys> {
   const ended = await api.newKey(workspaceId);
   await api.deactivate(workspaceId, ended.id);
   const full = await api.provision({ slug: "full", signalLimit: 1 });

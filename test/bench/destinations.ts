@@ -27,7 +27,7 @@ const QUIET_POLL_MS = 250;
 /** Maximum ratio to the same traffic without destinations. */
 const MAX_RATIO = 1.05;
 
-interface Telling {
+interface Notifying {
   id: string;
   key: string;
   sent: number;
@@ -52,22 +52,22 @@ export async function measureDestinations(rounds: number, scratch: string, failu
   try {
     const bencher = new Bencher("destinations", running, generator, failures);
     const plain = await provision(bencher, "plain", []);
-    const telling = await provision(bencher, "telling", receivers);
-    const measured: { plain: Round; telling: Round }[] = [];
+    const notifying = await provision(bencher, "notifying", receivers);
+    const measured: { plain: Round; notifying: Round }[] = [];
     // The first round warms up.
     for (let round = 0; round <= rounds; round++) {
       // Neither is always the second.
-      const first = round % 2 === 0 ? plain : telling;
+      const first = round % 2 === 0 ? plain : notifying;
       const firstResult = await send(bencher, first);
-      const secondResult = await send(bencher, first === plain ? telling : plain);
+      const secondResult = await send(bencher, first === plain ? notifying : plain);
       if (round > 0)
         measured.push(
           first === plain
-            ? { plain: firstResult, telling: secondResult }
-            : { plain: secondResult, telling: firstResult },
+            ? { plain: firstResult, notifying: secondResult }
+            : { plain: secondResult, notifying: firstResult },
         );
     }
-    const ratio = (of: keyof Round): number => median(measured.map((round) => round.telling[of] / round.plain[of]));
+    const ratio = (of: keyof Round): number => median(measured.map((round) => round.notifying[of] / round.plain[of]));
     return {
       title: "With two destinations, to without",
       figures: [
@@ -84,13 +84,13 @@ export async function measureDestinations(rounds: number, scratch: string, failu
   }
 }
 
-async function provision({ api }: Bencher, slug: string, receivers: readonly Listener[]): Promise<Telling> {
+async function provision({ api }: Bencher, slug: string, receivers: readonly Listener[]): Promise<Notifying> {
   const { id, key } = await api.provision({ slug, rules: RULES });
   const targets = receivers.map(({ origin }) => origin);
   return { id, key, sent: 0, destinations: await api.addWebhooks(id, targets, ["person.scored"]) };
 }
 
-async function send(bencher: Bencher, workspace: Telling): Promise<Round> {
+async function send(bencher: Bencher, workspace: Notifying): Promise<Round> {
   const { running, api } = bencher;
   const route = `/api/signal-staging/webhook/${workspace.key}/batch`;
   const calls = Array.from({ length: CALLS }, () => {

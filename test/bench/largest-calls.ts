@@ -4,8 +4,7 @@
  */
 import path from "node:path";
 import type { AdmitCall } from "../../src/quota/protocol.ts";
-import type { CallHead } from "../../src/wire/admission.ts";
-import { writeCall } from "../../src/wire/message.ts";
+import { type CallHead, writeCall } from "../../src/wire/message.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { benchWorker, buildOnce, SERVICE_CONFIG } from "./build.ts";
 import type { LargestBody } from "../support/largest-bodies.ts";

@@ -53,10 +53,14 @@ export class OperatorApi extends OperatorClient {
   }
 
   /** @returns the ids of the workspace's new webhooks, one for each target. */
-  async addWebhooks(workspaceId: string, targets: readonly string[], events: readonly string[]): Promise<string[]> {
+  async addWebhooks(
+    workspaceId: string,
+    targets: readonly string[],
+    notifications: readonly string[],
+  ): Promise<string[]> {
     const ids: string[] = [];
     for (const [index, target] of targets.entries()) {
-      const wanted = { name: `Receiver ${index}`, type: "webhook", target, events };
+      const wanted = { name: `Receiver ${index}`, type: "webhook", target, notifications };
       ids.push((await this.post<{ id: string }>(`workspaces/${workspaceId}/destinations`, wanted)).id);
     }
     return ids;

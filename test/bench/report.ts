@@ -8,6 +8,7 @@ import type { WorkspaceSize } from "./fill-order.ts";
 import type { Effort, Figure, Figures, Scenario } from "./scenarios.ts";
 import { isMet, shown, target } from "./figures.ts";
 import type { StorePart } from "./figures.ts";
+import type { Cost, Profiled } from "./profile.ts";
 
 const SHOWN_AS: Partial<Record<ContestantName, string>> = { service: "whole service", admission: "admission alone" };
 
@@ -146,6 +147,25 @@ export function reportPages(pages: readonly PageTime[], maxMs: number): string {
 export function reportStore({ title, figures, notes }: StorePart): string {
   const rows = figures.map((figure) => [figure.name, shown(figure), target(figure), isMet(figure) ? "" : "missed"]);
   return [table([title, "Measured", "Target", ""], rows), ...notes.map((note) => `${note}\n`)].join("\n");
+}
+
+/** Of the isolate's busy time; a signal that is rejected counts as none. */
+export function reportProfile(
+  { title }: Scenario,
+  { signals, functions, folders, busyMicroseconds }: Profiled,
+): string {
+  const rows = (costs: Cost[]): string[][] =>
+    costs.map(({ name, self, total }) => [name, ...[self, total].flatMap((cost) => [percent(cost), each(cost)])]);
+  const percent = (microseconds: number): string => `${((100 * microseconds) / busyMicroseconds).toFixed(1)} %`;
+  const each = (microseconds: number): string => (signals === 0 ? "–" : (microseconds / signals).toFixed(2));
+  const columns = ["Self", "µs a signal", "Total", "µs a signal"];
+  return [
+    `${title}: ${whole(signals)} signals, ${each(busyMicroseconds)} µs of the isolate each`,
+    "",
+    table(["Function", ...columns], rows(functions)),
+    "",
+    table(["Folder", ...columns], rows(folders)),
+  ].join("\n");
 }
 
 function whole(count: number): string {

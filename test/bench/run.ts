@@ -5,6 +5,8 @@
  * `node test/bench/run.ts startup [--rounds 5]`: the CPU time of starting; see startup.ts.
  * `node test/bench/run.ts destinations [--rounds 5]`: this service alone, with two destinations and without; see destinations.ts.
  * `node test/bench/run.ts lapses`: a night in which the points of 10,000 people lapse; see lapses.ts.
+ * `node test/bench/run.ts steps`: the steps of the store that take longest, each with its largest input; see steps.ts.
+ * `node test/bench/run.ts profile [--only <scenario>] [--out <file>.cpuprofile]`: what takes the time; see profile.ts.
  * `node test/bench/run.ts store [--signals 1000000]`: what its Signal Store writes, keeps and takes; see store.ts.
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -30,6 +32,7 @@ import {
   reportLargestCalls,
   reportLatencies,
   reportPages,
+  reportProfile,
   reportStore,
 } from "./report.ts";
 import { SCENARIOS, measure } from "./scenarios.ts";
@@ -39,6 +42,8 @@ import { missed } from "./figures.ts";
 import { measureStore } from "./store.ts";
 import { measureDestinations } from "./destinations.ts";
 import { measureLapses } from "./lapses.ts";
+import { measureSteps } from "./steps.ts";
+import { measureProfile } from "./profile.ts";
 
 const BULK_MEMORY = "bulk-memory";
 const NAMES = [...SCENARIOS.map(({ name }) => name), BULK_MEMORY];
@@ -50,6 +55,7 @@ const { values: flags, positionals } = parseArgs({
     rounds: { type: "string" },
     seconds: { type: "string", default: "2" },
     only: { type: "string" },
+    out: { type: "string" },
   },
 });
 const isGrowth = positionals[0] === "growth";
@@ -72,6 +78,8 @@ try {
   else if (positionals[0] === "destinations") await destinations();
   else if (positionals[0] === "startup") await startup();
   else if (positionals[0] === "lapses") await lapses();
+  else if (positionals[0] === "steps") await steps();
+  else if (positionals[0] === "profile") await profile();
   else await all();
 } catch (error) {
   failures.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -102,6 +110,19 @@ async function lapses(): Promise<void> {
   const part = await measureLapses(scratch);
   console.log(reportStore(part));
   failures.push(...missed([part]));
+}
+
+async function steps(): Promise<void> {
+  const part = await measureSteps(scratch);
+  console.log(reportStore(part));
+  failures.push(...missed([part]));
+}
+
+async function profile(): Promise<void> {
+  const [wanted = "settled"] = only ?? [];
+  const scenario = SCENARIOS.find(({ name }) => name === wanted);
+  if (scenario === undefined) throw new Error("the profile takes one scenario");
+  console.log(reportProfile(scenario, await measureProfile(scenario, effort, scratch, flags.out)));
 }
 
 async function startup(): Promise<void> {

@@ -88,60 +88,64 @@ export const SCENARIOS: Scenario[] = [
     name: "batch-100",
     title: "Batches of 100, 8 connections",
     unit: "signals",
-    contestants: ["bare", "one-row", "service", "admission"],
+    contestants: EVERYONE,
     load: ({ key }) => ({ path: `${webhook(key)}/batch`, connections: 8, signalsPerRequest: BATCH }),
   },
   {
     name: "malformed-key",
-    title: "Refused: malformed key",
+    title: "Rejected: malformed key",
     unit: "calls",
     contestants: ["bare", "straightforward", "service"],
-    load: ({ key, refusals }) => ({ path: webhook(malformed(key)), connections: 32, expected: refusals }),
+    load: ({ key, rejections }) => ({ path: webhook(malformed(key)), connections: 32, expected: rejections }),
   },
   {
     name: "unknown-key",
-    title: "Refused: unknown key, from one address",
+    title: "Rejected: unknown key, from one address",
     unit: "calls",
     contestants: ["bare", "straightforward", "service"],
-    load: ({ refusals }) => ({ path: webhook(UNKNOWN_KEY), connections: 32, expected: refusals }),
+    load: ({ rejections }) => ({ path: webhook(UNKNOWN_KEY), connections: 32, expected: rejections }),
   },
   {
     name: "unknown-key-spread",
-    title: "Refused: unknown key, from 65,536 addresses",
+    title: "Rejected: unknown key, from 65,536 addresses",
     unit: "calls",
     contestants: ["bare", "straightforward", "service"],
-    load: ({ refusals }) => ({
+    load: ({ rejections }) => ({
       path: webhook(UNKNOWN_KEY),
       connections: 32,
-      expected: refusals,
+      expected: rejections,
       addresses: MANY_ADDRESSES,
     }),
   },
   {
     name: "deactivated-key",
-    title: "Refused: deactivated key",
+    title: "Rejected: deactivated key",
     unit: "calls",
     contestants: ["bare", "service"],
-    load: ({ refused, refusals }) => ({ path: webhook(refused.deactivated), connections: 32, expected: refusals }),
+    load: ({ rejected, rejections }) => ({
+      path: webhook(rejected.deactivated),
+      connections: 32,
+      expected: rejections,
+    }),
   },
   {
     name: "wrong-secret",
-    title: "Refused: wrong secret",
+    title: "Rejected: wrong secret",
     unit: "calls",
     contestants: ["bare", "service"],
-    load: ({ refused, refusals }) => ({
-      path: webhook(refused.guarded),
+    load: ({ rejected, rejections }) => ({
+      path: webhook(rejected.guarded),
       connections: 32,
-      expected: refusals,
+      expected: rejections,
       secret: "wrong",
     }),
   },
   {
     name: "over-quota",
-    title: "Refused: over quota",
+    title: "Rejected: over quota",
     unit: "calls",
     contestants: ["bare", "service"],
-    load: ({ refused, refusals }) => ({ path: webhook(refused.overQuota), connections: 32, expected: refusals }),
+    load: ({ rejected, rejections }) => ({ path: webhook(rejected.overQuota), connections: 32, expected: rejections }),
   },
 ];
 
@@ -171,7 +175,7 @@ export async function measure(
   return new Map([...rounds].map(([name, figures]) => [name, medians(figures)]));
 }
 
-async function once(
+export async function once(
   scenario: Scenario,
   contestant: Contestant,
   generator: LoadGenerator,

@@ -38,7 +38,7 @@ export interface StartOptions {
    * Objects.
    */
   consumer?: BuiltWorker;
-  /** Whether the Worker's memory can be read, see heap.ts. */
+  /** Whether the Worker can be inspected, see inspector.ts. */
   inspected?: boolean;
   /**
    * Simulates Cloudflare Access in front of Miniflare's own address (`miniflare.ready`), but not of the Worker's
@@ -158,7 +158,7 @@ function runtimeProcesses(): { pid: number; residentBytes: number }[] {
 
 function peakBytes(pid: number | undefined): number {
   const kilobytes = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
-  if (kilobytes === undefined) throw new Error("the kernel tells no peak of resident memory");
+  if (kilobytes === undefined) throw new Error("the kernel shows no peak of resident memory");
   return Number(kilobytes) * 1024;
 }
 

@@ -31,6 +31,27 @@ async function names(page: Page, { home }: TestWorkspace): Promise<string[]> {
   return cells.map((text) => text.replace(/\s*sk_\S+$/, ""));
 }
 
+test("the page of a new key asks before it is left, until the key is copied, and shows a sender's code by its tab", async () => {
+  const workspace = await newWorkspace("asks-before");
+  const page = await open(workspace, workspace.admin);
+  const asked: string[] = [];
+  page.on("dialog", (dialog) => {
+    asked.push(dialog.type());
+    void dialog.dismiss();
+  });
+  const key = await newKey(page, workspace, "Shop");
+  const python = page.locator("pre", { hasText: "import" }).filter({ hasText: key });
+  expect(await python.first().isVisible()).toBe(false);
+  await page.getByText("Python", { exact: true }).click();
+  await python.locator("visible=true").first().waitFor();
+  await page.getByRole("link", { name: "View all keys" }).click();
+  await expect.poll(() => asked).toEqual(["beforeunload"]);
+  expect(await page.locator("#new-key").innerText()).toBe(key);
+  await page.getByRole("link", { name: "I have copied it" }).click();
+  await page.getByRole("heading", { level: 1, name: "Shop" }).waitFor();
+  expect(asked).toHaveLength(1);
+});
+
 test("an admin creates, uses and rotates a key, an owner deactivates it, and a member sees none of it", async () => {
   const workspace = await newWorkspace("life");
   const page = await open(workspace, workspace.admin);
@@ -155,7 +176,7 @@ describe("a test signal", () => {
     expect(await page.getByRole("heading", { level: 1 }).innerText()).toBe("Filled Out Form");
   });
 
-  test("sent from Connect uses the typed key and shows a refusal as senders receive it", async () => {
+  test("sent from Connect uses the typed key and shows a rejection as senders receive it", async () => {
     const workspace = await newWorkspace("test-connect");
     const key = await workspace.newKey();
     const page = await open(workspace, workspace.owner);

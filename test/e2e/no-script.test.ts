@@ -50,7 +50,7 @@ test("a rule gets a second condition, is previewed, and keeps its input after an
   await submit(page, "Preview");
   await page.locator("#preview").getByText("+7", { exact: true }).first().waitFor();
   await submit(page, "Create rule");
-  // The form is refused, because it has neither a name nor a scoring signal yet.
+  // The form is rejected, because it has neither a name nor a scoring signal yet.
   await page.getByRole("alert").waitFor();
   expect(await page.getByLabel("Condition 2: value").inputValue()).toBe("website");
   await page.getByLabel("Scoring signal").fill("demo_requested");

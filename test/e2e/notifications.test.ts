@@ -3,7 +3,7 @@
  */
 import type { Page } from "playwright-core";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { Receiver } from "../events/support/receiver.ts";
+import { Receiver } from "../notifications/support/receiver.ts";
 import { browserForFile } from "./support/browser.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
@@ -32,7 +32,7 @@ async function newWebhook(page: Page, home: string): Promise<void> {
 const atCrm = (page: Page) => page.getByRole("navigation", { name: "Breadcrumbs" }).getByRole("link", { name: "CRM" });
 
 test("a destination is created, tested, fails, is fixed and gets the missed deliveries; then a score crosses a threshold", async () => {
-  const workspace = await newWorkspace("told");
+  const workspace = await newWorkspace("notified");
   const key = await workspace.newKey();
   const rule = { name: "Form", event: "Filled Out Form", scoring_signal: "form", points: 60 };
   await workspace.operator.post(`workspaces/${workspace.id}/rules`, rule);
@@ -66,12 +66,12 @@ test("a destination is created, tested, fails, is fixed and gets the missed deli
   expect(receiver.ofType("person.score_crossed")[0]?.body?.data).toMatchObject({ email: FORM.email, threshold: 50 });
   await page.getByRole("link", { name: "CRM", exact: true }).click();
   await page.getByRole("link", { name: "A person's score crosses a threshold" }).click();
-  await page.getByText("Event delivered: accepted with 204").waitFor();
+  await page.getByText("Notification delivered: accepted with 204").waitFor();
   expect(receiver.forged).toEqual([]);
 });
 
 test("without JavaScript a destination is tested with its result at once, paused, its secret rotated, and deleted", async () => {
-  const workspace = await newWorkspace("told-plainly");
+  const workspace = await newWorkspace("notified-plainly");
   const page = await open(workspace.owner, "/", { javaScriptEnabled: false });
   await newWebhook(page, workspace.home);
   await press(page, "Send test");
@@ -98,7 +98,7 @@ test("without JavaScript a destination is tested with its result at once, paused
 });
 
 test("a test to a slow receiver is shown as in progress, then its result without a reload", async () => {
-  const workspace = await newWorkspace("told-slowly");
+  const workspace = await newWorkspace("notified-slowly");
   const page = await open(workspace.admin);
   await newWebhook(page, workspace.home);
   const release = Promise.withResolvers<undefined>();

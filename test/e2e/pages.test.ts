@@ -39,6 +39,8 @@ const PATHS = [
   `/rules/${ruleId}`,
   `/rules/${ruleId}/versions`,
   `/rules/${ruleId}/versions/1`,
+  "/rules/exclusions",
+  "/rules/exclusions/new",
   "/people",
   "/people?q=somebody.with.a.very.long.address@nobody.example.com&score=3&from=2026-01-01",
   "/people?q=e&sort=last_seen_up",
@@ -49,6 +51,7 @@ const PATHS = [
   "/accounts",
   "/accounts/one?external_id=acct-2",
   "/connect",
+  "/connect?sender=webhooks&preset=typeform",
   "/usage",
   "/usage/plan",
   "/usage/ledger",
@@ -56,6 +59,7 @@ const PATHS = [
   "/settings/api-keys/new",
   `/settings/api-keys/${keyId}`,
   `/settings/api-keys/${keyId}/rotate`,
+  `/settings/api-keys/${keyId}/template`,
   "/settings/api-tokens",
   "/settings/api-tokens/new",
   "/settings/members",
@@ -132,7 +136,7 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     expect(await fits()).toBe(true);
   });
 
-  test("unbroken names of 100 to 255 characters widen no table of signals or refused calls", async () => {
+  test("unbroken names of 100 to 255 characters widen no table of signals or rejected calls", async () => {
     const workspace = await newWorkspace("unbroken");
     const keys = `workspaces/${workspace.id}/keys`;
     const { key } = await workspace.operator.post<{ key: string }>(keys, { name: "K".repeat(100) });
@@ -228,10 +232,11 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
 describe("the words of the pages", () => {
   /** The first words of buttons. Previous and Next turn the pages of a list. */
   const BUTTONS =
-    "Add Apply Cancel Change Clear Connect Copy Create Deactivate Delete Deliver Disable Dismiss Downgrade Enable Export Filter Import " +
-    "Next Pause Preview Previous Propose Refresh Remove Replay Restore Revoke Rotate Save Search Send Sign Upgrade Use";
+    "Add Apply Cancel Change Clear Connect Copy Create Deactivate Delete Deliver Disable Dismiss Downgrade Enable Exclude Export Filter Import " +
+    "Map Next Open Pause Preview Previous Propose Refresh Remove Replay Restore Revoke Rotate Save Search Send Set Show Sign Upgrade Use";
   /** Capital letters within a sentence. */
-  const NAMES = /\b(API|CSV|UTC|URL|JSON|NDJSON|Signal Staging|Product Org Updates|Free|Starter|Growth|Scale)\b/g;
+  const NAMES =
+    /\b(API|CSV|UTC|URL|JSON|NDJSON|Signal Staging|Product Org Updates|Typeform|Free|Starter|Growth|Scale)\b/g;
 
   let all: { path: string; html: Part }[];
   beforeAll(async () => {

@@ -88,13 +88,13 @@ describe("after a session ends", () => {
     await secondPage.getByRole("button", { name: "Sign out" }).click();
     await secondPage.getByRole("heading", { name: "Sign in" }).waitFor();
 
-    // The preview of the typed input is refused and changes none of it.
+    // The preview of the typed input is rejected and changes none of it.
     const previewed = page.waitForResponse(`**${home}/settings/api-keys/new/preview`);
     await page.getByLabel("Name", { exact: true }).fill('"Website" <1>');
     expect((await previewed).status()).toBe(401);
     await page.getByRole("button", { name: "Create API key" }).last().click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
-    // Sent again before signing in, the form is refused again.
+    // Sent again before signing in, the form is rejected again.
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
 

@@ -142,13 +142,9 @@ test("signals beyond the limit are held; once overages are enabled they are rele
   await page.goto(`${workspace.home}/usage/plan`);
   await page.locator("summary", { hasText: "Enable overages" }).click();
   const question = page.getByRole("dialog");
-  await question.getByRole("button", { name: "Enable overages" }).click();
-  await page.getByText("Overages enabled.").waitFor();
   expect(await workspace.score("jane@example.com")).toBe(20);
-
-  await page.locator("summary", { hasText: "Release 2 signals" }).click();
-  await question.getByRole("button", { name: "Release 2 signals" }).click();
-  await page.getByText("Held signals released.").waitFor();
+  await question.getByRole("button", { name: "Enable overages and release 2" }).click();
+  await page.getByText("Changed. The held signals are released").waitFor();
   await expect.poll(() => workspace.score("jane@example.com")).toBe(40);
   expect(await send(key, { ...FORM, properties: { at: 6 } })).toBe(202);
 });
@@ -198,7 +194,7 @@ test("the live page shows arriving signals, filters them and pauses", async () =
   await expect
     .poll(() => rows.allInnerTexts())
     .toEqual([expect.stringContaining("joe@"), expect.stringContaining("jane@")]);
-  await rows.first().getByRole("link").click();
+  await rows.first().getByRole("link", { name: "Filled Out Form" }).click();
   await page.locator("#trace").getByText("joe@example.com").first().waitFor();
 
   // After Back, no filter is shown above unfiltered rows.

@@ -32,23 +32,23 @@ interface State {
 
 const STATES: State[] = [
   { slug: "none", signals: 7, title: null },
-  { slug: "at-80", signals: 8, title: "You've used 80 % of your signal limit." },
+  { slug: "at-80", signals: 8, title: "You've used 80% of your signal limit." },
   { slug: "at-100", signals: 10, title: "You've reached your signal limit." },
   { slug: "over-100", signals: 12, title: "You're over your signal limit: 2 signals are held." },
-  { slug: "at-200", signals: 21, title: "You've reached twice your signal limit: signals are refused." },
-  { slug: "no-room-80", signals: 9, extraRoomGone: true, title: "You've used 90 % of your signal limit." },
+  { slug: "at-200", signals: 21, title: "You've reached twice your signal limit: signals are rejected." },
+  { slug: "no-room-80", signals: 9, extraRoomGone: true, title: "You've used 90% of your signal limit." },
   {
     slug: "no-room",
     signals: 11,
     extraRoomGone: true,
-    title: "You've reached your signal limit: signals are refused.",
+    title: "You've reached your signal limit: signals are rejected.",
   },
-  { slug: "overages-80", signals: 8, overages: true, title: "You've used 80 % of your signal limit." },
+  { slug: "overages-80", signals: 8, overages: true, title: "You've used 80% of your signal limit." },
   {
     slug: "overages-200",
     signals: 20,
     overages: true,
-    title: "You're at 200 % of your limit. Overages are on, so signals are still accepted.",
+    title: "You're at 200% of your limit. Overages are on, so signals are still accepted.",
   },
 ];
 
@@ -116,7 +116,7 @@ async function shownTitle(page: Page): Promise<string | null> {
   return (await title.count()) === 0 ? null : title.first().innerText();
 }
 
-test.each(STATES)("$slug: the bar tells the state, and its pages have no problem", async ({ slug, title }) => {
+test.each(STATES)("$slug: the bar shows the state, and its pages have no problem", async ({ slug, title }) => {
   const page = await openPage(`/w/${slug}/signals`);
   for (const at of PATHS) {
     await page.goto(`/w/${slug}/${at}`);

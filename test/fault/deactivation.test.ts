@@ -12,7 +12,7 @@ import { Service } from "../support/service.ts";
 const TRIALS = Number(process.env["RACES_TRIALS"] ?? amount(1, 10));
 const FIRST_SEED = seedOr(process.env["RACES_SEED"]);
 const SENDERS = 32;
-/** Calls that each sender makes after the refusal of the deactivated key. */
+/** Calls that each sender makes after the rejection of the deactivated key. */
 const CALLS_AFTER = 2;
 
 let service: Service;

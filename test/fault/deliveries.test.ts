@@ -1,12 +1,12 @@
 /**
- * Events across `kill -9`, at random moments and at critical ones: when a receiver has a request and has not
+ * Deliveries across `kill -9`, at random moments and at critical ones: when a receiver has a request and has not
  * answered, and when it has just answered. Every scoring signal is notified, and only under one id.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
 import { VISIT_RULE } from "../bench/rules.ts";
-import { Receiver, type Received } from "../events/support/receiver.ts";
+import { Receiver, type Received } from "../notifications/support/receiver.ts";
 import { Service, chances } from "../support/service.ts";
 
 const ROUNDS = 6;
@@ -17,7 +17,7 @@ const THRESHOLD = 10;
 const LEASE_MS = 1_500;
 const VARS = { SIGN_IN: "local", DELIVERY_LEASE_MS: String(LEASE_MS) };
 
-const random = chances("kill -9 while events are delivered");
+const random = chances("kill -9 while notifications are delivered");
 let service: Service;
 let receiver: Receiver;
 let workspace: ProvisionedWorkspace;
@@ -74,7 +74,7 @@ function scoringSignals({ body }: Received): string[] {
   return (made as { signal_id: string }[]).map((signal) => signal.signal_id);
 }
 
-test("after kill -9 at every step every scoring signal and crossing is notified under one id, and no two bodies share one", async () => {
+test("after kill -9 at every step every scoring signal and crossing arrives under one id, and no two bodies share one", async () => {
   const sent: string[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const moment = (["sent", "answered", "any"] as const)[round % 3] ?? "any";

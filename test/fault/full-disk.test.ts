@@ -89,7 +89,7 @@ test("a full disk answers 503, loses no acknowledged signal, and recovers once t
 
   rmSync(ballast);
   await expect.poll(post, { timeout: 120_000, interval: 500 }).toBe(202);
-  const refused = [...filling, ...whileFull].filter((status) => status === 503).length;
-  note(`full disk: ${acknowledged.length} answered with 202, ${refused} with 503`);
+  const rejected = [...filling, ...whileFull].filter((status) => status === 503).length;
+  note(`full disk: ${acknowledged.length} answered with 202, ${rejected} with 503`);
   await expectProcessed(service, workspace, acknowledged);
 }, 600_000);

@@ -296,7 +296,7 @@ async function provision(slug: string): Promise<Workspace> {
   return workspace;
 }
 
-/** Each workspace has its own. Setting it tells the workspace's objects, which wakes their alarms. */
+/** Each workspace has its own. Setting it notifies the workspace's objects, which wakes their alarms. */
 async function setPlan(slug: string, terms: { signal_limit?: number; retention_days?: number }): Promise<void> {
   await service.api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: 1_000_000, paid: true, ...terms });
   const workspace = provisioned.get(slug);

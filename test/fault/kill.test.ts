@@ -68,7 +68,7 @@ test(
   60_000 + ROUNDS * 20_000,
 );
 
-test("§3.1: a key whose deactivation returned is still refused after kill -9", async () => {
+test("§3.1: a key whose deactivation returned is still rejected after kill -9", async () => {
   await service.api.deactivate(workspace.id, workspace.keyId);
   await service.kill();
   await service.start();

@@ -1,5 +1,5 @@
 /**
- * Four times as many calls as the service can take: it refuses the excess with a Retry-After, loses no acknowledged
+ * Four times as many calls as the service can take: it rejects the excess with a Retry-After, loses no acknowledged
  * signal, and returns to normal soon after. `npm run test:longer -- overload --seconds 60` for longer.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -80,8 +80,8 @@ test(
     const answered = (call: Call, answer: Answered): void => {
       const { status, retryAfter, text } = countAccepted(call, answer);
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
-      const isRefused = status === 429 || status === 503;
-      if (status !== 202 && !(isRefused && retryAfter !== null && retryAfter > 0)) wrong.push(`${status}: ${text}`);
+      const isRejected = status === 429 || status === 503;
+      if (status !== 202 && !(isRejected && retryAfter !== null && retryAfter > 0)) wrong.push(`${status}: ${text}`);
     };
     const options = { origin: service.origin, connections: CONNECTIONS, next: nextCall, answered };
     const { due } = await callSteadily(options, TIMES_CAPACITY * perSecond, SECONDS * 1_000);

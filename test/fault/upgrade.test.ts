@@ -11,8 +11,10 @@ import { ROOT, SERVICE_CONFIG, readBuilt } from "../bench/build.ts";
 import type { BuiltWorker } from "../bench/build.ts";
 import { OperatorApi, signIn } from "../bench/operator-api.ts";
 import { applySql } from "../bench/start.ts";
-import { Receiver } from "../events/support/receiver.ts";
+import { Receiver } from "../notifications/support/receiver.ts";
+import type { ApiDocument } from "../../src/operator/docs/api-document.ts";
 import { expectStateToAddUp } from "../support/adds-up.ts";
+import { brokenPromises } from "../support/api-changes.ts";
 import { leftVersions, migrationsNow, PARTS, unpackLeft } from "./support/left-state.ts";
 import type { Left } from "./support/left-state.ts";
 import { Service } from "../support/service.ts";
@@ -44,6 +46,13 @@ describe.each(leftVersions())("data left by version %s", (version) => {
   test("was created by unchanged migrations: new changes have their own files", async () => {
     const { left } = await Upgrade.of(version);
     expect(migrationsNow()).toMatchObject(left.migrations);
+  });
+
+  test("comes from a version whose API this one still has: programs that were written for it work", async () => {
+    const upgrade = await Upgrade.of(version);
+    const { origin } = await upgrade.start();
+    const now = (await (await fetch(`${origin}/openapi.json`)).json()) as ApiDocument;
+    expect(brokenPromises(upgrade.left.api, now)).toEqual([]);
   });
 
   test("is read and continued by this version: books, scores, keys, cold payloads, waiting messages, and every page", async () => {
@@ -256,7 +265,7 @@ class Upgrade {
   async setLimit(signalLimit: number): Promise<void> {
     const plan = { name: "Left", paid: true, signal_limit: signalLimit };
     await this.service.api.call("PUT", "plans/left", plan);
-    // A change of the workspace tells its objects, which wakes their alarms; a change of the plan does not.
+    // A change of the workspace notifies its objects, which wakes their alarms; a change of the plan does not.
     await this.service.api.call("PATCH", this.home, { plan: "left" });
   }
 

@@ -49,11 +49,14 @@ beforeAll(async () => {
   await api.settled(workspaceId);
   const [rule] = await api.list<{ id: string }>(`${base}/rules`);
   const [id = ""] = await api.addWebhooks(workspaceId, ["https://hooks.example.com/x"], ["usage.level"]);
+  const staff = { name: "Own staff", conditions: [{ path: "email", operator: "ends_with", value: "@own.example" }] };
+  const { items } = await api.call<{ items: { id: string }[] }>("PUT", `${base}/exclusions`, { items: [staff] });
   known = {
     slug: SLUG,
     key_id: provisioned.keyId,
     rule_id: rule?.id ?? "",
     signal_id: signalId,
+    exclusion_id: items[0]?.id ?? "",
     id,
     version: "1",
     email: "ann%40example.com",
@@ -89,22 +92,32 @@ const TYPED: Record<string, string> = {
   sample: '{"id":"1"}',
   "rows.0.path": "id",
   "rows.1.path": "name",
+  body: '{"event":"Visit","email":"ann@example.com","at":"2026-11-20"}',
+  headers: "X-Topic: visit",
+  "map.0.value": "event",
+  "map.1.value": "email",
+  "map.2.value": "at",
 };
 
 /** Forms that a page shows in some states only, and addresses that a script sends a form to. */
 const OTHER_FORMS: Record<string, string[]> = {
   "/w/:slug/dismiss": ["what", "state", "back"],
   "/w/:slug/rules/:rule_id/versions/:version/restore": ["version"],
+  "/w/:slug/rules/exclusions/restore": ["restored", "version"],
   "/w/:slug/settings/notifications/:id/again": ["since"],
+  "/w/:slug/settings/notifications/:id/confirm": ["code"],
   "/w/:slug/signals/dead-letters/replay": ["id"],
   "/w/:slug/settings/members/role": ["email", "role"],
   "/w/:slug/settings/members/remove": ["email"],
   "/w/:slug/people/:email/delete": ["email"],
 };
 
+/** Addresses whose forms have more fields than those of their routes. */
+const PAGES_WITH_MORE = ["/w/:slug/settings/api-keys/:key_id/template?sender=other"];
+
 /** Routes whose forms have no field: they read no body. */
 const WITHOUT_FIELDS =
-  /\/(enable|disable|apply|deactivate|revoke|pause|resume|test|release|sign-out|deliveries\/:delivery_id\/again|notifications\/:id\/delete)$/;
+  /\/(enable|disable|apply|deactivate|revoke|pause|resume|test|release|sign-out|deliveries\/:delivery_id\/again|notifications\/:id\/delete|:exclusion_id\/remove)$/;
 
 /** Forms that end a record come last. */
 const ENDS = /\/(delete|remove|deactivate|revoke|role|rotate)$/;
@@ -131,7 +144,8 @@ function formOf(form: Part): Form {
 
 async function formsOfPages(cookie: string): Promise<Form[]> {
   const { origin } = service.running;
-  const pages = Object.keys(ACCESS).flatMap((row) => /^GET (\/w\/:slug.*)/.exec(row)?.[1] ?? []);
+  const routes = Object.keys(ACCESS).flatMap((row) => /^GET (\/w\/:slug.*)/.exec(row)?.[1] ?? []);
+  const pages = [...routes, ...PAGES_WITH_MORE];
   const forms = new Map<string, Form>();
   const add = (form: Form): void => {
     const names = [...new Set(form.fields.map(({ name }) => name))].toSorted();

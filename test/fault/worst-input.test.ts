@@ -212,7 +212,7 @@ async function formPaths(): Promise<string[]> {
   return paths.toSorted((a, b) => Number(ends.test(a)) - Number(ends.test(b)));
 }
 
-/** Fields that a route shows again when it refuses its form, by the end of its path. */
+/** Fields that a route shows again when it rejects its form, by the end of its path. */
 const SHOWN_AGAIN: [RegExp, string[]][] = [
   [/\/rules(\/rule_[^/]+)?$/, ["name", "event", "points"]],
   [/\/api-keys\/new$/, ["name", "sample"]],

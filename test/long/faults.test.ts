@@ -7,6 +7,10 @@ import { afterEach, expect, test, vi } from "vitest";
 import { amount, note } from "../support/amount.ts";
 import { FaultyLife, expectAsPromised } from "../support/faulty-life.ts";
 import { WaitingClock } from "../support/waiting-clock.ts";
+import { expectLogged } from "../support/logged.ts";
+
+// Bindings fail at random.
+expectLogged();
 
 const SEEDS = Number(env.FAULTS_SEEDS ?? amount(1, 2));
 const FIRST_SEED = Number(env.FAULTS_SEED ?? 20_261_122);

@@ -13,6 +13,10 @@ import { hostileCase, ROUTES, type HostileCase } from "../support/hostile/reques
 import "../support/destination-harness.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { call } from "../support/workspace.ts";
+import { expectLogged } from "../support/logged.ts";
+
+// Calls are hostile.
+expectLogged();
 
 /** Calls on one workspace before it is checked and a new one is created. */
 const CASES_OF_A_WORLD = 250;
@@ -75,13 +79,15 @@ class Attack {
     if (answer.status >= 500 && !(answer.status === 503 && MAY_BE_503.test(pathOf(tried))))
       this.#found.push(`${says()}: ${answer.status} ${text.slice(0, 300)}`);
     this.#look(tried, answer, text, says);
+    // A closed workspace would answer the other calls of senders with 503, as it should.
+    if (answer.ok && tried.route.name.endsWith("/close")) await this.#world.team.workspace.operator("POST", "/open");
   }
 
   #look({ route, path, init }: HostileCase, answer: Response, text: string, says: () => string): void {
     const { carried, stored } = this.#world;
     const headers = [...answer.headers].filter(([name]) => name !== "location");
     const answered = `${JSON.stringify(headers)} ${text}`;
-    const isAnswerTo = (kind: string) => `${says()}: is told ${kind}: ${answer.status} ${answered.slice(0, 1_500)}`;
+    const isAnswerTo = (kind: string) => `${says()}: gets ${kind}: ${answer.status} ${answered.slice(0, 1_500)}`;
     if (answered.includes(env.OPERATOR_TOKEN)) this.#found.push(isAnswerTo("the operator's token"));
     // A form whose session has ended is returned unchanged to its sender.
     const isGivenBack = route.surface === "pages" && init.method?.toUpperCase() === "POST" && answer.status === 401;

@@ -22,6 +22,8 @@ const { values: given, positionals } = parseArgs({
     shrink: { type: "boolean" },
     /** The size of a disk that fills up, such as 64M, instead of kills. */
     disk: { type: "string" },
+    /** Features that no random life of the store has, such as `deletions,clock`. */
+    without: { type: "string" },
   },
 });
 const crash = given.disk === undefined ? "fault/kill.test.ts" : "fault/full-disk.test.ts";
@@ -29,6 +31,7 @@ const crash = given.disk === undefined ? "fault/kill.test.ts" : "fault/full-disk
 /** The flag and the variable of a test's size, the variable of its seed, and the largest size of a process. */
 const TESTS = [
   { name: "model", file: "long/model", flag: "runs", size: "MODEL_RUNS", seed: "MODEL_SEED", together: 600 },
+  { name: "lives", file: "long/lives", flag: "runs", size: "LIVES_RUNS", seed: "LIVES_SEED", together: 2_000 },
   {
     name: "faults",
     file: "long/faults.test.ts",
@@ -75,6 +78,7 @@ for (const { file, flag, size, seed, together } of TESTS.filter(({ name }) => na
       HOSTILE_FROM: given.from,
       MODEL_SHRINK: given.shrink === true ? "yes" : undefined,
       CRASH_DISK: given.disk,
+      LIVES_WITHOUT: given.without,
     });
     if (!isSound) process.exit(1);
   }

@@ -14,6 +14,10 @@ import { expectAccounts, expectPeople, expectScores, expectSignals, readPages } 
 import { Real } from "../support/model-real.ts";
 import { reportWith } from "../support/properties.ts";
 import { expectToAddUp } from "../support/read-store.ts";
+import { expectLogged } from "../support/logged.ts";
+
+// Lives restart objects and fill stores.
+expectLogged();
 
 const LIVES = Number(env.MODEL_RUNS ?? amount(3, 200));
 
@@ -24,8 +28,8 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** The expected counts of refusals: all of them, or those written before the counter restarted. */
-function refusals({ restarted }: Real, predicted: number): unknown {
+/** The expected counts of rejections: all of them, or those written before the counter restarted. */
+function rejections({ restarted }: Real, predicted: number): unknown {
   return restarted ? expect.toSatisfy((rejected: number) => rejected >= 0 && rejected <= predicted) : predicted;
 }
 
@@ -38,12 +42,20 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
   const { accepted, held, rejected, overage, streak, extraRoomRemoved } = usage ?? {};
   expect({ accepted, held, rejected, overage, streak, extraRoomRemoved }).toEqual({
     ...model.current,
-    rejected: refusals(real, model.current.rejected),
+    rejected: rejections(real, model.current.rejected),
     streak: model.streak,
     extraRoomRemoved: model.extraRoomRemoved,
   });
+  const counted = [...model.budgets].flatMap(([key, { used }]) => (used === 0 ? [] : [[key, used]]));
+  expect(Object.entries(usage?.budgetUse ?? {}).toSorted()).toEqual(counted.toSorted());
+  const byKey = Object.entries(await workspace.store.keyUsage(usage?.periodStartMs ?? 0));
+  const ofPeriod = model.signals.filter(({ period }) => period === model.period);
+  const sent = Map.groupBy(ofPeriod, ({ key }) => key);
+  expect(byKey.flatMap(([key, { signals }]) => (signals === 0 ? [] : [[key, signals]])).toSorted()).toEqual(
+    [...sent].map(([key, signals]) => [key, signals.length]).toSorted(),
+  );
   const history = (usage?.history ?? []).map(({ periodStartMs: _start, periodEndMs: _end, ...counts }) => counts);
-  const closed = model.closed.map((period) => ({ ...period, rejected: refusals(real, period.rejected) }));
+  const closed = model.closed.map((period) => ({ ...period, rejected: rejections(real, period.rejected) }));
   expect(history).toEqual(closed.slice(0, history.length));
   expect(history.length).toBe(model.closed.length);
 

@@ -9,6 +9,10 @@ import { HOUR, MINUTE, OutageRun } from "../support/outage.ts";
 import type { Outage } from "../support/outage.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { WaitingClock } from "../support/waiting-clock.ts";
+import { expectLogged } from "../support/logged.ts";
+
+// Bindings are away for hours.
+expectLogged();
 
 /** So far ahead that the platform rings none of the alarms. */
 const AHEAD_MS = 24 * HOUR;
@@ -87,7 +91,7 @@ describe(`for ${OUTAGE_HOURS} hours`, () => {
         await run.pass(30 * MINUTE);
       }
       await run.send(known("second"));
-      expect(run.refused).toEqual([]);
+      expect(run.rejected).toEqual([]);
       expect(run.faults.hung.length > 0 || outage.every(([, how]) => how !== "is never answered")).toBe(true);
 
       run.end();
@@ -120,7 +124,7 @@ describe("while D1 does not answer for hours", () => {
       const last = statuses.lastIndexOf(202);
       expect(statuses).toEqual(statuses.map((_, index) => (index <= last ? 202 : 503)));
       expect(last).toBeGreaterThanOrEqual(2);
-      expect(run.refused.every((seconds) => seconds > 0)).toBe(true);
+      expect(run.rejected.every((seconds) => seconds > 0)).toBe(true);
 
       run.end();
       await run.pass(RECOVERY_MS);
@@ -137,13 +141,13 @@ describe("while the outbox is full of waiting signals", () => {
     ["the queue does not answer", QUEUE_HANGS],
     ["the Signal Store does not answer", STORE_HANGS],
   ] as const)(
-    "since %s for hours: new calls are told to come again before that, and all drains after it",
+    "since %s for hours: new calls get a Retry-After before that, and all drains after it",
     async (_, outage) => {
       await run.send(large());
       await run.pass(MINUTE);
       await limitOutbox(OUTBOX_BYTES);
       run.begin([outage]);
-      await sendUntilRefused();
+      await sendUntilRejected();
       const { outboxBytes, outboxMaxBytes } = await run.backlog;
       expect(outboxBytes).toBeLessThan(outboxMaxBytes + 50_000);
       for (let hour = 0; hour < OUTAGE_HOURS; hour++) {
@@ -151,7 +155,7 @@ describe("while the outbox is full of waiting signals", () => {
         expect(await run.send(large())).toBe(503);
       }
       expect((await run.backlog).outboxBytes).toBeLessThan(outboxMaxBytes + 50_000);
-      expect(run.refused.every((seconds) => seconds > 0)).toBe(true);
+      expect(run.rejected.every((seconds) => seconds > 0)).toBe(true);
       expect(await run.workspace.books()).toMatchObject({ accepted: run.acknowledged.length, balanced: true });
 
       run.end();
@@ -163,7 +167,7 @@ describe("while the outbox is full of waiting signals", () => {
   );
 
   test(
-    "because the Signal Store has been full for hours while R2 refuses writes: once R2 recovers there is room, and the outbox drains",
+    "because the Signal Store has been full for hours while R2 rejects writes: once R2 recovers there is room, and the outbox drains",
     async () => {
       for (let n = 0; n < 30; n++) await run.send(large());
       await sealed(MINUTE);
@@ -171,13 +175,13 @@ describe("while the outbox is full of waiting signals", () => {
       const { bytes } = await run.workspace.store.health();
       Object.assign(env, { STORE_MAX_BYTES: String(bytes + 80_000) });
       await limitOutbox(OUTBOX_BYTES);
-      await sendUntilRefused();
+      await sendUntilRejected();
       expect(await run.backlog).toMatchObject({ storeFull: true });
       for (let hour = 0; hour < OUTAGE_HOURS; hour++) {
         await run.pass(HOUR);
         expect(await run.send(large())).toBe(503);
       }
-      expect(run.refused.every((seconds) => seconds > 0)).toBe(true);
+      expect(run.rejected.every((seconds) => seconds > 0)).toBe(true);
       expect(await run.workspace.books()).toMatchObject({ accepted: run.acknowledged.length, balanced: true });
       expect(await run.workspace.operator("GET", "/health")).toMatchObject({ status: "stuck" });
 
@@ -202,12 +206,12 @@ async function limitOutbox(more: number): Promise<void> {
   Object.assign(env, { OUTBOX_MAX_BYTES: String((await run.backlog).outboxBytes + more) });
 }
 
-async function sendUntilRefused(): Promise<void> {
+async function sendUntilRejected(): Promise<void> {
   for (let sent = 0; sent < 200; sent++) {
     if ((await run.send(large())) === 503) return;
     await run.pass(10_000);
   }
-  throw new Error("nothing is refused");
+  throw new Error("nothing is rejected");
 }
 
 async function expectAllProcessed(): Promise<void> {

@@ -49,12 +49,12 @@ try {
   /** As large as the memory of the store, which remembers the same number of signals. */
   const remembered = new FingerprintTable(0, 0);
   const times: number[] = [];
-  const refused = new Map<number, number>();
+  const rejected = new Map<number, number>();
 
   const answered = (call: Sent, { status, ms }: Answered): void => {
     times.push(ms);
     if (status !== 202) {
-      refused.set(status, (refused.get(status) ?? 0) + 1);
+      rejected.set(status, (rejected.get(status) ?? 0) + 1);
       return;
     }
     counted.signals += call.signals;
@@ -90,7 +90,7 @@ try {
   const scores = new Map(people.map(({ email, score }) => [email, score]));
   const [warm, late] = lastThirds(held);
 
-  if (refused.size > 0) failures.push(`refused: ${JSON.stringify(Object.fromEntries(refused))}`);
+  if (rejected.size > 0) failures.push(`rejected: ${JSON.stringify(Object.fromEntries(rejected))}`);
   if (books.in_flight > 0) failures.push(`${books.in_flight} signals are still in the outbox`);
   if (!books.balanced || books.accepted !== counted.signals) failures.push(`the books are ${JSON.stringify(books)}`);
   if (books.duplicates !== counted.duplicates) failures.push(`${counted.duplicates} repetitions were sent`);

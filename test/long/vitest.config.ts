@@ -1,7 +1,7 @@
 /** `npm run test:all`: tests that take minutes. test/README.md has the command of each part. */
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { defineConfig } from "vitest/config";
+import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 import { browserProject, builtProject, root, sharedOptions, unitProject, workerProject } from "../support/projects.ts";
 
 const variables = { LONG_RUN: "yes" };
@@ -10,6 +10,11 @@ const shortened = (folder: string): string[] =>
   globSync(`${folder}/**/*.test.ts`, { cwd: root }).filter((file) =>
     /from "[./]+support\/(amount|for-so-long)\.ts"/.test(readFileSync(path.join(root, file), "utf8")),
   );
+
+/** It measures waiting times, so it runs when the others have ended. */
+function alone({ test, ...project }: TestProjectInlineConfiguration): TestProjectInlineConfiguration {
+  return { ...project, test: { ...test, sequence: { groupOrder: 1 } } };
+}
 
 export default defineConfig({
   root,
@@ -21,9 +26,14 @@ export default defineConfig({
       browserProject,
       // What thousands of lives and calls leave running makes a runtime unreliable.
       workerProject("long", { include: ["test/long/*.test.ts"], isolate: true, variables }),
+      workerProject("plain", {
+        include: ["test/worker/store/**/!(cold-storage|head-budget).test.ts", "test/long/model.test.ts"],
+        variables: { STORE_LOG: "plain" },
+      }),
       workerProject("properties", { include: shortened("test/worker"), variables }),
       unitProject(shortened("test/unit"), variables),
-      builtProject("built", ["test/{sdk,sign-in,events,fault}/**/*.test.ts"], variables),
+      builtProject("built", ["test/{sdk,sign-in,notifications,fault}/**/!(neighbour).test.ts"], variables),
+      alone(builtProject("alone", ["test/fault/neighbour.test.ts"], variables)),
     ],
   },
 });

@@ -159,7 +159,7 @@ describe.each(VENDORS)("§4.2, §6 $source", (vendor) => {
     expect(new Set((await signals(workspace)).map(({ status }) => status))).toEqual(new Set(["processed"]));
   });
 
-  test("a refused event is lost alone, not the batch around it", async () => {
+  test("a rejected event is lost alone, not the batch around it", async () => {
     const workspace = await service.newWorkspace();
     const sender = workspace.newSender(vendor);
     // RudderStack's SDK sends its first event at once.
@@ -248,13 +248,13 @@ describe("§7, §8.7 429", () => {
     sender.call("track", { ...USER, event: "Second" });
     await sender.flush();
 
-    const [first, refused, second] = workspace.calls();
+    const [first, rejected, second] = workspace.calls();
     expect(workspace.calls().map(({ status }) => status)).toEqual([202, 429, 202]);
-    expect(refused?.messageIds).toEqual(second?.messageIds);
+    expect(rejected?.messageIds).toEqual(second?.messageIds);
     expect(first?.messageIds).not.toEqual(second?.messageIds);
-    const retryAfterMs = (refused?.retryAfterS ?? 0) * 1_000;
+    const retryAfterMs = (rejected?.retryAfterS ?? 0) * 1_000;
     expect(retryAfterMs).toBeGreaterThanOrEqual(1_000);
-    const waitedMs = (second?.receivedAtMs ?? 0) - (refused?.answeredAtMs ?? 0);
+    const waitedMs = (second?.receivedAtMs ?? 0) - (rejected?.answeredAtMs ?? 0);
     // Timers may fire a little early.
     expect(waitedMs).toBeGreaterThan(retryAfterMs - 50);
     expect(sender.errors).toEqual([]);

@@ -63,7 +63,7 @@ test("a request that bypasses Access gets nothing, regardless of its content", a
   expect((await fetch(`${owner.origin}/w/acme/usage`, { headers })).status).toBe(401);
 });
 
-test("a cross-site form is refused behind Access too, although the browser sends its cookie", async () => {
+test("a cross-site form is rejected behind Access too, although the browser sends its cookie", async () => {
   const headers = { origin: "https://evil.example", "content-type": "application/x-www-form-urlencoded" };
   const answer = await fetch(`${owner.address}/w/acme/settings/members`, { method: "POST", headers, body: "a=b" });
   expect(answer.status).toBe(403);

@@ -156,7 +156,7 @@ describe("sign-in fails and creates no session", () => {
       { email: "stranger@elsewhere.example", email_verified: true },
       "You are not a member of any workspace",
     ],
-    ["a refusal at the provider", null, "Your sign-in provider refused"],
+    ["a rejection at the provider", null, "Your sign-in provider rejected"],
   ];
 
   test.each(PERSONS)("for a person with %s", async (_, account, title) => {

@@ -3,11 +3,11 @@
  */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { COLD_ABANDONED_MS, nextColdWorkMs } from "../../src/store/log/cold.ts";
-import { AFTER_DELETION } from "../../src/store/people/linking.ts";
+import { COLD_ABANDONED_MS } from "../../src/store/log/cold.ts";
 import type { SignalStore } from "../../src/store/signal-store.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 import { intercept } from "./intercept.ts";
+import { sealSignalLogs } from "./log.ts";
 
 /** Longer than any call of R2 takes here. */
 const WRITING_MS = 200;
@@ -33,8 +33,8 @@ async function ringInside(
   let nextMs = Number.POSITIVE_INFINITY;
   storage.setAlarm = (atMs) => Promise.resolve(void (nextMs = Math.min(nextMs, Number(atMs))));
   await storage.deleteAlarm();
-  if (seal) sealOpen((instance as unknown as { state: StoreState }).state, storage);
-  sql.exec("UPDATE link_jobs SET due_at = 1 WHERE due_at < ?", AFTER_DELETION);
+  if (seal) sealOpen(stateOf(instance), storage);
+  sql.exec("UPDATE link_jobs SET due_at = 1 WHERE due_at > 1");
   sql.exec("UPDATE rule_jobs SET due_at = 1 WHERE status <> 'done'");
   // Payloads that may be on their way to R2 stay untouched.
   sql.exec(
@@ -55,11 +55,14 @@ export async function askRetentionNever(workspaceId: string): Promise<void> {
   });
 }
 
+function stateOf(instance: SignalStore): StoreState {
+  return (instance as unknown as { state: StoreState }).state;
+}
+
 function sealOpen(state: StoreState, storage: DurableObjectStorage): void {
   try {
     storage.transactionSync(() => {
-      state.signals.seal();
-      state.signals.flush();
+      sealSignalLogs(state);
     });
   } catch (error) {
     state.reload();
@@ -77,7 +80,7 @@ export async function withBindings(
   });
 }
 
-type BucketCall = "put" | "get" | "delete";
+type BucketCall = "put" | "get" | "delete" | "list";
 
 /**
  * The real bucket, with `before` and `after` around each of its calls. The caller gets the errors that they throw.
@@ -123,12 +126,12 @@ export async function ringUntilQuiet(workspaceId: string, limit = 60): Promise<v
     const { busy, writing } = await runInDurableObject(stub(workspaceId), async (instance, { storage }) => {
       await ringInside(instance, storage, false, true);
       // A ring moves the payloads of one day to R2.
-      const coldMs = nextColdWorkMs(storage.sql, Date.now()) ?? Number.POSITIVE_INFINITY;
+      const coldMs = stateOf(instance).signals.workMs(Date.now()) ?? Number.POSITIVE_INFINITY;
       const found = storage.sql
         .exec<{ busy: number; writing: number }>(
           `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM rule_jobs WHERE status <> 'done')
              OR EXISTS (SELECT 1 FROM deletions WHERE finished_at IS NULL) OR EXISTS (SELECT 1 FROM link_jobs)
-             OR EXISTS (SELECT 1 FROM recounts) OR EXISTS (SELECT 1 FROM replacements)
+             OR EXISTS (SELECT 1 FROM replacements)
              OR EXISTS (SELECT 1 FROM cold_objects WHERE state <> 'stored') AS busy,
              EXISTS (SELECT 1 FROM cold_objects WHERE state = 'writing') AS writing`,
         )

@@ -2,12 +2,12 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
-import { readMessage } from "../../src/wire/message.ts";
 import { callOf } from "./wire.ts";
-import type { Admission } from "../../src/wire/admission.ts";
+import { type Admission, readMessage } from "../../src/wire/message.ts";
 import type { QuotaConfig } from "../../src/domain/quota/billing.ts";
 import type { AdmitCall, AdmitResult, ResentSignal, Usage } from "../../src/quota/protocol.ts";
 import type { QuotaCounter } from "../../src/quota/quota-counter.ts";
+import { ownWorkspace } from "./logged.ts";
 import { until } from "./until.ts";
 
 export type Queued = { body: Uint8Array; contentType: "bytes" };
@@ -25,10 +25,7 @@ export async function newCounter(config: Partial<QuotaConfig> = {}): Promise<Tes
 
 /** A version above the counter's, for its next configuration. */
 export function newerVersion(counter: DurableObjectStub<QuotaCounter>): Promise<number> {
-  return runInDurableObject(counter, (_, { storage: { sql } }) => {
-    const [row] = sql.exec<{ version: number }>("SELECT config_version AS version FROM ledger");
-    return Math.max(Date.now(), 1 + (row?.version ?? 0));
-  });
+  return runInDurableObject(counter, (instance) => Math.max(Date.now(), 1 + instance.configVersion()));
 }
 
 export class TestCounter {
@@ -37,6 +34,7 @@ export class TestCounter {
   #firstRow: number | null = null;
 
   constructor(id: string) {
+    ownWorkspace(id);
     this.id = id;
   }
 
@@ -48,7 +46,7 @@ export class TestCounter {
   async configure(config: Partial<QuotaConfig>): Promise<void> {
     const terms = { signalLimit: 1_000, paid: true, overages: false, anchorMs: ANCHOR };
     const configVersion = config.configVersion ?? (await newerVersion(this.stub));
-    await this.stub.configure({ ...terms, ...config, configVersion });
+    await this.stub.configure([{ ...terms, ...config, configVersion }]);
     this.#firstRow ??= await runInDurableObject(this.stub, (_, { storage: { sql } }) => {
       const { next_row: next } = sql.exec<{ next_row: number }>("SELECT next_row FROM ledger").one();
       return sql.exec<{ row: number }>("SELECT ifnull(min(row), ?) AS row FROM outbox", next).one().row;

@@ -6,8 +6,7 @@ import type { QueueResult } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { consume } from "../../src/queue/consumer.ts";
-import type { CallHead } from "../../src/wire/admission.ts";
-import { writeMessage } from "../../src/wire/message.ts";
+import { type CallHead, writeMessage } from "../../src/wire/message.ts";
 import { rowOfSignals } from "./wire.ts";
 
 export const MINUTE = 60_000;
@@ -51,7 +50,7 @@ const committed = new Map<string, { row: number; at: number }>();
 const FIRST_ROW = 2 ** 52;
 
 /**
- * One row for each signal, all in one message. A redelivered signal keeps its row. A released or replayed signal, or
+ * One row for each signal, all in one message. A resent signal keeps its row. A released or replayed signal, or
  * one with another verdict, gets a new row.
  */
 export function messageOf(workspaceId: string, signals: readonly Delivered[]): Uint8Array {

@@ -1,9 +1,9 @@
-/** A workspace with destinations, events to raise, and a clock that the test moves. */
+/** A workspace with destinations, notifications to raise, and a clock that the test moves. */
 import { runDurableObjectAlarm } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { Webhook } from "standardwebhooks";
 import { afterEach, beforeEach, expect, vi } from "vitest";
-import type { EventOf, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
+import type { NotificationOf, Notification } from "../../src/domain/notifications/notification.ts";
 import type { DueDelivery } from "../../src/notifications/destination-calls.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { until } from "./until.ts";
@@ -16,7 +16,7 @@ export const DAY = 24 * HOUR;
 
 interface DeliveryAnswer {
   id: string;
-  event_id: string;
+  notification_id: string;
   type: string;
   state: string;
   end_reason: string | null;
@@ -30,7 +30,7 @@ interface DestinationAnswer {
   type: string;
   target: string;
   headers: { name: string }[];
-  events: string[];
+  notifications: string[];
   state: string;
   disabled_reason: string | null;
   failing_since: string | null;
@@ -56,7 +56,7 @@ export class DestinationHarness {
 
   create(target: Receiver | string, wanted: object = {}): Promise<DestinationAnswer> {
     const url = typeof target === "string" ? target : target.url;
-    const body = { name: "CRM", type: "webhook", target: url, events: ["person.score_crossed"], ...wanted };
+    const body = { name: "CRM", type: "webhook", target: url, notifications: ["person.score_crossed"], ...wanted };
     return this.workspace.operator<DestinationAnswer>("POST", "/destinations", body);
   }
 
@@ -74,8 +74,8 @@ export class DestinationHarness {
     return (await this.workspace.operator<{ items: DeliveryAnswer[] }>("GET", path)).items;
   }
 
-  async raise(...events: WorkspaceEvent[]): Promise<void> {
-    await this.object.raise(events);
+  async raise(...notifications: Notification[]): Promise<void> {
+    await this.object.raise(notifications);
   }
 
   /** Moves the clock and rings the object's alarm, as the platform would. */
@@ -94,12 +94,12 @@ export class DestinationHarness {
   }
 }
 
-export function crossed(email = "jane@example.com", time = Date.now()): EventOf<"person.score_crossed"> {
+export function crossed(email = "jane@example.com", time = Date.now()): NotificationOf<"person.score_crossed"> {
   const data = { email, threshold: 50, score: 52, score_before: 40, signal_id: newId("sig") };
-  return { id: newId("evt", time), type: "person.score_crossed", time, data };
+  return { id: newId("ntf", time), type: "person.score_crossed", time, data };
 }
 
-export function scored(...emails: string[]): EventOf<"person.scored"> {
+export function scored(...emails: string[]): NotificationOf<"person.scored"> {
   const scoring_signals = emails.map((email) => ({
     email,
     scoring_signal: "visit",
@@ -110,7 +110,7 @@ export function scored(...emails: string[]): EventOf<"person.scored"> {
     event: "Visit",
     received_at: new Date().toISOString(),
   }));
-  return { id: newId("evt"), type: "person.scored", time: Date.now(), data: { scoring_signals } };
+  return { id: newId("ntf"), type: "person.scored", time: Date.now(), data: { scoring_signals } };
 }
 
 /** Loses every message to the deliveries' queue. @returns `sent`: the deliveries of the last batch. */
@@ -146,7 +146,7 @@ export function newHarnessInEachTest(begin: (made: NewHarness) => void): void {
   });
 }
 
-export interface ReceivedEvent {
+export interface ReceivedNotification {
   url: string;
   id: string;
   headers: Headers;
@@ -155,10 +155,10 @@ export interface ReceivedEvent {
   redirect: string;
 }
 
-/** Replaces the network for events: records the requests and returns chosen answers. */
+/** Replaces the network for notifications: records the requests and returns chosen answers. */
 export class Receiver {
   readonly url: string;
-  readonly received: ReceivedEvent[] = [];
+  readonly received: ReceivedNotification[] = [];
   answer: (nth: number) => Response | Promise<Response> = () => new Response("thanks");
 
   constructor(host = `hook-${crypto.randomUUID()}.example.com`, path = "/in") {
@@ -192,7 +192,7 @@ vi.stubGlobal("fetch", async (input: RequestInfo, init?: RequestInit) => {
     id: request.headers.get("webhook-id") ?? "",
     headers: request.headers,
     text,
-    body: JSON.parse(text) as ReceivedEvent["body"],
+    body: JSON.parse(text) as ReceivedNotification["body"],
     redirect: request.redirect,
   });
   return receiver.answer(receiver.received.length);

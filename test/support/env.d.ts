@@ -5,7 +5,13 @@ declare global {
   namespace Cloudflare {
     interface Env {
       D1_MIGRATIONS: D1Migration[];
+      /** `plain`: stores have the plain log (support/plain-log.ts). */
+      STORE_LOG?: string;
       /** Of the model run: number of lives, first seed, and whether a failing life is shrunk. */
+      LIVES_RUNS?: string;
+      LIVES_SEED?: string;
+      /** Features that no life has, separated by commas. */
+      LIVES_WITHOUT?: string;
       MODEL_RUNS?: string;
       MODEL_SEED?: string;
       MODEL_SHRINK?: string;

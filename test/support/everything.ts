@@ -2,10 +2,7 @@
  * The whole content of a workspace in an object's database and the bucket as one text, with compressed data expanded.
  */
 import { env } from "cloudflare:workers";
-import { ByteReader } from "../../src/platform/bytes.ts";
-import { COLUMNS } from "../../src/store/log/line.ts";
-import { Lines } from "../../src/store/log/segment.ts";
-import { unpackPayloads } from "../../src/store/log/packing.ts";
+import { COLUMNS, Lines, unpackPayloads } from "../../src/store/log/columns.ts";
 import { listOfKey } from "../../src/store/people/timelines.ts";
 
 const PACKED: Record<string, (bytes: ArrayBuffer) => string> = {
@@ -18,7 +15,10 @@ const PACKED: Record<string, (bytes: ArrayBuffer) => string> = {
 const KEYS = ["key", "other_key", "list"];
 
 /** Texts of the facts are already included. */
-const LEFT_OUT = { names: () => ({ userId: "(user id)", anonymousId: "(anonymous id)" }) };
+const LEFT_OUT = { cell: (_index: number, name: string) => `(${name})` };
+
+/** Each segment in an object is a zstd frame, which begins with these bytes. */
+const FRAME = Buffer.from("28b52ffd", "hex");
 
 type Column = { table: string; name: string; type: string };
 
@@ -93,15 +93,11 @@ export async function textOfBucket(workspaceId: string, bucket = env.COLD): Prom
     const found = await bucket.get(key);
     if (found === null) return "";
     const bytes = Buffer.from(await found.arrayBuffer());
-    // An object holds segments one after the other. Each starts with three numbers: its format and the lengths of its
-    // two parts.
     const segments: string[] = [];
-    for (let at = 0; at < bytes.length;) {
-      const reader = new ByteReader(bytes.subarray(at));
-      const [, factsLength, payloadsLength] = [reader.number(), reader.number(), reader.number()];
-      const end = at + reader.at + factsLength + payloadsLength;
+    for (let at = 0, end = 0; at < bytes.length; at = end) {
+      const next = bytes.indexOf(FRAME, at + 1);
+      end = next === -1 ? bytes.length : next;
       segments.push(textOfPayloads(bytes.subarray(at, end)));
-      at = end;
     }
     return segments.join("\n");
   });

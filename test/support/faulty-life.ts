@@ -168,9 +168,9 @@ export class FaultyLife {
     if (draw < 60) return this.#send(this.#callOf(this.#signals(1)));
     if (draw < 76) return this.#send(this.#callOf(this.#signals(2 + this.#pick("several", 7))));
     if (draw < 82) return this.#sendAccount();
-    if (draw < 86) return this.#refused("{ not json", this.workspace.key.key, [400, 401]);
-    if (draw < 89) return this.#refused({ event: "x" }, this.#keys.accounts.key, [403]);
-    if (draw < 92) return this.#refused({ event: "x" }, `${this.workspace.key.key.slice(0, -8)}12abCDEF`, [401, 429]);
+    if (draw < 86) return this.#rejected("{ not json", this.workspace.key.key, [400, 401]);
+    if (draw < 89) return this.#rejected({ event: "x" }, this.#keys.accounts.key, [403]);
+    if (draw < 92) return this.#rejected({ event: "x" }, `${this.workspace.key.key.slice(0, -8)}12abCDEF`, [401, 429]);
     if (draw < 96) return this.#ask();
     return this.#change();
   }
@@ -203,7 +203,7 @@ export class FaultyLife {
     const text = await response.text();
     const expected = made.key === this.#keys.second ? [202, 401, 429, 503] : [202, 429, 503];
     expect(expected, text).toContain(response.status);
-    // A revoked key stays revoked despite any fault (§3.1).
+    // A deactivated key stays deactivated despite any fault (§3.1).
     if (wasDeactivated) expect([401, 503], text).toContain(response.status);
     if (response.status === 202) this.#acknowledge(made, text);
     if (response.status === 503 && made.attempts++ < 4) this.#again.push(made);
@@ -229,7 +229,7 @@ export class FaultyLife {
     return this.#send({ path, key: this.#keys.accounts, sent: [sent], body, attempts: 0 });
   }
 
-  async #refused(body: unknown, key: string, statuses: number[]): Promise<void> {
+  async #rejected(body: unknown, key: string, statuses: number[]): Promise<void> {
     const response = await this.#answered(() => this.workspace.send(body, { key }));
     expect([...statuses, 503], await response.text()).toContain(response.status);
   }
@@ -265,7 +265,7 @@ export class FaultyLife {
     return response;
   }
 
-  /** Every caller gets an answer within the time limit, and a refused one a Retry-After. */
+  /** Every caller gets an answer within the time limit, and a rejected one a Retry-After. */
   async #answered(make: () => Promise<Response>): Promise<Response> {
     const startedMs = Date.now();
     const response = await this.#inTime(make(), "a call");

@@ -165,13 +165,13 @@ export class Part {
     return id === undefined ? found.only("input, select, textarea") : this.only(`[id="${id}"]`);
   }
 
-  /** The value of a fact, by its name. @throws if there is none or several. */
-  fact(name: string): string {
+  /** The value with a label in a list of values. @throws if there is none or several. */
+  detail(name: string): string {
     const parts = this.all("dt, dd");
     const found = parts.flatMap((part, index) => (part.tag === "dt" && part.text === name ? [parts[index + 1]] : []));
     return only(
       found.filter((part) => part !== undefined),
-      `fact ${name}`,
+      `value ${name}`,
     ).text;
   }
 

@@ -2,6 +2,7 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import worker from "../../src/index.ts";
+import type { QuotaConfig } from "../../src/domain/quota/billing.ts";
 import type { Usage } from "../../src/quota/protocol.ts";
 import { intercept, type Call } from "./intercept.ts";
 import { newPlan, newWorkspace } from "./workspace.ts";
@@ -11,10 +12,15 @@ import type { TestWorkspace } from "./workspace.ts";
 export const BREAKS = ["nowhere", "D1", "the counter", "behind the counter"] as const;
 export type Break = (typeof BREAKS)[number];
 
-/** D1's row of a workspace's configuration. */
+/** D1's configuration of a workspace. */
 export interface StoredConfig {
   planId: string;
   overages: boolean;
+  /** The version of the workspace's own part. */
+  ownVersion: number;
+  /** The version of its plan. */
+  planVersion: number;
+  /** The higher of the two. */
   configVersion: number;
   signalLimit: number;
   paid: boolean;
@@ -22,7 +28,7 @@ export interface StoredConfig {
 
 const HOST = "https://signals.example";
 /** Matches only the statement that reads a configuration for a push. */
-const READS_CONFIG = /"anchor".*"config_version".*"signal_limit"/s;
+const READS_CONFIG = /FROM workspace_versions/;
 
 export class LateConfiguration {
   readonly workspace: TestWorkspace;
@@ -33,7 +39,9 @@ export class LateConfiguration {
   replicaVersion: number | null = null;
   /** Runs before each `configure`. */
   hold: Promise<void> = Promise.resolve();
-  /** Configurations sent to the counter, in order. */
+  /** Rows of D1 that calls have written and read. */
+  readonly cost = { written: 0, read: 0 };
+  /** The newest version of each push to the counter, in order; 0: a push without versions. */
   readonly pushed: number[] = [];
 
   private constructor(workspace: TestWorkspace, plan: string) {
@@ -63,7 +71,7 @@ export class LateConfiguration {
     return this.operator("PUT", `/plans/${this.plan}`, { name: this.plan, paid: true, ...terms });
   }
 
-  /** Sends a signal and waits for the work behind the answer. @returns the status, or the code of the refusal. */
+  /** Sends a signal and waits for the work behind the answer. @returns the status, or the code of the rejection. */
   async call(): Promise<string> {
     const { answer, behind } = await this.callOnly();
     await behind;
@@ -89,7 +97,8 @@ export class LateConfiguration {
 
   async stored(): Promise<StoredConfig> {
     const row = await env.DB.prepare(
-      `SELECT plan_id AS planId, overages, config_version AS configVersion, signal_limit AS signalLimit, paid
+      `SELECT plan_id AS planId, overages, w.config_version AS ownVersion, p.config_version AS planVersion,
+         max(w.config_version, p.config_version) AS configVersion, signal_limit AS signalLimit, paid
        FROM workspaces w JOIN plans p ON p.id = plan_id WHERE w.id = ?`,
     )
       .bind(this.workspace.id)
@@ -99,19 +108,26 @@ export class LateConfiguration {
   }
 
   /** Restores the workspace's row and its plan in D1 to an earlier state. */
-  async restoreD1({ planId, overages, configVersion, signalLimit, paid }: StoredConfig): Promise<void> {
+  async restoreD1(before: StoredConfig): Promise<void> {
+    const { planId, overages, ownVersion, planVersion, signalLimit, paid } = before;
     await env.DB.batch([
       env.DB.prepare("UPDATE workspaces SET plan_id = ?, overages = ?, config_version = ? WHERE id = ?").bind(
         planId,
         Number(overages),
-        configVersion,
+        ownVersion,
         this.workspace.id,
       ),
-      env.DB.prepare("UPDATE plans SET signal_limit = ?, paid = ? WHERE id = ?").bind(
+      env.DB.prepare("DELETE FROM workspace_versions WHERE workspace_id = ? AND version > ?").bind(
+        this.workspace.id,
+        ownVersion,
+      ),
+      env.DB.prepare("UPDATE plans SET signal_limit = ?, paid = ?, config_version = ? WHERE id = ?").bind(
         signalLimit,
         Number(paid),
+        planVersion,
         planId,
       ),
+      env.DB.prepare("DELETE FROM plan_versions WHERE plan_id = ? AND version > ?").bind(planId, planVersion),
     ]);
   }
 
@@ -131,7 +147,7 @@ export class LateConfiguration {
 
   async #counter({ method, given, make }: Call): Promise<unknown> {
     if (method !== "configure") return make();
-    this.pushed.push((given[0] as { configVersion: number }).configVersion);
+    this.pushed.push((given[0] as QuotaConfig[]).at(-1)?.configVersion ?? 0);
     await this.hold;
     if (this.breaks === "the counter") throw new Error("the counter is away");
     const answer = await make();
@@ -145,6 +161,10 @@ export class LateConfiguration {
     const readsConfig = statements.some(({ query }) => READS_CONFIG.test(query));
     if (readsConfig && (this.breaks === "D1" || isReplica)) throw new Error("D1 does not answer");
     const answer = (await make()) as D1Result<object>;
+    for (const { meta } of [answer].flat()) {
+      this.cost.written += meta?.rows_written ?? 0;
+      this.cost.read += meta?.rows_read ?? 0;
+    }
     if (!isReplica || this.replicaVersion === null) return answer;
     // A replica does not have the latest version yet.
     return { ...answer, results: answer.results.map((row) => ({ ...row, config_version: this.replicaVersion })) };

@@ -2,7 +2,7 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
-import { sessions, controlDatabase } from "../../src/control/database.ts";
+import { sessions, controlDatabase } from "../../src/d1/database.ts";
 import worker from "../../src/index.ts";
 import { SESSION_MS } from "../../src/limits.ts";
 import { readHtml } from "./html.ts";

@@ -43,16 +43,18 @@ const STATUS: Partial<Record<Place, string>> = {
 export function lineOf(model: Model, signal: ModelSignal, place: Place): Line {
   const { kind, person, names } = signal;
   const isDead = place === "dead" || place === "dead, deleted";
+  // Of a held misfit nothing is read until its release.
+  const isUnread = !model.fits(signal, signal.template) && /^(held|purged)/.test(place);
   const isKept = place === "accepted" || place === "held";
   const known = knownIds(person, model.effective());
-  const isSomebodys = isTheirs(signal, place === "held" ? new Set() : known);
-  const nameOf = (name: Name) => (isKept && names.includes(name) ? idOf(name, person) : "");
+  const isSomebodys = !isUnread && isTheirs(signal, place === "held" ? new Set() : known);
+  const nameOf = (name: Name) => (isKept && !isUnread && names.includes(name) ? idOf(name, person) : "");
   const isAnonymous = place === "accepted" && (kind === "signal" || kind === "alias") && !isSomebodys;
   return {
     id: signal.id,
     status: isAnonymous ? "anonymous" : (STATUS[place] ?? ""),
     kind: isDead ? "unknown" : kind === "alias" ? "signal" : kind,
-    event: isDead || kind === "account" ? "" : signal.event,
+    event: isDead || isUnread || kind === "account" ? "" : signal.event,
     email: isKept && isSomebodys ? emailOf(person) : "",
     user_id: nameOf("user"),
     anonymous_id: nameOf("anonymous"),
@@ -77,8 +79,7 @@ interface PersonLine {
 export function personLine(model: Model, person: number): PersonLine {
   const personSignals = model.effective().filter((signal) => signal.person === person);
   const known = knownIds(person, personSignals);
-  const hasAlias =
-    known.has("user") && personSignals.some(({ kind, pairsLeft }) => kind === "alias" && !pairsLeft.has("user"));
+  const hasAlias = known.has("user") && personSignals.some(({ kind, isPairGone }) => kind === "alias" && !isPairGone);
   const anonymous = idOf("anonymous", person);
   return {
     email: emailOf(person),
@@ -169,6 +170,7 @@ export function previewOf(model: Model, draft: RuleDraft, nowMs: number): { answ
       (kind === "signal" || kind === "alias") &&
       pattern.test(event) &&
       !isDropped &&
+      !model.isExcluded({ person, event }) &&
       atMs >= nowMs - draft.days * DAY_MS &&
       (draft.of === null || draft.of === person) &&
       isTheirs({ kind, event, person, ...rest }, knownIds(person, signals)),

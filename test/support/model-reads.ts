@@ -51,7 +51,9 @@ export async function expectTrace(model: Model, real: Real, signal: ModelSignal)
   const { payload, ...trace } = await response.json<Record<string, unknown>>();
   const row = cellsOf(trace);
   const place = foundPlace(row, signal);
-  expectLine(model, row, { signal, place });
+  // The trace of a dead letter names what was sent, whatever it is worth; a file does not.
+  const line = place === "dead" ? { ...row, event: "", email: "" } : row;
+  expectLine(model, line, { signal, place });
   const { hasPayload } = lineOf(model, signal, place);
   expect(payload).toEqual(hasPayload ? JSON.parse(real.sent.get(signal.id) ?? "") : null);
 }

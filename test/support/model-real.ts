@@ -2,18 +2,19 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { vi } from "vitest";
-import { eventTypes } from "../../src/domain/events/workspace-event.ts";
-import type { CallHead } from "../../src/wire/admission.ts";
+import { notificationTypes } from "../../src/domain/notifications/notification.ts";
+import type { CallHead } from "../../src/wire/message.ts";
 import { bucketWith, ring, ringUntilQuiet, withBindings } from "./cold.ts";
 import { admitCall, newerVersion } from "./counter.ts";
 import type { Queued } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
 import { accountId, emailOf, idOf } from "./model-expected.ts";
-import { MODEL_ANCHOR } from "./model.ts";
-import type { Content, Model, Plan, Rule } from "./model.ts";
+import { firstKeyOf, MODEL_ANCHOR } from "./model.ts";
+import type { Content, Exclusion, Model, Plan, Rule, Shape } from "./model.ts";
 import { restart } from "./restart.ts";
 import { callOf } from "./wire.ts";
 import { operator, TestWorkspace } from "./workspace.ts";
+import { exportOf, moved, type WorkspaceFile } from "./workspace-file.ts";
 import { wanting } from "./wanting.ts";
 
 /** Signals older than this many days belong to an earlier billing period. */
@@ -30,16 +31,19 @@ const ACCOUNTS_KEY = {
 
 /** A workspace whose queue is a list: the run decides when and how often a message is delivered. */
 export class Real {
-  readonly workspace: TestWorkspace;
+  #workspace: TestWorkspace;
   /** Id of the key that account updates use. */
   accountsKey = "";
+  /** Id of the key of a sender with a body of its own. */
+  templateKey = "";
   /** Sent contents, by the id that each received. */
   readonly sent = new Map<string, string>();
   /** Rule ids by event. */
   readonly rules = new Map<string, string>();
   /** The events whose rules changed. */
   readonly changed = new Set<string>();
-  /** Whether the counter has restarted: it may have lost refusals that it had not written yet. */
+  haveExclusionsChanged = false;
+  /** Whether the counter has restarted: it may have lost rejections that it had not written yet. */
   restarted = false;
   #queue: Uint8Array[] = [];
   #isHindered = false;
@@ -47,7 +51,21 @@ export class Real {
   #lastIndex = 1_000_000;
 
   private constructor(workspace: TestWorkspace) {
-    this.workspace = workspace;
+    this.#workspace = workspace;
+  }
+
+  get workspace(): TestWorkspace {
+    return this.#workspace;
+  }
+
+  /** Exports the workspace, ends it, and imports the file. Messages of the ended workspace are lost. @returns both files. */
+  async move(): Promise<{ before: WorkspaceFile; after: () => Promise<WorkspaceFile> }> {
+    await this.#endHindrance();
+    const before = await exportOf(this.workspace, () => this.ringStore());
+    this.#workspace = await moved(this.workspace, before);
+    this.lose();
+    await this.catchMessages();
+    return { before, after: () => exportOf(this.workspace, () => this.ringStore()) };
   }
 
   static async make(model: Model): Promise<Real> {
@@ -61,6 +79,9 @@ export class Real {
       real.rules.set(event, (await real.workspace.operator<{ id: string }>("POST", "/rules", body)).id);
     }
     real.accountsKey = (await real.workspace.newKey(ACCOUNTS_KEY)).id;
+    const payloadTemplate = templateReading("what");
+    real.templateKey = (await real.workspace.newKey({ payload_template: payloadTemplate, misfits: "keep" })).id;
+    model.templates.set(await real.#templateVersion(), "what");
     await real.configure(model.plan);
     await real.catchMessages();
     return real;
@@ -72,10 +93,35 @@ export class Real {
 
   async configure(plan: Plan): Promise<void> {
     const { counter } = this.workspace;
-    await counter.configure({ ...plan, anchorMs: MODEL_ANCHOR, configVersion: await newerVersion(counter) });
+    await counter.configure([{ ...plan, anchorMs: MODEL_ANCHOR, configVersion: await newerVersion(counter) }]);
   }
 
-  async admit(key: string, contents: readonly Content[]): Promise<{ ids: string[]; answer: unknown }> {
+  /** With the plan that holds. */
+  async limitKeys(plan: Plan, budgets: Readonly<Record<string, number>>): Promise<void> {
+    const { counter } = this.workspace;
+    const configVersion = await newerVersion(counter);
+    // A copy, because those of fast-check have no prototype.
+    await counter.configure([{ ...plan, anchorMs: MODEL_ANCHOR, configVersion }], { ...budgets });
+  }
+
+  /** @returns the version that is the newest now. */
+  async changeTemplate(shape: Shape): Promise<number> {
+    const payloadTemplate = templateReading(shape);
+    await this.workspace.operator("PUT", `/keys/${this.templateKey}/template`, { payload_template: payloadTemplate });
+    return this.#templateVersion();
+  }
+
+  async #templateVersion(): Promise<number> {
+    const query = env.DB.prepare("SELECT max(version) AS newest FROM payload_templates WHERE id = ?");
+    return (await query.bind(this.templateKey).first<number>("newest")) ?? 0;
+  }
+
+  /** @param template version of the payload template; null: the key has none. */
+  async admit(
+    key: string,
+    contents: readonly Content[],
+    template: number | null = null,
+  ): Promise<{ ids: string[]; answer: unknown }> {
     const ids = contents.map(() => `sig_${crypto.randomUUID()}`);
     const signals = contents.map((content, n) => ({
       id: ids[n] ?? "",
@@ -84,12 +130,15 @@ export class Real {
     }));
     for (const { id, payload } of signals) this.sent.set(id, payload);
     const isOfAccounts = contents.some(({ kind }) => kind === "account");
-    const head: CallHead = { key, ...(isOfAccounts ? { endpoint: "product_org", idem: "call" } : {}) };
-    const call = { ...admitCall(0, { keyId: key }), ...callOf(head, signals) };
+    const head: CallHead = { key, ...(isOfAccounts ? { endpoint: "product_org", idem: "call", template: 1 } : {}) };
+    if (template !== null) head.template = template;
+    const firstKeyId = firstKeyOf(key);
+    const chain = firstKeyId === key ? {} : { firstKeyId };
+    const call = { ...admitCall(0, { keyId: key, ...chain }), ...callOf(head, signals) };
     const result = await this.workspace.counter.admit(call);
     if (result.outcome !== "counted") return { ids, answer: result.outcome };
-    const { accepted, held, rejected, refusal } = result;
-    return { ids, answer: { accepted, held, rejected, code: refusal?.code ?? null } };
+    const { accepted, held, rejected, rejection } = result;
+    return { ids, answer: { accepted, held, rejected, code: rejection?.code ?? null } };
   }
 
   /** An account update has no id except that of its call: a number of its own if it shall have none. */
@@ -152,10 +201,10 @@ export class Real {
     await restart(this.workspace.store);
   }
 
-  /** R2 refuses every call until the store restarts or all messages are to arrive. */
+  /** R2 rejects every call until the store restarts or all messages are to arrive. */
   loseCold(): Promise<void> {
     const before = (): never => {
-      throw new Error("R2 refuses everything");
+      throw new Error("R2 rejects everything");
     };
     return this.#hinder({ COLD: bucketWith({ before }) });
   }
@@ -178,16 +227,16 @@ export class Real {
     await this.restartCounter();
   }
 
-  async wantEvents(areWanted: boolean): Promise<void> {
-    const wanted = wanting({ types: areWanted ? [...eventTypes] : [], thresholds: areWanted ? [1, 15] : [] });
-    await this.workspace.store.wantEvents(wanted);
-    await this.workspace.counter.wantEvents(wanted);
+  async wantNotifications(areWanted: boolean): Promise<void> {
+    const wanted = wanting({ types: areWanted ? [...notificationTypes] : [], thresholds: areWanted ? [1, 15] : [] });
+    await this.workspace.store.wantNotifications(wanted);
+    await this.workspace.counter.wantNotifications(wanted);
   }
 
   /** Runs until every message has arrived and no work is left. */
   async quiet(): Promise<void> {
     await this.#endHindrance();
-    // Uploads that a restart interrupted or R2 refused are over.
+    // Uploads that a restart interrupted or R2 rejected are over.
     this.tick();
     for (let turn = 0; turn < 20; turn++) {
       await this.ringCounter();
@@ -224,6 +273,20 @@ export class Real {
     await this.workspace.operator("POST", `/rules/${this.rules.get(event)}/apply`);
   }
 
+  async changeExclusions(exclusions: readonly Exclusion[]): Promise<void> {
+    this.haveExclusionsChanged = true;
+    const items = exclusions.map((exclusion) => {
+      const [path, value] = "of" in exclusion ? ["email", emailOf(exclusion.of)] : ["event", exclusion.event];
+      return { name: `${path} ${value}`, conditions: [{ path, operator: "equals", value }] };
+    });
+    await this.workspace.operator("PUT", "/exclusions", { items });
+  }
+
+  async applyExclusions(): Promise<void> {
+    this.haveExclusionsChanged = false;
+    await this.workspace.operator("POST", "/exclusions/apply");
+  }
+
   async deletePerson(person: number): Promise<void> {
     await this.workspace.operator("DELETE", `/people/${emailOf(person)}`);
     await ringUntilQuiet(this.workspace.id);
@@ -243,8 +306,22 @@ export function ruleBody<T extends Pick<Rule, "of">>({ of, ...rule }: T) {
   return { ...rule, conditions };
 }
 
+function templateReading(shape: Shape) {
+  return [
+    { target: "event", path: shape },
+    { target: "email", path: "who.mail" },
+    { target: "anonymous_id", path: "who.anonymous" },
+    { target: "user_id", path: "who.user" },
+    { target: "id", path: "ref" },
+  ];
+}
+
 /** A repeated content has its members in another order and another send time. */
-function payloadOf({ kind, person, names, event, hasId, n }: Content): string {
+function payloadOf({ kind, person, names, event, hasId, n, shape }: Content): string {
+  if (shape !== undefined) {
+    const who = names.map((name) => (name === "email" ? ["mail", emailOf(person)] : [name, idOf(name, person)]));
+    return JSON.stringify({ n, [shape]: event, who: Object.fromEntries(who), ...(hasId && { ref: `r-${n}` }) });
+  }
   if (kind === "account") return JSON.stringify({ id: accountId(person), n, plan: event });
   const ids = names.filter((name) => name !== "email").map((name) => [`${name}Id`, idOf(name, person)] as const);
   const members = [

@@ -43,10 +43,12 @@ export interface ModelSignal extends Content {
   ordinal: number;
   verdict: "accepted" | "held";
   place: Place;
+  /** Version of the payload template with which it was admitted; null: none. */
+  template: number | null;
   /** Whether retention has deleted the rest of it. */
   isGone: boolean;
-  /** The ids whose pairs are gone, because retention removed the id's last signal. */
-  pairsLeft: Set<Name>;
+  /** Whether the pair that it says is gone: retention has deleted it while nobody had its ids. */
+  isPairGone: boolean;
 }
 
 interface ModelPeriod {
@@ -62,18 +64,29 @@ type ModelAnswer = { accepted: number; held: number; rejected: number; code: str
 /** The first billing period begins here; each lasts a month. */
 export const MODEL_ANCHOR = Date.UTC(2026, 0, 1);
 
+/** `key_c` is the successor of `key_a`. */
+export function firstKeyOf(key: string): string {
+  return key === "key_c" ? "key_a" : key;
+}
+
 export function startOfPeriod(period: number): number {
   return Date.UTC(2026, period, 1);
 }
 
 export class Model {
   plan: Plan = { signalLimit: 5, paid: true, overages: false };
+  /** What does not score. */
+  exclusions: readonly Exclusion[] = [];
+  /** Where each version of the payload template reads the event. */
+  readonly templates = new Map<number, Shape>();
   /** Rules by event. */
   readonly rules = new Map<string, Rule>([
     ["opened", { points: 1, frequency: "every_time", enabled: true, of: null }],
     ["clicked", { points: 10, frequency: "once_per_day", enabled: true, of: null }],
   ]);
-  readonly revoked = new Set<string>();
+  readonly deactivated = new Set<string>();
+  /** Signal limits, and the signals of the period that count against them, by first key. */
+  readonly budgets = new Map<string, { signalLimit: number; used: number }>();
   readonly contents: Content[] = [];
   readonly signals: ModelSignal[] = [];
   readonly closed: (ModelPeriod & { signalLimit: number; overages: boolean })[] = [];
@@ -86,9 +99,10 @@ export class Model {
   hasDropped = false;
   #frozen: Frozen[] = [];
 
-  /** A new content; or, with a number, an earlier content of the same endpoint, where 0 is the latest. */
+  /** A new content; or, with a number, an earlier content of the same kind of key, where 0 is the latest. */
   contentOf(draft: Draft, again: number | null): Content {
-    const such = this.contents.filter(({ kind }) => (kind === "account") === (draft.kind === "account"));
+    const keyOf = ({ kind, shape }: Draft): string => (shape === undefined ? String(kind === "account") : "template");
+    const such = this.contents.filter((content) => keyOf(content) === keyOf(draft));
     const before = again === null ? undefined : such.at(-1 - again);
     if (before !== undefined) return before;
     const content = { ...draft, n: this.contents.length };
@@ -96,15 +110,23 @@ export class Model {
     return content;
   }
 
-  /** Spec §8, signal by signal. @param dies whether processing fails for all of them. */
-  admit(key: string, ids: readonly string[], contents: readonly Content[], nowMs: number, dies = false): ModelAnswer {
-    if (this.revoked.has(key)) return "key_deactivated";
+  /** Spec §8, signal by signal. @param dies whether processing fails for all of them. @param template the version that the edge knows. */
+  admit(
+    key: string,
+    ids: readonly string[],
+    contents: readonly Content[],
+    nowMs: number,
+    { dies = false, template = null }: { dies?: boolean; template?: number | null } = {},
+  ): ModelAnswer {
+    if (this.deactivated.has(key)) return "key_deactivated";
     const answer = { accepted: 0, held: 0, rejected: 0, code: null as string | null };
     contents.forEach((content, index) => {
-      const verdict = this.#verdict();
+      const verdict = this.#verdict(key);
+      const budget = this.budgets.get(firstKeyOf(key));
       if (verdict === "accepted" || verdict === "held") {
         answer[verdict]++;
         this.current[verdict]++;
+        if (budget !== undefined) budget.used++;
         const ordinal = this.current.accepted + this.current.held;
         const signal: ModelSignal = {
           ...content,
@@ -116,8 +138,9 @@ export class Model {
           ordinal,
           verdict,
           place: "dead",
+          template,
           isGone: false,
-          pairsLeft: new Set(),
+          isPairGone: false,
         };
         this.signals.push(signal);
         if (!dies) this.#arrive(signal);
@@ -125,22 +148,48 @@ export class Model {
       } else {
         answer.rejected++;
         this.current.rejected++;
-        answer.code = verdict;
+        answer.code ??= verdict;
       }
     });
     return answer;
   }
 
-  #verdict(): ModelSignal["verdict"] | "allowance_exceeded" | "extra_room_exceeded" {
+  #verdict(key: string): ModelSignal["verdict"] | "allowance_exceeded" | "extra_room_exceeded" | "key_limit_exceeded" {
+    const verdict = this.#planVerdict();
+    const budget = this.budgets.get(firstKeyOf(key));
+    const isKept = verdict === "accepted" || verdict === "held";
+    return isKept && budget !== undefined && budget.used >= budget.signalLimit ? "key_limit_exceeded" : verdict;
+  }
+
+  #planVerdict(): ModelSignal["verdict"] | "allowance_exceeded" | "extra_room_exceeded" {
     const n = this.current.accepted + this.current.held + 1;
     if (this.plan.overages || n <= this.plan.signalLimit) return "accepted";
     if (this.extraRoomRemoved) return "allowance_exceeded";
     return n <= 2 * this.plan.signalLimit ? "held" : "extra_room_exceeded";
   }
 
-  #arrive(signal: ModelSignal): void {
-    if (signal.verdict === "accepted") this.#accept(signal);
-    else signal.place = signal.period === this.period ? "held" : "purged";
+  /** A changed limit keeps the count, a removed one does not. */
+  limitKeys(limits: Readonly<Record<string, number>>): void {
+    const before = new Map(this.budgets);
+    this.budgets.clear();
+    for (const [key, signalLimit] of Object.entries(limits))
+      this.budgets.set(key, { signalLimit, used: before.get(key)?.used ?? 0 });
+  }
+
+  /** @param template a replay takes the newest version. */
+  #arrive(signal: ModelSignal, template = signal.template): void {
+    if (signal.verdict === "held") signal.place = signal.period === this.period ? "held" : "purged";
+    else if (this.fits(signal, template)) this.#accept(signal);
+    else signal.place = "dead";
+  }
+
+  /** Whether the template of its key finds the event of a signal. A signal without a template has it where it belongs. */
+  fits({ shape }: Draft, template: number | null): boolean {
+    return shape === undefined || (template !== null && this.templates.get(template) === shape);
+  }
+
+  get newestTemplate(): number {
+    return Math.max(...this.templates.keys());
   }
 
   /**
@@ -165,6 +214,7 @@ export class Model {
     this.closed.unshift({ ...this.current, streak: this.streak, signalLimit, overages });
     this.current = { accepted: 0, held: 0, rejected: 0, overage: 0 };
     this.period++;
+    for (const budget of this.budgets.values()) budget.used = 0;
     for (const signal of this.signals) if (signal.place === "held") signal.place = "purged";
   }
 
@@ -174,8 +224,8 @@ export class Model {
     let released = 0;
     for (const signal of held) {
       if (!this.plan.overages && this.current.accepted >= this.plan.signalLimit) break;
-      this.#accept(signal);
       signal.verdict = "accepted";
+      this.#arrive(signal);
       this.current.held--;
       this.current.accepted++;
       if (this.plan.overages && this.current.accepted > this.plan.signalLimit + this.current.overage) {
@@ -194,48 +244,38 @@ export class Model {
   /** Replays dead letters, which now can be processed. @param ids of those to replay; null: all. */
   replay(ids: readonly string[] | null): { replayed: number } {
     const dead = this.dead.filter(({ id }) => ids === null || ids.includes(id));
-    for (const signal of dead) this.#arrive(signal);
+    for (const signal of dead) {
+      const template = signal.template === null ? null : this.newestTemplate;
+      // What does not fit stays a dead letter, also if it had been held.
+      if (this.fits(signal, template)) this.#arrive(signal, template);
+    }
     return { replayed: dead.length };
   }
 
   /** Deletes a person with all their data: signals that took effect are deleted, held and dead ones are purged. */
   deletePerson(person: number): void {
-    const known = knownIds(person, this.effective());
+    // A call that is held or dead gives its ids to the deletion.
+    const waiting = this.signals.filter(({ place }) => place === "held" || place === "dead");
+    const found = waiting.map((signal) => ({ ...signal, isDropped: false }));
+    const known = knownIds(person, [...this.effective(), ...found]);
     const theirs = this.signals.filter((signal) => signal.person === person && isTheirs(signal, known));
-    const gone = theirs.filter(({ place }) => place === "accepted");
     for (const signal of theirs) {
       if (signal.place === "accepted" || signal.place === "dropped") signal.place = "deleted";
       if (signal.place === "held" || signal.place === "dead") signal.place = `${signal.place}, deleted`;
     }
     this.#frozen = this.#frozen.filter((signals) => signals.person !== person);
-    if (known.size === 0) this.#leavePairs(person, gone);
   }
 
   /** Retention deletes the data of earlier periods. Scores stay. The rules have just been applied to all signals. */
   dropEarlier(): void {
     const signals = this.effective();
-    this.#frozen.push(...scoring(signals, this.rules, this.#frozen));
+    this.#frozen.push(...this.#scoring(signals));
     this.hasDropped = true;
-    const gone = Map.groupBy(
-      this.signals.filter(({ place }) => place === "accepted"),
-      ({ person }) => person,
-    );
-    const unknown = [...gone.keys()].filter((person) => knownIds(person, signals).size === 0);
     for (const signal of this.signals) {
       signal.isGone = true;
+      if (signal.place === "accepted" && knownIds(signal.person, signals).size === 0) signal.isPairGone = true;
       if (signal.place === "accepted") signal.place = "dropped";
       if (signal.place === "dead") signal.place = "lost";
-    }
-    for (const person of unknown) this.#leavePairs(person, gone.get(person) ?? []);
-  }
-
-  /** When the last signal of an unknown id is gone, the id's pairs are removed. */
-  #leavePairs(person: number, gone: readonly ModelSignal[]): void {
-    const personSignals = this.effective().filter((signal) => signal.person === person);
-    const left = personSignals.filter(({ isDropped, names }) => !isDropped && !names.includes("email"));
-    for (const name of ["anonymous", "user"] as const) {
-      const names = (frozen: Draft): boolean => frozen.names.includes(name);
-      if (gone.some(names) && !left.some(names)) for (const { pairsLeft } of personSignals) pairsLeft.add(name);
     }
   }
 
@@ -245,16 +285,28 @@ export class Model {
   }
 
   /**
-   * People by number with their scores, once every message has arrived and the rules have been applied to all
+   * People by number with their scores, once every message has arrived and the rules and exclusions have been applied to all
    * signals.
    */
   scores(): Map<number, number> {
-    return scoresOf(this.effective(), this.rules, this.#frozen);
+    const signals = this.effective();
+    return scoresOf(signals, [...this.#frozen, ...this.#scoring(signals)]);
   }
 
   /** The origins of the scores. */
   scored(): Frozen[] {
-    return [...this.#frozen, ...scoring(this.effective(), this.rules, this.#frozen)];
+    return [...this.#frozen, ...this.#scoring(this.effective())];
+  }
+
+  /** Whether an exclusion covers a signal that is known to belong to its person. */
+  isExcluded({ person, event }: Pick<Draft, "person" | "event">): boolean {
+    return this.exclusions.some((one) => ("of" in one ? one.of === person : one.event === event));
+  }
+
+  /** An excluded signal never scores, as if it had never come. */
+  #scoring(signals: readonly Effective[]): Frozen[] {
+    const isExcluded = (signal: Effective): boolean => this.isExcluded(signal);
+    return scoring(signals, this.rules, this.#frozen, isExcluded);
   }
 
   count(...places: Place[]): number {
@@ -287,7 +339,14 @@ export interface Draft {
   event: string;
   /** Whether a repetition is recognized by an id. */
   hasId: boolean;
+  /** Of a sender with a body of its own: where the event stands. */
+  shape?: Shape;
 }
+
+export type Shape = "what" | "deed";
+
+/** The signals of a person, by a condition on the email, or of an event. */
+export type Exclusion = { of: number } | { event: string };
 
 export interface Rule {
   points: number;
@@ -303,8 +362,8 @@ interface Effective extends Draft {
   day: number;
   /** Whether retention has deleted it. Its claims about its person stay, and it cannot score any more. */
   isDropped: boolean;
-  /** The ids whose pairs are gone, because retention removed the id's last signal. */
-  pairsLeft: ReadonlySet<Name>;
+  /** Whether the pair that it says is gone. */
+  isPairGone: boolean;
 }
 
 /** A score whose signal retention has deleted. */
@@ -323,7 +382,7 @@ export function knownIds(person: number, signals: readonly Effective[]): Readonl
   const identifies = personSignals.filter(({ kind, names }) => kind === "identify" && names.includes("email"));
   const known = new Set<Name>(identifies.flatMap(({ names }) => names));
   known.delete("email");
-  const arePaired = personSignals.some((signal) => saysPair(signal) && signal.pairsLeft.size === 0);
+  const arePaired = personSignals.some((signal) => saysPair(signal) && !signal.isPairGone);
   return known.size > 0 && arePaired ? new Set(["anonymous", "user"]) : known;
 }
 
@@ -342,6 +401,7 @@ export function scoring(
   signals: readonly Effective[],
   rules: ReadonlyMap<string, Rule>,
   frozen: readonly Frozen[],
+  isExcluded: (signal: Effective) => boolean,
 ): Frozen[] {
   const counted: Frozen[] = [];
   const persons = Map.groupBy(signals, ({ person }) => person);
@@ -351,6 +411,7 @@ export function scoring(
       const rule = rules.get(signal.event);
       if (signal.isDropped || signal.kind !== "signal" || rule?.enabled !== true || !isTheirs(signal, known)) continue;
       if (rule.of !== null && rule.of !== person) continue;
+      if (isExcluded(signal)) continue;
       const { event, day } = signal;
       const isTaken = [...frozen, ...counted].some(
         (earlier) =>
@@ -367,14 +428,10 @@ export function scoring(
 }
 
 /** People by number, with their scores. */
-function scoresOf(
-  signals: readonly Effective[],
-  rules: ReadonlyMap<string, Rule>,
-  frozen: readonly Frozen[],
-): Map<number, number> {
+function scoresOf(signals: readonly Effective[], scored: readonly Frozen[]): Map<number, number> {
   const scores = new Map<number, number>();
   for (const { person, names } of signals) if (names.includes("email")) scores.set(person, 0);
-  for (const { person, points } of [...frozen, ...scoring(signals, rules, frozen)]) {
+  for (const { person, points } of scored) {
     scores.set(person, (scores.get(person) ?? 0) + points);
   }
   return scores;

@@ -23,7 +23,7 @@ export class OutageRun {
   /** Ids of signals answered with 202. */
   readonly acknowledged: string[] = [];
   /** The Retry-After in seconds of each call answered with 503. */
-  readonly refused: number[] = [];
+  readonly rejected: number[] = [];
   readonly #clock: WaitingClock;
   readonly #queue: QueueByHand;
   #sent = 0;
@@ -53,7 +53,7 @@ export class OutageRun {
     this.faults.ends = () => null;
   }
 
-  /** Sends a signal, which is acknowledged or temporarily refused. */
+  /** Sends a signal, which is acknowledged or temporarily rejected. */
   async send(signal: object): Promise<number> {
     const messageId = `message ${this.#sent++}`;
     const body = { type: "track", event: "Visit", messageId, ...signal };
@@ -62,7 +62,7 @@ export class OutageRun {
     else {
       expect(response.status).toBe(503);
       expect((await response.json<Problem>()).code).toBe("unavailable");
-      this.refused.push(Number(response.headers.get("retry-after")));
+      this.rejected.push(Number(response.headers.get("retry-after")));
     }
     return response.status;
   }

@@ -24,7 +24,7 @@ const CI_SEED = "20261120";
 if (process.env["CI"] !== undefined) process.env["PROPERTY_SEED"] ??= CI_SEED;
 /** Variables of this process that tests in the runtime read. */
 const given = Object.entries(process.env).filter(([name]) =>
-  /^(CLOCK|MODEL|HOSTILE|RACES|FAULTS|PROPERTY)_/.test(name),
+  /^(CLOCK|LIVES|MODEL|HOSTILE|RACES|FAULTS|PROPERTY|STORE)_/.test(name),
 );
 
 /** A small machine that is busy with other processes may take ten times as long as an idle machine. */
@@ -162,7 +162,7 @@ const SRC = path.join(import.meta.dirname, "../../src/");
 /**
  * On workerd, tests load the Worker's lazy modules (`await import`) together with the rest. There an import is a call of
  * the test runner, even for loaded modules. Two objects that import the same module at once share the call, and one of
- * them would continue with the other's storage. The platform refuses that.
+ * them would continue with the other's storage. The platform rejects that.
  */
 function importsAtOnce(): Plugin {
   return {

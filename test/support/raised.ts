@@ -1,28 +1,33 @@
-/** Events that an object has raised, as a test reads them, and a fake of Destinations that can fail. */
+/** Notifications that an object has raised, as a test reads them, and a fake of Destinations that can fail. */
 import { afterEach, vi } from "vitest";
 import { Destinations } from "../../src/notifications/destinations.ts";
-import type { EventOf, EventType, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
-import type { RaisedEvents } from "../../src/notifications/raised-events.ts";
+import type { NotificationOf, NotificationType, Notification } from "../../src/domain/notifications/notification.ts";
+import type { RaisedNotifications } from "../../src/notifications/raised-notifications.ts";
 import type { Fault } from "./faults.ts";
 
-/** Takes all pending events. */
-export function takeRaised(raised: RaisedEvents): WorkspaceEvent[] {
-  const events: WorkspaceEvent[] = [];
+/** Takes all pending notifications. */
+export function takeRaised(raised: RaisedNotifications): Notification[] {
+  const notifications: Notification[] = [];
   for (let next = raised.next(); next !== null; next = raised.next()) {
-    events.push(...next.events);
-    raised.handedOn(next.lastRow);
+    notifications.push(...next.notifications);
+    raised.forwarded(next.lastRow);
   }
-  return events;
+  return notifications;
 }
 
-export function ofType<Type extends EventType>(events: readonly WorkspaceEvent[], type: Type): EventOf<Type>["data"][] {
-  return events.filter((event) => event.type === type).map(({ data }) => data as EventOf<Type>["data"]);
+export function ofType<Type extends NotificationType>(
+  notifications: readonly Notification[],
+  type: Type,
+): NotificationOf<Type>["data"][] {
+  return notifications
+    .filter((notification) => notification.type === type)
+    .map(({ data }) => data as NotificationOf<Type>["data"]);
 }
 
-/** Replaces a workspace's Destinations until the test ends: records the events and can fail. */
+/** Replaces a workspace's Destinations until the test ends: records the notifications and can fail. */
 export class TestDestinations {
-  /** All received events, repetitions included. */
-  readonly taken: WorkspaceEvent[] = [];
+  /** All received notifications, repetitions included. */
+  readonly taken: Notification[] = [];
   /** The failures of the next calls, one each; later calls succeed. */
   faults: Fault[] = [];
   /** Calls wait for this promise first. */
@@ -34,7 +39,9 @@ export class TestDestinations {
 
   /** @param workspaceId calls for other workspaces are ignored: a call of a killed object may arrive late. */
   constructor(workspaceId: string) {
-    this.#replace("raise", workspaceId, (events: WorkspaceEvent[]) => this.taken.push(...structuredClone(events)));
+    this.#replace("raise", workspaceId, (notifications: Notification[]) =>
+      this.taken.push(...structuredClone(notifications)),
+    );
     this.#replace("deletePerson", workspaceId, (email: string) => this.deleted.push(email));
   }
 
@@ -60,9 +67,9 @@ export class TestDestinations {
     } as never);
   }
 
-  /** The received events without repetitions. */
-  get events(): WorkspaceEvent[] {
-    return [...new Map(this.taken.map((event) => [event.id, event] as const)).values()];
+  /** The received notifications without repetitions. */
+  get notifications(): Notification[] {
+    return [...new Map(this.taken.map((notification) => [notification.id, notification] as const)).values()];
   }
 }
 

@@ -7,7 +7,8 @@ import { ascendingEntries, readEntries, personList } from "../../src/store/peopl
 import { deadSignals, heldSignals } from "../../src/store/resend-jobs.ts";
 import type { StoredSignal } from "../../src/store/resend-jobs.ts";
 import { RuleOutcomes } from "../../src/store/state/rule-outcomes.ts";
-import { StoreState } from "../../src/store/state/store-state.ts";
+import type { StoreState } from "../../src/store/state/store-state.ts";
+import { openState } from "./log.ts";
 import { countedOf, expectStateToAddUp, linesOf, ruleDaysOf } from "./adds-up.ts";
 
 /** As after a restart. */
@@ -18,7 +19,7 @@ export function readStore<T>(
   return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (instance, { storage }) => {
     // The rows of the signal queue's groups are updated first.
     instance.recentNames();
-    return read(new StoreState(storage.sql), storage);
+    return read(openState(storage, workspaceId), storage);
   });
 }
 

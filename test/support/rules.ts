@@ -29,10 +29,20 @@ export async function applyRule(workspace: TestWorkspace, ruleId: string): Promi
   return ruleApplied(workspace, ruleId);
 }
 
+/** Applies the exclusions to the past. Returns the finished job. */
+export async function applyExclusions(workspace: TestWorkspace): Promise<Record<string, unknown>> {
+  await workspace.operator("POST", "/exclusions/apply");
+  return applied(workspace, "/exclusions/apply");
+}
+
 /** Drives the store's alarm until a rule has been applied to the past. Returns the finished job. */
-export async function ruleApplied(workspace: TestWorkspace, ruleId: string): Promise<Record<string, unknown>> {
+export function ruleApplied(workspace: TestWorkspace, ruleId: string): Promise<Record<string, unknown>> {
+  return applied(workspace, `/rules/${ruleId}/apply`);
+}
+
+async function applied(workspace: TestWorkspace, path: string): Promise<Record<string, unknown>> {
   for (let steps = 0; steps < 100; steps++) {
-    const job = await workspace.operator("GET", `/rules/${ruleId}/apply`);
+    const job = await workspace.operator("GET", path);
     if (job["status"] === "done") return job;
     await runInDurableObject(workspace.store, (instance) => instance.alarm());
   }

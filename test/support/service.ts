@@ -34,6 +34,11 @@ export class Service {
     this.built = built;
   }
 
+  /** Of a Worker that the caller has built. */
+  static of(built: BuiltWorker): Service {
+    return new Service(built);
+  }
+
   /** Built as deployed, and running on an empty database. */
   static async make(options: ServiceOptions = {}): Promise<Service> {
     const service = new Service(await buildOnce(SERVICE_CONFIG, clockAheadMs === 0 ? undefined : SHIFTED_WORKER));

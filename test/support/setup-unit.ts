@@ -1,3 +1,5 @@
+import { watchLog } from "./logged.ts";
 import { configureProperties } from "./properties.ts";
 
 configureProperties();
+watchLog();

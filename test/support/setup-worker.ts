@@ -6,16 +6,22 @@ import { applyD1Migrations, reset } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, afterEach, vi } from "vitest";
 import { shiftDate } from "../../src/dev/worker/shift-date.ts";
+import { expectKnownWork } from "./known-work.ts";
 import { configureProperties } from "./properties.ts";
+import { watchLog } from "./logged.ts";
+import { isPlain, openSignalLogsInStores } from "./log.ts";
 import { forgetShared } from "./shared-for-file.ts";
 import { clockAheadMs } from "./worker.ts";
 
 // Zero, unless `npm run at` started this run.
 shiftDate(clockAheadMs);
 configureProperties();
-keepLogLines();
+if (isPlain) openSignalLogsInStores();
+watchLog();
 keepImports();
 await applyD1Migrations(env.DB, env.D1_MIGRATIONS);
+
+afterEach(expectKnownWork);
 
 afterAll(async () => {
   vi.useRealTimers();
@@ -46,17 +52,4 @@ function keepImports(): void {
 
 interface ModuleRunner {
   import(id: string, options?: { invalidate?: boolean }): Promise<unknown>;
-}
-
-/** Prints the log lines of failed tests only: passing the lines of all tests to Vitest takes a seventh of the CPU time. */
-function keepLogLines(): void {
-  /* oxlint-disable no-console -- the Worker logs to it */
-  const print = console.log;
-  let lines: unknown[][] = [];
-  console.log = (...line: unknown[]) => void lines.push(line);
-  afterEach(({ task }) => {
-    if (task.result?.state === "fail") for (const line of lines) print(...line);
-    lines = [];
-  });
-  /* oxlint-enable no-console */
 }

@@ -1,6 +1,6 @@
 /** The cost of SQL: sizes of rows as the platform measures them, and rows read and written. */
 
-/** The platform refuses larger rows; workerd does not. */
+/** The platform rejects larger rows; workerd does not. */
 export const PLATFORM_ROW_MAX_BYTES = 2_000_000;
 
 /** Bytes of the largest row of each non-empty table. */

@@ -1,7 +1,7 @@
-import type { WantedEvents } from "../../src/domain/events/workspace-event.ts";
+import type { WantedNotifications } from "../../src/domain/notifications/notification.ts";
 
 /** As if one destination wanted these types, or none if there are none. */
-export function wanting(wanted: Partial<WantedEvents>): WantedEvents {
+export function wanting(wanted: Partial<WantedNotifications>): WantedNotifications {
   const destinations = (wanted.types ?? []).length > 0 ? 1 : 0;
   return { types: [], thresholds: [], accountThresholds: [], destinations, ...wanted };
 }

@@ -1,6 +1,12 @@
 /** Calls, rows and messages as text, for tests that write and change them by hand. */
-import type { CallHead, OutboxRow, SignalHead } from "../../src/wire/admission.ts";
-import { writeCall, type WrittenCall, writeRow } from "../../src/wire/message.ts";
+import {
+  type CallHead,
+  type OutboxRow,
+  type SignalHead,
+  writeCall,
+  type WrittenCall,
+  writeRow,
+} from "../../src/wire/message.ts";
 
 /** A signal of a call of its own. */
 export interface WireSignal extends SignalHead {

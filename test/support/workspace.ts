@@ -2,10 +2,11 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
-import { controlDatabase } from "../../src/control/database.ts";
+import { controlDatabase } from "../../src/d1/database.ts";
 import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { TokenScope } from "../../src/domain/keys/api-token.ts";
-import type { WorkspaceContext } from "../../src/workspace/objects.ts";
+import type { WorkspaceContext } from "../../src/use-cases/objects.ts";
+import { ownWorkspace } from "./logged.ts";
 import { sharedForFile } from "./shared-for-file.ts";
 import worker from "../../src/index.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
@@ -62,10 +63,10 @@ export async function problemOf(response: Response): Promise<Problem> {
   return response.json<Problem>();
 }
 
-/** A well formed key that no workspace has. */
 /** A key or a token as pages and the operator API show it. */
 export const masked = (key: string) => `${key.slice(0, 8)}…${key.slice(-4)}`;
 
+/** A well formed key that no workspace has. */
 export const unknownKey = () => composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 
 export async function gzip(text: string): Promise<Uint8Array<ArrayBuffer>> {
@@ -77,6 +78,7 @@ interface ItemResult {
   index: number;
   status: "accepted" | "held" | "rejected";
   id?: string;
+  misfit?: true;
   code?: string;
   detail?: string;
 }
@@ -130,6 +132,7 @@ export class TestWorkspace {
   readonly key: TestKey;
 
   constructor(id: string, key: TestKey) {
+    ownWorkspace(id);
     this.id = id;
     this.key = key;
   }
@@ -225,7 +228,7 @@ export class TestWorkspace {
       : worker.fetch(request, bindings, createExecutionContext());
   }
 
-  /** Sets the retention of the workspace's plan in D1, and tells the store. Other workspaces may share the plan. */
+  /** Sets the retention of the workspace's plan in D1, and notifies the store. Other workspaces may share the plan. */
   async retain(days: number | null): Promise<void> {
     await env.DB.prepare("UPDATE plans SET retention_days = ? WHERE id = (SELECT plan_id FROM workspaces WHERE id = ?)")
       .bind(days, this.id)

@@ -3,18 +3,20 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { experimental_getWranglerCommands } from "wrangler";
-import { REFUSALS } from "../../src/http/refusal-table.ts";
+import { REJECTIONS } from "../../src/http/rejection-table.ts";
+import { JOURNEYS } from "../journeys/journeys.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
 
-const DOCUMENTS = ["README.md", ...globSync("{docs,test}/**/*.md", { cwd: ROOT })];
+const DOCUMENTS = ["README.md", "CONTRIBUTING.md", ...globSync("{docs,test}/**/*.md", { cwd: ROOT })];
 const CI = read(".ci/run");
 const PACKAGE = JSON.parse(read("package.json")) as Record<"scripts" | "dependencies" | "devDependencies", object>;
 
 /** Who runs a script that CI does not name itself: the file that does, or why nothing does. */
 const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   dev: { file: "test/e2e/tour.test.ts" },
+  workspace: { reason: "needs a running service; worker/workspace-file tests the calls that it makes" },
   check: { reason: "CI runs its parts" },
   types: { reason: "check:types runs it with --check" },
   assets: { reason: "check:types runs it with --check" },
@@ -29,6 +31,7 @@ const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   bench: { reason: "takes minutes of a quiet machine; check:types checks it" },
   cost: { reason: "takes minutes of a quiet machine; check:types checks it, test/unit/bench/cost.test.ts its bill" },
   deploy: { file: "test/unit/dev/deploy/deploy.test.ts" },
+  "deploy:setup": { reason: "makes what an account needs; test/unit/dev/deploy/setup-file.test.ts has what it writes" },
   "deploy:check": { file: "test/unit/dev/deploy/deploy.test.ts" },
 };
 
@@ -72,7 +75,7 @@ describe("a document", () => {
 
 /** Test files by kind and name, such as `unit/quota`, without other folders, because a name is unique in its kind. */
 const TESTS = new Set(
-  globSync("test/{unit,worker,long,sdk,sign-in,events,fault,e2e}/**/*.test.ts", { cwd: ROOT }).map(
+  globSync("test/{unit,worker,long,sdk,sign-in,notifications,fault,e2e}/**/*.test.ts", { cwd: ROOT }).map(
     (file) => `${file.split(path.sep)[1] ?? ""}/${path.basename(file, ".test.ts")}`,
   ),
 );
@@ -103,7 +106,7 @@ test("docs/security.md names an existing test of each protection", () => {
 
 test("test/README.md names only existing tests", () => {
   const names = read("test/README.md").matchAll(
-    /(?<![\w/.])(unit|worker|long|sdk|sign-in|events|fault|e2e)\/(?:\{([^}]+)\}|(\w[\w.-]*))(?![\w/])/g,
+    /(?<![\w/.])(unit|worker|long|sdk|sign-in|notifications|fault|e2e)\/(?:\{([^}]+)\}|(\w[\w.-]*))(?![\w/])/g,
   );
   const named = [...names].flatMap(([, kind = "", several, one = ""]) =>
     (several ?? one).split(",").map((name) => `${kind}/${name.trim()}`),
@@ -168,9 +171,16 @@ describe("README.md", () => {
       expect(list).toMatch(new RegExp(`^- (.*, )?${name.replace("@stryker-mutator/vitest", "vitest")}[,:]`, "m"));
   });
 
-  test("has at most 150 lines", () => {
-    expect(read("README.md").split("\n").length).toBeLessThanOrEqual(151);
+  test("has at most 160 lines", () => {
+    expect(read("README.md").split("\n").length).toBeLessThanOrEqual(161);
   });
+});
+
+test("docs/code.md prints the files of each journey that npm run journeys checks", () => {
+  const printed = [...read("docs/code.md").matchAll(/^\| (.+?) +\| (webhook|operator API|page) +\| (\d+) +\|$/gm)];
+  expect(printed.map(([, name, from, files]) => [name, from, Number(files)])).toEqual(
+    JOURNEYS.map(({ name, from, files }) => [name, from, files]),
+  );
 });
 
 test("docs/api.md lists every code for senders in the line of its status", () => {
@@ -178,8 +188,19 @@ test("docs/api.md lists every code for senders in the line of its status", () =>
   const documented = rows.flatMap(([, status, codes = ""]) =>
     [...codes.matchAll(/`(\w+)`/g)].map(([, code]) => `${status} ${code}`),
   );
-  const refusals = Object.entries(REFUSALS).map(([code, { status }]) => `${status} ${code}`);
-  expect(documented.toSorted()).toEqual([...refusals, "404 not_found", "405 method_not_allowed"].toSorted());
+  const rejections = Object.entries(REJECTIONS).map(([code, { status }]) => `${status} ${code}`);
+  expect(documented.toSorted()).toEqual([...rejections, "404 not_found", "405 method_not_allowed"].toSorted());
+});
+
+test("docs/operate.md and docs/alerts.yml name metrics that exist, and sections", () => {
+  const source = read("src/operator/health-routes.ts");
+  const [operate, alerts] = [read("docs/operate.md"), read("docs/alerts.yml")];
+  const named = [...(operate + alerts).matchAll(/\bsignal_ingestion_(queue_)?(\w+)/g)];
+  expect(named.length).toBeGreaterThan(4);
+  for (const [metric, , name] of named)
+    expect(source.includes(`"${name}"`) || source.includes(`{PREFIX}${name}`), metric).toBe(true);
+  const sections = [...alerts.matchAll(/operate\.md#([\w-]+)/g)].map(([, section]) => section);
+  expect(anchors(operate)).toEqual(expect.arrayContaining(sections));
 });
 
 test("docs/operate.md explains each log line, and no other", () => {
@@ -193,8 +214,8 @@ test("docs/operate.md explains each log line, and no other", () => {
   expect(documented.toSorted()).toEqual([...new Set(logged)].toSorted());
 });
 
-test("docs/operate.md names each job of the store that may fail", () => {
-  const [, section = ""] = /\n### `job_failing`\n(.*?)\n### /s.exec(read("docs/operate.md")) ?? [];
+test("docs/operate.md names each chore of the store", () => {
+  const [, section = ""] = /\n### `chore_failing`\n(.*?)\n### /s.exec(read("docs/operate.md")) ?? [];
   const jobs = [...read("src/store/signal-store.ts").matchAll(/\bname: "(\w+)"/g)].map(([, name]) => name);
   expect(jobs.length).toBeGreaterThan(5);
   expect(jobs.filter((name) => !section.includes(`\`${name}\``))).toEqual([]);

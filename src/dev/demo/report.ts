@@ -45,7 +45,7 @@ interface Crossing {
 interface DemoReceiver extends AsyncDisposable {
   /** Crossings by notification id, because a notification may be delivered twice. */
   crossings: Map<string, Crossing>;
-  refused: number;
+  rejected: number;
 }
 
 /**
@@ -58,7 +58,7 @@ export async function startReceiver(operator: OperatorClient, home: string): Pro
   const server = createServer();
   const receiver: DemoReceiver = {
     crossings: new Map(),
-    refused: 0,
+    rejected: 0,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       await new Promise((resolve) => {
@@ -71,11 +71,11 @@ export async function startReceiver(operator: OperatorClient, home: string): Pro
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const headers = Object.entries(request.headers).map(([name, value]) => [name, String(value)]);
     try {
-      const event = webhook?.verify(Buffer.concat(chunks).toString(), Object.fromEntries(headers)) as Crossing;
-      receiver.crossings.set(event.id, event);
+      const notification = webhook?.verify(Buffer.concat(chunks).toString(), Object.fromEntries(headers)) as Crossing;
+      receiver.crossings.set(notification.id, notification);
       response.writeHead(204).end();
     } catch {
-      receiver.refused++;
+      receiver.rejected++;
       response.writeHead(401).end();
     }
   };
@@ -84,7 +84,12 @@ export async function startReceiver(operator: OperatorClient, home: string): Pro
     server.listen(0, "127.0.0.1", resolve);
   });
   const target = `http://127.0.0.1:${(server.address() as AddressInfo).port}/crossings`;
-  const fields = { name: "Sales", type: "webhook", target, events: ["person.score_crossed", "account.score_crossed"] };
+  const fields = {
+    name: "Sales",
+    type: "webhook",
+    target,
+    notifications: ["person.score_crossed", "account.score_crossed"],
+  };
   const { secret } = await operator.post<{ secret: string }>(`${home}/destinations`, fields);
   webhook = new Webhook(secret);
   await operator.call("PUT", `${home}/thresholds`, {
@@ -109,7 +114,7 @@ async function reportCrossings(people: Person[], accounts: Account[], receiver: 
   printTable(title, rows, ["who", "score_before", "score", "time"]);
   const names = rows.map(({ who }) => who ?? "");
   const isExpected = names.length === expected.length && expected.every((name) => names.includes(name));
-  const good = isExpected && expected.length > 0 && receiver.refused === 0;
+  const good = isExpected && expected.length > 0 && receiver.rejected === 0;
   console.log(
     `  ${mark(good)} the first: ${names[0] ?? "nobody"}; each once, and signed so that the library verifies it`,
   );
@@ -139,8 +144,8 @@ export async function report(
   const { items: accounts } = await operator.get<{ items: Account[] }>(`${home}/accounts?order=score`);
   printTable("Accounts and the scores of their people", accounts, ["external_id", "name", "plan", "score", "people"]);
   printTable("Signal queue", groups, ["event", "source", "count", "anonymous", "held"]);
-  const refused = rejections.map((rejection) => ({ ...rejection, detail: cut(String(rejection["detail"]), 60) }));
-  printTable("Refused calls, as an admin sees them", refused, ["key_name", "status", "code", "calls", "detail"]);
+  const rejected = rejections.map((rejection) => ({ ...rejection, detail: cut(String(rejection["detail"]), 60) }));
+  printTable("Rejected calls, as an admin sees them", rejected, ["key_name", "status", "code", "calls", "detail"]);
   printTable("Usage of the billing period", [usage], ["signal_limit", "accepted", "held", "rejected", "period_end"]);
   printTable("Books", [books], Object.keys(books));
   const good = printChecks(outcome, people, accounts, usage, books);

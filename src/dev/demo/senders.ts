@@ -26,12 +26,12 @@ interface DemoDelivery {
   /** True: concurrent calls. Most real senders call one after another. */
   parallel?: boolean;
   status: number;
-  /** Expected problem code, or the code of the first refused signal in a partial answer. */
+  /** Expected problem code, or the code of the first rejected signal in a partial answer. */
   code?: string;
   kept: number;
   duplicates?: number;
   held?: number;
-  refused?: number;
+  rejected?: number;
   points?: [Lead, number][];
 }
 
@@ -291,7 +291,7 @@ function sdkBatches(path: string): DemoDelivery[] {
     delivery("a batch with four bad items among 20", [segment([...mixed.slice(0, 3), ...bad, ...mixed.slice(3)])], {
       code: "event_missing",
       kept: mixed.length,
-      refused: bad.length,
+      rejected: bad.length,
     }),
   ];
 }
@@ -315,7 +315,7 @@ export function imports({ campaigns, accounts }: DemoKeys): Sender {
       delivery("bulk import: 100 lines of JSON, one cut off", [bulk], {
         code: "signal_not_json",
         kept: 99,
-        refused: 1,
+        rejected: 1,
       }),
       delivery(
         "account updates, Product Org Updates key",
@@ -326,12 +326,12 @@ export function imports({ campaigns, accounts }: DemoKeys): Sender {
   };
 }
 
-/** Calls that are refused completely; each answer says how to fix the call. */
+/** Calls that are rejected completely; each answer says how to fix the call. */
 export function mistakes({ campaigns, crm, accounts, retired }: DemoKeys): Sender {
   const path = `${SIGNALS}/${campaigns}`;
   const crmPath = `${SIGNALS}/${crm.key}`;
   const good = { email: "peter@example.com", event: "Filled Out Form" };
-  const refused = (title: string, status: number, code: string, call: Partial<Call>): DemoDelivery =>
+  const rejected = (title: string, status: number, code: string, call: Partial<Call>): DemoDelivery =>
     delivery(title, [{ ...jsonCall(path, good), ...call }], { status, code, kept: 0 });
   const notEncoded =
     '{ "email": "nina@example.com", "event": "Filled Out Form",\n  "properties": { "company": Acme & Sons } }';
@@ -342,21 +342,21 @@ export function mistakes({ campaigns, crm, accounts, retired }: DemoKeys): Sende
   return {
     name: "Mistakes",
     deliveries: [
-      refused("a token that is not encoded", 400, "body_not_json", { body: notEncoded }),
-      refused("a token that is quoted twice", 400, "body_not_json", { body: quotedTwice }),
-      refused("a raw line break in a text", 400, "body_not_json", { body: rawNewline }),
-      refused("a form-encoded body", 415, "media_type_unsupported", { ...form, body: "email=a%40b.example&event=X" }),
-      refused("no body", 400, "body_empty", { body: "" }),
-      refused("a signal without an event", 422, "event_missing", { body: '{"email":"peter@example.com"}' }),
-      refused("a mistyped key", 401, "unauthorized", { path: `${SIGNALS}/${wrongKey}` }),
-      refused("a wrong secret", 401, "unauthorized", jsonCall(crmPath, good, { "x-api-secret": "guess" })),
-      refused("no secret", 401, "unauthorized", { path: crmPath }),
-      refused("a deactivated key", 401, "unauthorized", { path: `${SIGNALS}/${retired}` }),
-      refused("a signal to the account endpoint", 403, "endpoint_mismatch", {
+      rejected("a token that is not encoded", 400, "body_not_json", { body: notEncoded }),
+      rejected("a token that is quoted twice", 400, "body_not_json", { body: quotedTwice }),
+      rejected("a raw line break in a text", 400, "body_not_json", { body: rawNewline }),
+      rejected("a form-encoded body", 415, "media_type_unsupported", { ...form, body: "email=a%40b.example&event=X" }),
+      rejected("no body", 400, "body_empty", { body: "" }),
+      rejected("a signal without an event", 422, "event_missing", { body: '{"email":"peter@example.com"}' }),
+      rejected("a mistyped key", 401, "unauthorized", { path: `${SIGNALS}/${wrongKey}` }),
+      rejected("a wrong secret", 401, "unauthorized", jsonCall(crmPath, good, { "x-api-secret": "guess" })),
+      rejected("no secret", 401, "unauthorized", { path: crmPath }),
+      rejected("a deactivated key", 401, "unauthorized", { path: `${SIGNALS}/${retired}` }),
+      rejected("a signal to the account endpoint", 403, "endpoint_mismatch", {
         path: `/api/product-orgs/webhook/${campaigns}`,
       }),
-      refused("account data to the signal endpoint", 403, "endpoint_mismatch", { path: `${SIGNALS}/${accounts}` }),
-      refused("PUT in place of POST", 405, "method_not_allowed", { method: "PUT" }),
+      rejected("account data to the signal endpoint", 403, "endpoint_mismatch", { path: `${SIGNALS}/${accounts}` }),
+      rejected("PUT in place of POST", 405, "method_not_allowed", { method: "PUT" }),
     ],
   };
 }
@@ -436,11 +436,11 @@ function printLine(line: DemoDelivery, answers: readonly Answer[]) {
   const total = (field: "accepted" | "held" | "rejected") => answers.reduce((sum, each) => sum + each[field], 0);
   const [accepted, held, rejected] = [total("accepted"), total("held"), total("rejected")];
   const asExpected =
-    wrong === undefined && accepted + held === kept && held === (line.held ?? 0) && rejected === (line.refused ?? 0);
+    wrong === undefined && accepted + held === kept && held === (line.held ?? 0) && rejected === (line.rejected ?? 0);
   const counts = [
     accepted > 0 ? `${accepted} accepted` : "",
     held > 0 ? `${held} held` : "",
-    rejected > 0 ? `${rejected} refused: ${answer?.code}` : accepted + held === 0 ? (answer?.code ?? "") : "",
+    rejected > 0 ? `${rejected} rejected: ${answer?.code}` : accepted + held === 0 ? (answer?.code ?? "") : "",
   ].filter((text) => text !== "");
   const called = `${calls.length} ${calls.length === 1 ? "call " : "calls"}`.padStart(9);
   console.log(`  ${mark(asExpected)} ${title.padEnd(47)} ${called}  ${answer?.status} ${counts.join(", ")}`);

@@ -2,20 +2,28 @@
 import { parseArgs, stripVTControlCharacters } from "node:util";
 import { unstable_readConfig, type Unstable_Config } from "wrangler";
 import { DEPLOYABLE_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
-import { jurisdictionProblem } from "../../domain/jurisdiction.ts";
-import { queueKind, QUEUE_WORDS, type QueueKind } from "../../queue/queue-names.ts";
+import { NEEDED_BINDINGS, NEEDED_SETTINGS, bindingsOf, settingsOf, type ComparedConfig } from "./needed-settings.ts";
+import { jurisdictionProblem, queueKind, QUEUE_WORDS, type QueueKind } from "../../env.ts";
+
+interface Arguments {
+  environment: string | undefined;
+  onlyCheck: boolean;
+  /** The origin of a deployed service, which gets a test call. */
+  origin: string | undefined;
+}
 
 /**
  * The environment from the command line, or CLOUDFLARE_ENV as in wrangler. @throws on any other argument: its effect,
  * such as `--var SIGN_IN:local`, could not be checked.
  */
-export function argumentsOf(
-  args: string[],
-  named = process.env["CLOUDFLARE_ENV"],
-): { environment: string | undefined; onlyCheck: boolean } {
-  const options = { env: { type: "string", short: "e" }, check: { type: "boolean", default: false } } as const;
-  const { values } = parseArgs({ args, options });
-  return { environment: values.env || named || undefined, onlyCheck: values.check };
+export function argumentsOf(args: string[], named = process.env["CLOUDFLARE_ENV"]): Arguments {
+  const check = { check: { type: "boolean", default: false }, origin: { type: "string" } } as const;
+  const { values } = parseArgs({ args, options: { env: { type: "string", short: "e" }, ...check } as const });
+  if (values.origin !== undefined && !values.check) throw new Error("The option --origin is one of deploy:check.");
+  const origin = values.origin === undefined ? undefined : URL.parse(values.origin)?.origin;
+  if (origin === "null" || (origin === undefined && values.origin !== undefined))
+    throw new Error("The option --origin needs an address such as https://signals.example.com.");
+  return { environment: values.env || named || undefined, onlyCheck: values.check, origin };
 }
 
 /** Arguments that select this environment, or the top level, regardless of CLOUDFLARE_ENV. */
@@ -23,16 +31,13 @@ export function environmentArguments(environment: string | undefined): string[] 
   return ["--env", environment ?? ""];
 }
 
-/** Settings that every environment inherits: with others, its Worker would be another program than the tested one. */
-const INHERITED = ["main", "compatibility_flags", "migrations", "triggers", "limits"] as const;
-
 /** The relevant settings of wrangler.toml for one environment, as wrangler reads them. */
-export type DeployConfig = Pick<
-  Unstable_Config,
-  | ("name" | "account_id" | "vars" | "d1_databases" | "r2_buckets" | "queues" | "durable_objects" | "ratelimits")
-  | ("send_email" | "observability" | "logpush" | "services" | "workers_dev")
-  | (typeof INHERITED)[number]
->;
+export type DeployConfig = ComparedConfig &
+  Pick<
+    Unstable_Config,
+    | ("name" | "account_id" | "observability" | "logpush" | "workers_dev" | "placement")
+    | ("tail_consumers" | "streaming_tail_consumers")
+  >;
 
 /** An environment's section of wrangler.toml; `environment` is undefined for the top level. */
 export interface Section {
@@ -57,11 +62,18 @@ export function readSections(file: string): Section[] {
 export interface Missing {
   problem: string;
   fix: string;
+  /** Present if the deployment itself corrects it. */
+  byDeploy?: true;
 }
 
 type Problem = readonly [problem: string, setting: string];
 
-/** @param all every section of the file, the top level first. */
+/**
+ * The problems of one section: missing settings, and resources that it shares with another section. Also the settings that other
+ * sections lack.
+ *
+ * @param all every section of the file, the top level first.
+ */
 export function missingInConfig(all: readonly Section[], environment: string | undefined): Missing[] {
   const [top] = all;
   const checked = all.find((section) => section.environment === environment);
@@ -69,59 +81,95 @@ export function missingInConfig(all: readonly Section[], environment: string | u
     const fix = `[env.${environment}] in wrangler.toml with its own bindings: without it, wrangler uses those of the top level`;
     return [{ problem: `There is no environment ${environment}.`, fix }];
   }
-  const { config } = checked;
+  const otherSections = all.filter((section) => section !== checked);
   const problems: Problem[] = [
-    ...checkBindings(config, top.config),
-    ...checkQueues(config),
-    ...checkJurisdiction(config),
-    ...all.flatMap((section) => (section === checked ? [] : [...checkShared(checked, section)])),
-    ...checkDatabases(config),
-    ...checkSignIn(config),
+    ...checkNeeded(checked.config, top.config),
+    ...checkQueues(checked.config),
+    ...checkJurisdiction(checked.config),
+    ...otherSections.flatMap((section) => [...checkShared(checked, section)]),
+    ...checkDatabases(checked.config),
+    ...checkSignIn(checked.config),
     ...checkOtherSettings(checked),
+    ...checkSecrecy(checked.config),
   ];
+  return [
+    ...inSection(checked, problems),
+    ...otherSections.flatMap((section) =>
+      inSection(section, [...checkNeeded(section.config, top.config), ...checkSecrecy(section.config)]),
+    ),
+  ];
+}
+
+function inSection({ environment }: Section, problems: readonly Problem[]): Missing[] {
   const file = environment === undefined ? "wrangler.toml" : `[env.${environment}] of wrangler.toml`;
   return problems.map(([problem, setting]) => ({ problem, fix: `${setting} in ${file}` }));
 }
 
-/** Bindings and variables are not inherited, so each section repeats those of the top level. */
-function* checkBindings(config: DeployConfig, top: DeployConfig): Iterable<Problem> {
+/** Bindings and variables are not inherited, so each section repeats them, those that a deployment has added at the top level too. */
+function* checkNeeded(config: DeployConfig, top: DeployConfig): Iterable<Problem> {
   const bindings = bindingsOf(config);
-  for (const [name, wanted] of bindingsOf(top)) {
-    const settings = bindings.get(name);
-    if (settings === undefined)
-      yield [`${name} is missing.`, "its lines, as at the top level, under a name of its own,"];
-    for (const [setting, value] of Object.entries(settings === undefined ? {} : wanted)) {
-      if (settings?.[setting] === value) continue;
+  for (const [name, wanted] of Object.entries({ ...bindingsOf(top), ...NEEDED_BINDINGS })) {
+    const settings = bindings[name];
+    if (settings === undefined) {
+      yield [`${name} is missing.`, "its lines, as in the repository's file, under a name of its own,"];
+      continue;
+    }
+    for (const setting of new Set([...Object.keys(settings), ...Object.keys(wanted)])) {
+      const value = wanted[setting];
+      if (settings[setting] === value) continue;
       const line = value === undefined ? `no ${setting}` : `${setting} = "${value}"`;
-      yield [`${setting} of ${name} differs from the top level's.`, line];
+      yield [`${setting} of ${name} is not what the Worker needs.`, line];
     }
   }
-  for (const name of INHERITED) {
-    if (JSON.stringify(config[name]) !== JSON.stringify(top[name]))
-      yield [`${name} differs from the top level's.`, `no lines of ${name}, because they are inherited,`];
+  const settings = settingsOf(config);
+  for (const [name, wanted] of Object.entries(NEEDED_SETTINGS)) {
+    if (JSON.stringify(settings[name]) !== JSON.stringify(wanted))
+      yield [`${name} is not what the Worker needs.`, `${name} as in the repository's file, once, at the top level,`];
   }
 }
 
-function bindingsOf(config: DeployConfig): Map<string, Record<string, string | undefined>> {
-  const { queues, ratelimits, send_email: emails, services = [] } = config;
-  const names = [
-    ...config.r2_buckets.map(({ binding }) => binding),
-    ...(queues.producers ?? []).map(({ binding }) => binding),
-    ...ratelimits.map(({ name }) => name),
-    ...emails.map(({ name }) => name),
-    ...services.map(({ binding }) => binding),
-    ...Object.keys(config.vars),
-  ];
-  return new Map<string, Record<string, string | undefined>>([
-    ...config.d1_databases.map(({ binding, migrations_dir }) => [binding, { migrations_dir }] as const),
-    ...config.durable_objects.bindings.map(
-      ({ name, class_name, script_name }) => [name, { class_name, script_name }] as const,
-    ),
-    ...names.map((name) => [name, {}] as const),
-  ]);
+const SECRET_NAME = /SECRET|TOKEN|PASSWORD|PRIVATE|CREDENTIAL|API_?KEY/i;
+
+/** Settings that would show keys, secrets or the service's pages to strangers. */
+function* checkSecrecy(config: DeployConfig): Iterable<Problem> {
+  for (const name of Object.keys(config.vars)) {
+    if (SECRET_NAME.test(name))
+      yield [
+        `${name} is a variable, which the file and the dashboard show.`,
+        `no ${name}, but the secret (npx wrangler secret put ${name}),`,
+      ];
+  }
+  const tails = [...(config.tail_consumers ?? []), ...(config.streaming_tail_consumers ?? [])];
+  if (tails.length > 0)
+    yield ["Another Worker would get the URLs of requests, and the API key is part of them.", "no tail_consumers"];
+  const issuer = textOf(config, "OIDC_ISSUER");
+  if (issuer !== "" && URL.parse(issuer)?.protocol !== "https:")
+    yield [
+      `OIDC_ISSUER is ${JSON.stringify(issuer)}: anybody on the way could sign in as anybody.`,
+      "an https:// issuer",
+    ];
+  if (isForAllTenants(issuer))
+    yield [
+      `The issuer ${issuer} signs in people of any company, and any of them can give a person any email.`,
+      "the issuer of one tenant as OIDC_ISSUER",
+    ];
 }
 
-/** Queues without a consumer, and queues whose messages the Worker would misread. */
+/** Issuers of vendors with which every customer's administrator chooses the emails of its people. */
+const ISSUERS_FOR_ALL = new Set(["login.salesforce.com", "slack.com"]);
+const MICROSOFT = /(?:^|\.)(?:microsoftonline\.(?:com|us|cn)|windows\.net)$/;
+/** Microsoft's names for all tenants; the id is that of private accounts. */
+const ALL_TENANTS = new Set(["common", "organizations", "consumers", "9188040d-6c67-4b5b-b112-36a304b66dad"]);
+
+function isForAllTenants(issuer: string): boolean {
+  const { hostname = "", pathname = "" } = URL.parse(issuer) ?? {};
+  const [, tenant = ""] = pathname.toLowerCase().split("/");
+  if (ISSUERS_FOR_ALL.has(hostname)) return true;
+  // A placeholder, such as {tenantid}, or nothing.
+  return MICROSOFT.test(hostname) && (ALL_TENANTS.has(tenant) || /^(?:%7b.*)?$/.test(tenant));
+}
+
+/** Queues without a single consumer, and queues whose messages the Worker would misread. */
 function* checkQueues({ queues: { producers = [], consumers = [] } }: DeployConfig): Iterable<Problem> {
   for (const consumer of consumers) {
     for (const setting of ["max_batch_size", "max_batch_timeout", "max_retries"] as const) {
@@ -138,7 +186,8 @@ function* checkQueues({ queues: { producers = [], consumers = [] } }: DeployConf
     ),
   ];
   for (const [queue, kind] of queues) {
-    const consumer = consumers.find((known) => known.queue === queue);
+    const [consumer, another] = consumers.filter((known) => known.queue === queue);
+    if (another !== undefined) yield [`The queue ${queue} has two consumers.`, `one consumer with queue = "${queue}"`];
     if (consumer === undefined) yield [`The queue ${queue} has no consumer.`, `a consumer with queue = "${queue}"`];
     else if (kind === "signals" && consumer.dead_letter_queue === undefined)
       yield [
@@ -238,6 +287,8 @@ function* checkOtherSettings({ config, hosts }: Section): Iterable<Problem> {
   const hasEmail = config.send_email?.some(({ name }) => name === "EMAIL") ?? false;
   if (hasEmail !== (textOf(config, "EMAIL_FROM") !== ""))
     yield ["EMAIL_FROM and the binding EMAIL belong together, and one of them is missing.", "both, or neither,"];
+  if (config.placement !== undefined && config.placement.mode !== "off")
+    yield ["[placement] would run the Worker far from its senders.", "no [placement]"];
   if (config.name === undefined) yield ["The Worker has no name.", "name"];
   if (config.workers_dev === false && hosts.length === 0)
     yield ["The Worker has no address.", "routes, or workers_dev = true,"];
@@ -257,12 +308,17 @@ function queuesOf({ queues: { producers = [], consumers = [] } }: DeployConfig):
 type Database = DeployConfig["d1_databases"][number];
 
 /** Whether the configuration has the id of a database, in place of the zeros of an example. */
-function isCreated({ database_id: id = "" }: Database): boolean {
+export function isCreated({ database_id: id = "" }: Database): boolean {
   return !/^[0-]*$/.test(id);
 }
 
 function createDatabase({ database_name: name = "" }: Database, config: DeployConfig): string {
-  return ["npx wrangler d1 create", name, ...inJurisdiction(textOf(config, "JURISDICTION"))].join(" ");
+  return ["npx wrangler d1 create", name, ...jurisdictionArguments(config)].join(" ");
+}
+
+/** Arguments that create a database or a queue where the objects of the section are. */
+export function jurisdictionArguments(config: DeployConfig): string[] {
+  return inJurisdiction(textOf(config, "JURISDICTION"));
 }
 
 function inJurisdiction(place?: string): string[] {
@@ -307,7 +363,7 @@ interface Part {
 }
 
 function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
-  const jurisdiction = textOf(config, "JURISDICTION");
+  const workspace = firstWorkspace(config, environment, wrangler);
   const part = (name: string, isThere: () => Promise<boolean>, fix: string): Part => ({
     name,
     check: async () => ((await isThere()) ? [] : [{ problem: `There is no ${name}.`, fix }]),
@@ -321,15 +377,20 @@ function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
       name: `database ${database.database_id}`,
       check: () => checkDatabase(database, config, wrangler),
     })),
-    ...queuesOf(config).map((queue) => {
-      const fix = ["npx wrangler queues create", queue, ...inJurisdiction(jurisdiction)].join(" ");
-      return part(`queue ${queue}`, () => exists("queues", "info", queue), fix);
-    }),
+    ...queuesOf(config).map((queue) => ({
+      name: `queue ${queue}`,
+      check: async () => {
+        const info = await ask(wrangler, ["queues", "info", queue]);
+        if (info !== null) return checkConsumer(queue, info, config, workspace);
+        const fix = ["npx wrangler queues create", queue, ...jurisdictionArguments(config)].join(" ");
+        return [{ problem: `There is no queue ${queue}.`, fix }];
+      },
+    })),
     ...config.r2_buckets.map(({ bucket_name: bucket = "", jurisdiction: place }) => {
       const fix = ["npx wrangler r2 bucket create", bucket, ...inJurisdiction(place)].join(" ");
       return part(`bucket ${bucket}`, () => exists("r2", "bucket", "info", bucket, ...inJurisdiction(place)), fix);
     }),
-    { name: "the jurisdiction of the data", check: () => checkDataJurisdiction(config, environment, wrangler) },
+    { name: "the jurisdiction of the data", check: async () => checkDataJurisdiction(config, await workspace) },
     part(
       "secret OPERATOR_TOKEN, without which nobody can create a workspace",
       async () => (await secrets()).some(({ name }) => name === "OPERATOR_TOKEN"),
@@ -347,18 +408,50 @@ async function checkDatabase(database: Database, config: DeployConfig, wrangler:
   return [{ problem: `There is no database ${id}.`, fix }];
 }
 
-/** Compares JURISDICTION with that of the first workspace. A workspace of a version without jurisdictions is in none. */
-async function checkDataJurisdiction(
+/**
+ * A queue in the account has this Worker as its only consumer. Before the first deployment it has none.
+ *
+ * @param info output of `wrangler queues info`.
+ */
+async function checkConsumer(
+  queue: string,
+  info: string,
+  { name = "" }: DeployConfig,
+  workspace: Promise<StoredWorkspace | undefined>,
+): Promise<Missing[]> {
+  const consumers = (/^Consumers: *(.*)$/m.exec(info)?.[1] ?? "").split(",").filter((consumer) => consumer !== "");
+  const foreign = consumers.map((consumer) => consumer.trim()).filter((consumer) => consumer !== `worker:${name}`);
+  if (foreign.length > 0) {
+    const problem = `The queue ${queue} has another consumer, which takes its messages: ${foreign.join(", ")}.`;
+    const script = foreign[0]?.startsWith("worker:") === true ? foreign[0].slice("worker:".length) : undefined;
+    const consumer = script === undefined ? "consumer http remove" : "consumer remove";
+    return [{ problem, fix: ["npx wrangler queues", consumer, queue, script ?? ""].join(" ").trim() }];
+  }
+  const hasNone = /^Number of Consumers: 0$/m.test(info);
+  if (!hasNone || (await workspace) === undefined) return [];
+  return [{ problem: `The queue ${queue} has no consumer: its messages wait.`, fix: "npm run deploy", byDeploy: true }];
+}
+
+/** A row of D1. */
+interface StoredWorkspace {
+  jurisdiction?: string;
+}
+
+async function firstWorkspace(
   config: DeployConfig,
   environment: string | undefined,
   wrangler: Wrangler,
-): Promise<Missing[]> {
+): Promise<StoredWorkspace | undefined> {
   const [database] = config.d1_databases;
-  if (database === undefined || !isCreated(database)) return [];
+  if (database === undefined || !isCreated(database)) return undefined;
   const query = ["--remote", "--json", "--command", "SELECT * FROM workspaces LIMIT 1"];
   const args = ["d1", "execute", database.binding, ...query, ...environmentArguments(environment)];
-  const [answer] = await list<{ results: { jurisdiction?: string }[] }>(wrangler, args);
-  const [workspace] = answer?.results ?? [];
+  const [answer] = await list<{ results: StoredWorkspace[] }>(wrangler, args);
+  return answer?.results[0];
+}
+
+/** Compares JURISDICTION with that of a workspace. One of a version without jurisdictions is in none. */
+function checkDataJurisdiction(config: DeployConfig, workspace: StoredWorkspace | undefined): Missing[] {
   if (workspace === undefined) return [];
   const { jurisdiction: recorded = "" } = workspace;
   const problem = jurisdictionProblem(textOf(config, "JURISDICTION"), recorded);
@@ -399,7 +492,7 @@ function lastError(out: string): string {
 /** Access must answer first for the pages, and not for the webhooks. A host without an answer is not deployed yet. */
 async function missingAtHost(host: string, behindAccess: boolean, fetchUrl: Fetch): Promise<Missing[]> {
   const paths = `the paths ${host}/w and ${host}/sign-in`;
-  // The Worker refuses GET at a webhook path, so its answer differs from Access's sign-in page.
+  // The Worker rejects GET at a webhook path, so its answer differs from Access's sign-in page.
   if ((await whoAnswers(`https://${host}/api/signal-staging/webhook/sk_none`, fetchUrl)) === "access") {
     const problem = `Access stands in front of the webhooks at ${host}: senders get a sign-in page.`;
     return [{ problem, fix: `the Access application with ${paths} only` }];
@@ -409,6 +502,32 @@ async function missingAtHost(host: string, behindAccess: boolean, fetchUrl: Fetc
     return [{ problem, fix: `an Access application with ${paths}` }];
   }
   return [];
+}
+
+/**
+ * Sends a signal with an unknown key, as a server does. Protection against bots answers such a call with a page of its own, which no
+ * request of a browser and no log of the Worker shows.
+ *
+ * @param origin such as https://signals.example.com.
+ */
+export async function missingAtOrigin(origin: string, fetchUrl: Fetch): Promise<Missing[]> {
+  const headers = { "content-type": "application/json" };
+  const init = { method: "POST", headers, body: '{"event":"Deployment checked"}', redirect: "manual" } as const;
+  let found: string;
+  try {
+    const signal = AbortSignal.timeout(10_000);
+    const answer = await fetchUrl(`${origin}/api/signal-staging/webhook/sk_none`, { ...init, signal });
+    await answer.body?.cancel();
+    const type = answer.headers.get("content-type") ?? "no content-type";
+    const isOurs = answer.status === 401 && type.startsWith("application/problem+json");
+    if (isOurs && answer.headers.get("x-request-id")?.startsWith("req_") === true) return [];
+    found = `${answer.status}, ${type}`;
+  } catch (error) {
+    found = error instanceof Error ? error.message : String(error);
+  }
+  const problem = `A server's call of ${origin} is not answered by the Worker (${found}): senders lose their signals.`;
+  const fix = "Security, Bots in the dashboard of the zone: Bot Fight Mode off; then its rules, and Access";
+  return [{ problem, fix }];
 }
 
 async function whoAnswers(url: string, fetchUrl: Fetch): Promise<"access" | "worker" | "nobody"> {

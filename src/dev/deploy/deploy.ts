@@ -1,6 +1,7 @@
 /**
  * `npm run deploy [-- --env NAME]`: checks, migrates D1, and deploys the Worker. Changes nothing while a part is
- * missing. `npm run deploy:check` only reports missing parts and the commands that create them.
+ * missing. `npm run deploy:check` only reports missing parts and the commands that create them; with `--origin URL` it also sends
+ * a signal to the deployed service, as a server does.
  */
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -9,6 +10,7 @@ import path from "node:path";
 import { PROJECT_DIR, WRANGLER } from "../local-service.ts";
 import {
   argumentsOf,
+  missingAtOrigin,
   missingInAccount,
   missingInConfig,
   missingText,
@@ -16,6 +18,7 @@ import {
   readSections,
   type Section,
 } from "./deploy-checks.ts";
+import { ended, quietWrangler } from "./run-wrangler.ts";
 
 process.exitCode = (await run()) ? 0 : 1;
 
@@ -26,13 +29,15 @@ async function run(): Promise<boolean> {
     asked = argumentsOf(process.argv.slice(2));
   } catch (error) {
     console.log(`${messageOf(error)}\n`);
-    console.log("Only --env NAME is taken here. Write every other setting in wrangler.toml.");
+    console.log(
+      "Only --env NAME, and --origin URL with deploy:check, are taken here. Write every other setting in wrangler.toml.",
+    );
     return false;
   }
-  const { environment, onlyCheck } = asked;
+  const { environment, onlyCheck, origin } = asked;
   const here = environmentArguments(environment);
   return (
-    (await check(environment)) &&
+    (await check(environment, { onlyCheck, origin })) &&
     (onlyCheck ||
       ((await runWrangler(["d1", "migrations", "apply", "DB", "--remote", ...here])) &&
         (await runWrangler(["deploy", ...here]))))
@@ -40,7 +45,10 @@ async function run(): Promise<boolean> {
 }
 
 /** Prints the missing parts. @returns whether nothing is missing. */
-async function check(environment: string | undefined): Promise<boolean> {
+async function check(
+  environment: string | undefined,
+  { onlyCheck, origin }: { onlyCheck: boolean; origin: string | undefined },
+): Promise<boolean> {
   let all: Section[];
   try {
     all = readSections(path.join(PROJECT_DIR, "wrangler.toml"));
@@ -51,8 +59,10 @@ async function check(environment: string | undefined): Promise<boolean> {
   const missing = missingInConfig(all, environment);
   const checked = all.find((section) => section.environment === environment);
   if (checked !== undefined) missing.push(...(await missingInAccount(checked, quietWrangler, fetch)));
-  console.log(missingText(missing));
-  return missing.length === 0 && (await dryRun(environment));
+  if (origin !== undefined) missing.push(...(await missingAtOrigin(origin, fetch)));
+  const blocking = missing.filter(({ byDeploy = false }) => onlyCheck || !byDeploy);
+  console.log(missingText(blocking));
+  return blocking.length === 0 && (await dryRun(environment));
 }
 
 /** Builds the bundle as for a deployment, and lets wrangler check its configuration. */
@@ -71,20 +81,6 @@ async function dryRun(environment: string | undefined): Promise<boolean> {
 /** Runs wrangler in the terminal, where it may ask questions. @returns whether it succeeded. */
 async function runWrangler(args: string[]): Promise<boolean> {
   return (await ended(spawn(process.execPath, [WRANGLER, ...args], { cwd: PROJECT_DIR, stdio: "inherit" }))) === 0;
-}
-
-async function quietWrangler(args: string[]): Promise<{ code: number; out: string }> {
-  const child = spawn(process.execPath, [WRANGLER, ...args], { cwd: PROJECT_DIR, stdio: ["ignore", "pipe", "pipe"] });
-  let out = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => (out += String(chunk)));
-  return { code: await ended(child), out };
-}
-
-function ended(child: ReturnType<typeof spawn>): Promise<number> {
-  return new Promise((resolve, reject) => {
-    child.once("error", reject);
-    child.once("close", (code) => resolve(code ?? 1));
-  });
 }
 
 function messageOf(error: unknown): string {

@@ -1,5 +1,5 @@
 /**
- * Makes `Date` tell a time ahead of the real clock, or behind it. It has no imports, because it also runs as text: in
+ * Makes `Date` show a time ahead of the real clock, or behind it. It has no imports, because it also runs as text: in
  * browsers and at the start of Node processes. It can be called again, because Vitest's real timers restore the first `Date`.
  */
 export function shiftDate(aheadMs: number): void {

@@ -1,6 +1,6 @@
 /**
- * Design §8.7: the maximum size of an account. Its values are one row of the store, and each change is a row with the
- * values before and after. The platform would refuse a larger row, and the store would lose what it is recording.
+ * The maximum size of an account. Its values are one row of the store, and each change is a row with the
+ * values before and after. The platform would reject a larger row, and the store would lose what it is recording.
  */
 import { ROW_MAX_BYTES } from "../../limits.ts";
 import { counted } from "../text.ts";
@@ -20,12 +20,12 @@ export function valueBytes(target: string, text: string, claim: string): number 
 }
 
 /**
- * Why an update is refused, and what to do; null: it fits. A refused update changes nothing, because half an update
+ * Why an update is rejected, and what to do; null: it fits. A rejected update changes nothing, because half an update
  * would be a state that the sender never described.
  *
  * @param taken the values of the update that replace stored ones.
  */
-export function updateRefusal(
+export function updateRejection(
   accountBytes: number,
   stored: SizedValues,
   { sent, taken }: { sent: SizedValues; taken: SizedValues },

@@ -1,16 +1,21 @@
 /**
- * The payload template of a Product Org Updates key (spec §2.1, design §8.7): maps paths of a payload to fields of an
+ * The payload template of a Product Org Updates key (spec §2.1): maps paths of a payload to fields of an
  * account. Templates are compiled once; `mapAccount` runs at the edge for every account update.
  */
 import { parseDotPath, PathReading, type DotPath } from "../json/dot-path.ts";
-import { echo } from "../keys/echo.ts";
 import { isWorthlessId } from "../signal/identity.ts";
-import { numberOfText } from "../rules/mapping-condition.ts";
-import { isAbsent, isExact, kindInWords, type JsonObject } from "../json/json-value.ts";
-import type { Described, SignalRefusal } from "../keys/refusal.ts";
-import { ok, refuse, type Result } from "../result.ts";
-import { IDENTITY_MAX_LENGTH, GROUP_TRAIT_MAX_BYTES, GROUP_TRAITS_MAX } from "../../limits.ts";
-import { withoutKeys } from "../keys/api-key.ts";
+import { numberOfText } from "../rules/comparators.ts";
+import { isAbsent, isExact, kindInWords, WrittenNumber, type JsonObject } from "../json/json-value.ts";
+import type { Described, SignalRejection } from "../keys/rejection.ts";
+import { ok, reject, type Result } from "../result.ts";
+import {
+  IDENTITY_MAX_LENGTH,
+  GROUP_TRAIT_MAX_BYTES,
+  GROUP_TRAITS_MAX,
+  TEMPLATE_PATH_MAX_LENGTH,
+} from "../../limits.ts";
+import { withoutKeys, echo } from "../keys/api-key.ts";
+import { cut, grouped } from "../text.ts";
 
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;
 type PayloadType = (typeof PAYLOAD_TYPES)[number];
@@ -31,7 +36,7 @@ export interface PayloadMapping {
   target: string;
   path: string;
   type: PayloadType;
-  /** Whether a payload without this field is refused. Always true for `external_id`. */
+  /** Whether a payload without this field is rejected. Always true for `external_id`. */
   required: boolean;
 }
 
@@ -60,7 +65,7 @@ export const REQUEST_MAX_STEPS = 10_000_000;
 export interface StepBudget {
   stepsLeft: number;
 }
-/** Maximum characters of all details in a refusal. A single error is shorter. */
+/** Maximum characters of all details in a rejection. A single error is shorter. */
 const DETAIL_MAX_LENGTH = 1_000;
 
 export function isAccountTarget(target: string): boolean {
@@ -89,7 +94,7 @@ export function mapAccount(
   const maxSteps = Math.min(TEMPLATE_MAX_STEPS, request.stepsLeft);
   let stepsLeft = maxSteps;
   for (const { target, path, pathText, type, required } of template) {
-    const refuseValue = (
+    const rejectValue = (
       code: TemplateError["code"],
       expected: string,
       why = `, but is ${kindSent(sent, code)}`,
@@ -106,29 +111,29 @@ export function mapAccount(
       const reader =
         maxSteps < TEMPLATE_MAX_STEPS ? "all updates of a request may read: send fewer" : "an update may read";
       const detail = `\`${pathText}\` (for \`${target}\`) is behind more array elements than ${reader}.`;
-      return refuse([...errors, { target, path: pathText, code: "out_of_reach", detail }]);
+      return reject([...errors, { target, path: pathText, code: "out_of_reach", detail }]);
     }
     if (isAbsent(sent)) {
-      if (required) refuseValue("missing", "is required");
+      if (required) rejectValue("missing", "is required");
       continue;
     }
     const value = convert(sent, type);
-    if (value === undefined) refuseValue("wrong_type", `must be ${EXPECTED[type]}`);
+    if (value === undefined) rejectValue("wrong_type", `must be ${EXPECTED[type]}`);
     else if (isAccountField(target)) record.fields[target] = value;
     else if (target !== "external_id") record.attributes[target.slice(ATTRIBUTE_PREFIX.length)] = value;
     else {
       // An external id of any type stays the text that was sent, so that no digit is lost.
       const id = convert(sent, "string");
-      if (typeof id !== "string") refuseValue("wrong_type", `must be ${EXPECTED.string}`);
-      else if (isWorthlessId(id)) refuseValue("wrong_type", "must name one account", NAMES_NONE);
+      if (typeof id !== "string") rejectValue("wrong_type", `must be ${EXPECTED.string}`);
+      else if (isWorthlessId(id)) rejectValue("wrong_type", "must name one account", NAMES_NONE);
       else record.externalId = id.trim();
     }
   }
-  return errors.length === 0 ? ok(record) : refuse(errors);
+  return errors.length === 0 ? ok(record) : reject(errors);
 }
 
 /** Names errors while they fit, then counts the rest. */
-export function templateRefusal(errors: readonly TemplateError[]): SignalRefusal {
+export function templateRejection(errors: readonly TemplateError[]): SignalRejection {
   let detail = "";
   let named = 0;
   const sent: string[] = [];
@@ -197,14 +202,42 @@ function kindSent(sent: unknown, code: TemplateError["code"]): string {
   return typeof sent === "string" && code === "missing" ? "blank" : kindInWords(sent);
 }
 
-/** Traits with the name of an account's field set the field, others an attribute. Traits beyond the limits are left out. */
+const UNUSED_TRAITS_NAMED = 3;
+const UNUSED_TRAIT_CHARACTERS = 50;
+
+/** Says in a sentence which traits of a group call set nothing, because an attribute cannot have their name. Null: none. */
+export function traitsProblemOf(traits: JsonObject): string | null {
+  const unused = Object.keys(traits).filter((name) => !isAccountField(name) && !isGroupAttribute(name));
+  if (unused.length === 0) return null;
+  const named = unused.slice(0, UNUSED_TRAITS_NAMED).map((name) => `“${cut(name, UNUSED_TRAIT_CHARACTERS)}”`);
+  const more = unused.length - named.length;
+  const names = more > 0 ? [...named, `${grouped(more)} more`] : named;
+  return `Group traits that are not used, because of a space, a dot or a control character in the name, or a name that is too long: ${names.join(", ")}.`;
+}
+
+function isGroupAttribute(name: string): boolean {
+  const target = ATTRIBUTE_PREFIX + name;
+  return target.length <= TEMPLATE_PATH_MAX_LENGTH && isAccountTarget(target);
+}
+
+/** A number with more digits than JSON numbers keep stays as a text, in an object as a rounded number. */
+function plainTrait(sent: unknown): unknown {
+  if (typeof sent === "string") return withoutKeys(sent.trim());
+  if (sent instanceof WrittenNumber) return sent.sent;
+  return typeof sent === "object" ? JSON.parse(JSON.stringify(sent)) : sent;
+}
+
+/**
+ * Traits with the name of an account's field set the field, others an attribute. Traits beyond the limits are left out: their names would
+ * take the room that the account needs for its updates.
+ */
 export function recordOfGroup(externalId: string, traits: JsonObject): AccountRecord {
   const record: AccountRecord = { externalId, fields: {}, attributes: {} };
   for (const [name, sent] of Object.entries(traits).slice(0, GROUP_TRAITS_MAX)) {
-    const value = typeof sent === "string" ? withoutKeys(sent.trim()) : sent;
+    const value = plainTrait(sent);
     if (isAbsent(value) || Buffer.byteLength(JSON.stringify(value)) > GROUP_TRAIT_MAX_BYTES) continue;
     if (isAccountField(name)) record.fields[name] = value;
-    else if (isAccountTarget(`attributes.${name}`)) record.attributes[name] = value;
+    else if (isGroupAttribute(name)) record.attributes[name] = value;
   }
   return record;
 }

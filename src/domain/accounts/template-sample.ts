@@ -1,10 +1,10 @@
 /**
- * Payload templates and sample payloads (spec §2.1, design §8.7): reads a sample that an admin pastes, proposes a
+ * Payload templates and sample payloads (spec §2.1): reads a sample that an admin pastes, proposes a
  * template for it, and makes an example payload for a template.
  */
-import { isJsonObject, parseDotPath } from "../json/dot-path.ts";
-import type { JsonObject } from "../json/json-value.ts";
-import { ok, refuse, type Result } from "../result.ts";
+import { parseDotPath } from "../json/dot-path.ts";
+import { type JsonObject, isJsonObject } from "../json/json-value.ts";
+import { ok, reject, type Result } from "../result.ts";
 import { readSignals } from "../signal/signal-body.ts";
 import { TEMPLATE_PATH_MAX_LENGTH } from "../../limits.ts";
 import { compileTemplate, isAccountTarget, mapAccount, type PayloadMapping } from "./payload-template.ts";
@@ -16,14 +16,14 @@ export function readSample(text: string): Result<JsonObject, string> {
     lines: false,
     check: ok,
   });
-  if (!parsed.ok) return refuse(parsed.refusal.detail);
+  if (!parsed.ok) return reject(parsed.rejection.detail);
   const [first] = parsed.value.signals;
-  if (first === undefined) return refuse("The sample holds no payload.");
-  if (first.refusal !== null) return refuse(first.refusal.detail);
+  if (first === undefined) return reject("The sample holds no payload.");
+  if (first.rejection !== null) return reject(first.rejection.detail);
   const payload: unknown = JSON.parse(parsed.value.text.slice(first.start, first.end));
   return isJsonObject(payload)
     ? ok(payload)
-    : refuse('A payload is a JSON object such as {"company":{"id":"acme-42"}}.');
+    : reject('A payload is a JSON object such as {"company":{"id":"acme-42"}}.');
 }
 
 /** Maximum mappings of a proposal: more do not fit on a screen. */
@@ -133,7 +133,7 @@ function typeOf(target: string, value: unknown): PayloadMapping["type"] {
 }
 
 /**
- * Whether the mapping works for the payload. Tries it, so that no reason for a refusal is overlooked.
+ * Whether the mapping works for the payload. Tries it, so that no reason for a rejection is overlooked.
  *
  * @param trial made by `withTrialId`, once for many mappings: a copy of the payload takes time.
  */
@@ -190,9 +190,7 @@ export function exampleFor(template: readonly PayloadMapping[]): JsonObject {
 function placesOf(template: readonly PayloadMapping[]): Place[] {
   const places = new Map<string, Place>();
   for (const rowMapping of template) {
-    const steps = (parseDotPath(rowMapping.path) ?? []).map((step) =>
-      step.kind === "name" ? step.name : step.kind === "index" ? step.index : 0,
-    );
+    const steps = stepsOf(rowMapping.path);
     const key = JSON.stringify(steps);
     const place = places.get(key) ?? { steps, mappings: [] };
     place.mappings.push(rowMapping);
@@ -202,6 +200,16 @@ function placesOf(template: readonly PayloadMapping[]): Place[] {
     mappings.every(({ type, target }) => type === "json" && !isId(target));
   const order = (place: Place): number => (isJson(place) ? 1_000 : 0) + place.steps.length;
   return [...places.values()].sort((a, b) => order(a) - order(b));
+}
+
+function stepsOf(path: string): Place["steps"] {
+  const steps = parseDotPath(path) ?? [];
+  // A property with the path's whole text wins over a condition.
+  if (steps.some(({ kind }) => kind === "selector")) return [path];
+  return steps.map((step) => {
+    if (step.kind === "name") return step.name;
+    return step.kind === "members" ? "*" : step.kind === "index" ? step.index : 0;
+  });
 }
 
 function isShort(steps: Place["steps"]): boolean {

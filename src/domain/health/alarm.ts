@@ -3,16 +3,22 @@
  * alarm has a section in docs/operate.md.
  */
 import { DAY_MS } from "../duration.ts";
-import type { DisabledReason } from "../events/destination.ts";
+import type { DisabledReason } from "../notifications/destination.ts";
 import { counted } from "../text.ts";
 
 /** `late`: look at it today. `stuck`: look at it now; it does not recover, or senders notice it. */
 export type HealthWord = "ok" | "late" | "stuck";
 
-export interface FailingJob {
-  job: string;
+export interface FailingChore {
+  chore: string;
   sinceMs: number;
   error: string;
+}
+
+/** Alarms of an object in the last hour, at most 1,000. `idle`: those that found nothing to do. */
+export interface AlarmsOfHour {
+  all: number;
+  idle: number;
 }
 
 export interface FailingDestination {
@@ -35,7 +41,9 @@ export interface HealthFigures {
   deadLetters: number;
   /** Time at which the latest dead letter was recorded, in milliseconds since 1970; null: there is none. */
   deadLetterMs: number | null;
-  failingJobs: FailingJob[];
+  failingChores: FailingChore[];
+  /** By object. */
+  alarms: Record<"store" | "counter", AlarmsOfHour>;
   failingDestinations: FailingDestination[];
 }
 
@@ -52,8 +60,10 @@ const MINUTE_MS = 60_000;
 const SIGNALS_LATE_MS = 10 * MINUTE_MS;
 /** Wait after which a signal is stuck: the outbox, which retries every 15 minutes, has retried it. */
 const SIGNALS_STUCK_MS = 60 * MINUTE_MS;
-/** Failing time after which a job is reported. It is retried every minute, and R2 may be down for a few. */
-const JOB_FAILING_MS = 10 * MINUTE_MS;
+/** Failing time after which a chore of the store's alarm is reported. It is retried every minute, and R2 may be down for a few. */
+const CHORE_FAILING_MS = 10 * MINUTE_MS;
+/** Alarms without work in an hour. Each is billed; a healthy object has a few. */
+const IDLE_ALARMS_MAX = 600;
 /** Time for which dead letters are reported, so that the alarm ends if the operator decides to leave them. */
 const DEAD_LETTERS_NEW_MS = DAY_MS;
 /** Failing time after which a destination is reported; deploying a receiver takes some minutes. */
@@ -65,15 +75,15 @@ const DESTINATION_OFF_REPORT_MS = 7 * DAY_MS;
 const CATALOGUE = {
   // The objects are not asked. `wrongJurisdiction` makes this alarm.
   wrong_jurisdiction: stuck(() => false),
-  senders_refused: stuck(
+  senders_rejected: stuck(
     (figures) =>
-      roomLevel(figures) === "refusing" &&
+      roomLevel(figures) === "rejecting" &&
       "The outbox is full and senders get 503. Find what keeps it from draining, and fix that.",
   ),
   signals_unreadable: stuck(
     ({ unreadable }) =>
       unreadable > 0 &&
-      `${counted(unreadable, "accepted signal")} cannot be read by this release. They are kept: report it, this is a bug.`,
+      `${counted(unreadable, "accepted signal")} cannot be read by this release. They are kept. Report this bug (CONTRIBUTING.md).`,
   ),
   store_full: stuck(
     (figures, nowMs) =>
@@ -82,7 +92,8 @@ const CATALOGUE = {
   ),
   books_open: stuck(
     ({ booksBalanced }) =>
-      !booksBalanced && "The books do not balance. Compare GET …/books with the log, and report it: this is a bug.",
+      !booksBalanced &&
+      "The books do not balance. Compare GET …/books with the log, and report this bug (CONTRIBUTING.md).",
   ),
   signals_stuck: stuck(
     (figures, nowMs) =>
@@ -104,14 +115,21 @@ const CATALOGUE = {
     const { bytes, maxBytes } = figures.store;
     return (
       roomLevel(figures) === "filling" &&
-      `The store is ${Math.floor((100 * bytes) / maxBytes)} % full. Give the workspace a plan with a shorter retention before it is.`
+      `The store is ${Math.floor((100 * bytes) / maxBytes)}% full. Give the workspace a plan with a shorter retention before it is.`
     );
   }),
-  job_failing: late(({ failingJobs }, nowMs) => {
-    const failing = failingJobs.find(({ sinceMs }) => nowMs - sinceMs >= JOB_FAILING_MS);
+  chore_failing: late(({ failingChores }, nowMs) => {
+    const failing = failingChores.find(({ sinceMs }) => nowMs - sinceMs >= CHORE_FAILING_MS);
     return (
       failing !== undefined &&
-      `The job \`${failing.job}\` has failed for ${minutes(nowMs - failing.sinceMs)}: ${failing.error}. Look whether R2 and D1 answer.`
+      `The chore \`${failing.chore}\` has failed for ${minutes(nowMs - failing.sinceMs)}: ${failing.error}. Look whether R2 and D1 answer.`
+    );
+  }),
+  alarms_idle: late(({ alarms: { store, counter } }) => {
+    const [object, idle] = store.idle > counter.idle ? ["Signal Store", store.idle] : ["Quota Counter", counter.idle];
+    return (
+      idle > IDLE_ALARMS_MAX &&
+      `The ${object} woke up at least ${idle} times in an hour without work, and each time is billed. Report this bug (CONTRIBUTING.md).`
     );
   }),
   dead_letters: late(
@@ -143,7 +161,7 @@ const CATALOGUE = {
   }),
 };
 
-type AlarmName = keyof typeof CATALOGUE;
+export type AlarmName = keyof typeof CATALOGUE;
 
 export const ALARMS = Object.keys(CATALOGUE) as [AlarmName, ...AlarmName[]];
 
@@ -159,6 +177,28 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
     return says === false ? [] : [alarm(name, says)];
   });
 }
+
+/** What an object shows that knows nothing of the others: they count as healthy. */
+const HEALTHY: HealthFigures = {
+  store: { bytes: 0, maxBytes: 1 },
+  outbox: { bytes: 0, maxBytes: 1 },
+  unreadable: 0,
+  waiting: 0,
+  waitingSinceMs: null,
+  booksBalanced: true,
+  deadLetters: 0,
+  deadLetterMs: null,
+  failingChores: [],
+  alarms: { store: { all: 0, idle: 0 }, counter: { all: 0, idle: 0 } },
+  failingDestinations: [],
+};
+
+/** The alarms that one object can find alone. */
+export function alarmsOfObject(own: Partial<HealthFigures>, nowMs: number): AlarmName[] {
+  return alarmsOf({ ...HEALTHY, ...own }, nowMs).map(({ alarm: name }) => name);
+}
+
+export const NO_ALARMS = HEALTHY.alarms.store;
 
 /** @param silent the names of the objects that did not answer, with their errors. */
 export function unreachable(silent: string): HealthAlarm {
@@ -176,6 +216,10 @@ export function notAsked(): HealthAlarm {
 
 function alarm(name: AlarmName, says: string): HealthAlarm {
   return { alarm: name, word: CATALOGUE[name].word, says };
+}
+
+export function wordOfAlarm(name: AlarmName): Word {
+  return CATALOGUE[name].word;
 }
 
 export function wordOf(alarms: readonly { word: HealthWord }[]): HealthWord {
@@ -211,12 +255,12 @@ interface FillLevel {
 
 /**
  * `filling`: the Signal Store is filling up. `full`: the store records nothing, and signals wait in the outbox.
- * `refusing`: the outbox is full, for any reason, and new calls get 503.
+ * `rejecting`: the outbox is full, for any reason, and new calls get 503.
  */
-export type RoomLevel = "ok" | "filling" | "full" | "refusing";
+export type RoomLevel = "ok" | "filling" | "full" | "rejecting";
 
 export function roomLevel({ store, outbox }: Pick<HealthFigures, "store" | "outbox">): RoomLevel {
-  if (outbox.bytes >= outbox.maxBytes) return "refusing";
+  if (outbox.bytes >= outbox.maxBytes) return "rejecting";
   if (store.bytes >= store.maxBytes) return "full";
   return store.bytes * 100 >= store.maxBytes * STORE_NOTICE_PERCENT ? "filling" : "ok";
 }

@@ -1,95 +1,248 @@
 /**
- * Dot paths into JSON: `form_name`, `cart.items[0].sku`, `items[].sku` (any element). Reads only own properties of
- * objects and elements of arrays, so that `constructor` or `__proto__` reach only values that were sent.
+ * Dot paths into JSON: `form_name`, `cart.items[0].sku`, `items[].sku` (any element), `data.*.id` (any member),
+ * `values[name=email].value` (the elements, or the object, whose `name` is `email`), `"a.b".c` (a name with a dot). Reads
+ * only own properties of objects and elements of arrays, so that `constructor` or `__proto__` reach only values that
+ * were sent.
  */
 
-import type { JsonObject } from "./json-value.ts";
+import type { InnerJson } from "./inner-json.ts";
+import { isJsonObject, WrittenNumber, type JsonObject } from "./json-value.ts";
 
-/**
- * A step of a path. `rest` is the path's text from this name on: a property of exactly that name wins over the steps.
- * `cost` is the price of both look-ups, in steps of a reading.
- */
+/** The beginning of a path's segment. `cost` is the price of its look-ups, in steps of a reading. */
+interface Head {
+  /** The path's text from this segment on: a property of exactly that name wins over the steps. */
+  rest: string;
+  cost: number;
+  /** The segment's text with quotes, star and selectors. A property of that name wins over the next `steps` steps. */
+  asWritten?: { name: string; steps: number };
+}
+
 type Step =
-  | { kind: "name"; name: string; rest: string; cost: number }
+  | (Head & { kind: "name"; name: string })
+  | (Head & { kind: "members" })
+  /** Before a selector at the beginning of a path: the value itself. */
+  | (Head & { kind: "self" })
   | { kind: "index"; index: number }
-  | { kind: "any" };
+  | { kind: "any" }
+  | Selector;
+
+/** Keeps the elements of an array, or the object, with this text at the inner path. `text` is as `textToCompare` gives it. */
+interface Selector {
+  kind: "selector";
+  path: DotPath;
+  text: string;
+  /** Any ending matches. */
+  isBeginning: boolean;
+}
 
 export type DotPath = readonly Step[];
 
 /** Characters of a name that cost about as much to look up as an element costs to read. */
 const CHARACTERS_A_STEP = 16;
 
-/** Undefined: a segment has no name. Looks at each character once: the text comes from a form or a sender. */
+/** Undefined: a segment has no name. Takes time in proportion to the text, which comes from a form or a sender. */
 export function parseDotPath(text: string): DotPath | undefined {
-  const steps: Step[] = [];
-  for (let start = 0; start <= text.length;) {
-    const dot = text.indexOf(".", start);
-    const end = dot === -1 ? text.length : dot;
-    const nameEnd = endOfName(text, start, end);
-    if (nameEnd === start) return undefined;
-    const [name, rest] = [text.slice(start, nameEnd), text.slice(start)];
-    const isFirst = steps.at(-1)?.kind !== "name";
-    steps.push({ kind: "name", name, rest, cost: (isFirst ? 0 : 1) + Math.floor(rest.length / CHARACTERS_A_STEP) });
-    for (let open = nameEnd; open < end;) {
-      const close = text.indexOf("]", open);
-      steps.push(close === open + 1 ? { kind: "any" } : { kind: "index", index: Number(text.slice(open + 1, close)) });
-      open = close + 1;
-    }
-    start = end + 1;
-  }
-  return steps;
+  return new PathParser(text).path();
 }
 
-/**
- * The position of `[0]`, `[]` or a chain of them at the end of a segment, or its end. Other brackets belong to the name
- * (`utm[source]`).
- */
-function endOfName(text: string, start: number, end: number): number {
-  let nameEnd = end;
-  while (text[nameEnd - 1] === "]") {
-    let open = nameEnd - 2;
-    while (open > start && isDigit(text.charCodeAt(open))) open--;
-    if (open < start || text[open] !== "[") break;
-    nameEnd = open;
+class PathParser {
+  readonly #text: string;
+  /** Without a bracket or quote from here on, a search would only read to the end, from each beginning again. */
+  readonly #lastClose: number;
+  readonly #steps: Step[] = [];
+  /** A selector that was read up to here is none. A second attempt within it would read the same characters again. */
+  #noSelectorBefore = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+    this.#lastClose = text.lastIndexOf("]");
   }
-  return nameEnd;
+
+  path(): DotPath | undefined {
+    for (let start = 0; start <= this.#text.length;) {
+      const end = this.#segment(start);
+      if (end === undefined) return undefined;
+      start = end + 1;
+    }
+    return this.#steps;
+  }
+
+  /** Adds the steps of a segment. @returns the index of the dot after it, or the text's end. */
+  #segment(start: number): number | undefined {
+    const quotedEnd = this.#quotedEnd(start);
+    let segment = this.#nameAndBrackets(quotedEnd ?? start);
+    const isQuoted = segment.nameEnd === quotedEnd;
+    // Other characters follow the quotes, so these belong to a name.
+    if (quotedEnd !== undefined && !isQuoted) segment = this.#nameAndBrackets(start);
+    const { nameEnd, brackets, end, selectorsEnd, selectorSteps } = segment;
+    const isSelf = nameEnd === start;
+    // Only a selector may begin a path, as a condition on the value itself.
+    if (isSelf && (start > 0 || brackets[0]?.kind !== "selector")) return undefined;
+    const name = isQuoted ? this.#text.slice(start + 1, nameEnd - 1) : this.#text.slice(start, nameEnd);
+    const isMembers = !isQuoted && name === "*";
+    const rest = this.#text.slice(start);
+    const isAfterName = this.#steps.at(-1)?.kind === "name";
+    const head: Head = { rest, cost: (isAfterName ? 1 : 0) + Math.floor(rest.length / CHARACTERS_A_STEP) };
+    const writtenEnd = selectorsEnd ?? (isQuoted || isMembers ? nameEnd : this.#text.length);
+    if (writtenEnd < this.#text.length) {
+      head.asWritten = { name: this.#text.slice(start, writtenEnd), steps: 1 + selectorSteps };
+    }
+    this.#steps.push(
+      isSelf ? { kind: "self", ...head } : isMembers ? { kind: "members", ...head } : { kind: "name", name, ...head },
+    );
+    // One by one, because a call with very many arguments overflows the stack.
+    for (const bracket of brackets) this.#steps.push(bracket);
+    return end;
+  }
+
+  /** The index after a quoted name; undefined: the segment has none. */
+  #quotedEnd(start: number): number | undefined {
+    if (this.#text[start] !== '"') return undefined;
+    const close = this.#text.indexOf('"', start + 1);
+    return close === -1 ? undefined : close + 1;
+  }
+
+  /** Reads to the segment's end. Brackets before other characters belong to the name (`utm[0]x`). */
+  #nameAndBrackets(start: number) {
+    let [at, nameEnd]: [number, number] = [start, start];
+    let brackets: Step[] = [];
+    let selectorsStart: number | undefined;
+    let selectorsEnd: number | undefined;
+    let selectorSteps = 0;
+    while (at < this.#text.length && this.#text[at] !== ".") {
+      const bracket = this.#text[at] === "[" ? this.#bracket(at) : undefined;
+      if (bracket === undefined) {
+        // A selector in a name is none, so a dot within it ends the name.
+        if (selectorsStart !== undefined) [this.#noSelectorBefore, at] = [at, selectorsStart];
+        nameEnd = at += 1;
+        brackets = [];
+        [selectorsStart, selectorsEnd, selectorSteps] = [undefined, undefined, 0];
+        continue;
+      }
+      brackets.push(bracket.step);
+      if (bracket.step.kind === "selector") {
+        [selectorsStart, selectorsEnd, selectorSteps] = [selectorsStart ?? at, bracket.end, brackets.length];
+      }
+      at = bracket.end;
+    }
+    return { nameEnd, brackets, end: at, selectorsEnd, selectorSteps };
+  }
+
+  /** `[]`, `[0]` or a selector; undefined: the bracket belongs to a name (`utm[source]`). */
+  #bracket(open: number): { step: Step; end: number } | undefined {
+    if (open > this.#lastClose) return undefined;
+    const close = afterDigits(this.#text, open + 1);
+    if (this.#text[close] !== "]") return this.#selector(open);
+    if (close === open + 1) return { step: { kind: "any" }, end: close + 1 };
+    return { step: { kind: "index", index: Number(this.#text.slice(open + 1, close)) }, end: close + 1 };
+  }
+
+  #selector(open: number): { step: Selector; end: number } | undefined {
+    if (open < this.#noSelectorBefore) return undefined;
+    const equals = this.#endOfInnerPath(open + 1);
+    if (this.#text[equals] !== "=" || equals > this.#lastClose) return undefined;
+    const close = this.#text.indexOf("]", equals);
+    const path = parseDotPath(this.#text.slice(open + 1, equals));
+    if (path === undefined) {
+      this.#noSelectorBefore = close;
+      return undefined;
+    }
+    const value = this.#text.slice(equals + 1, close);
+    const isBeginning = value.endsWith("*");
+    const text = textToCompare(isBeginning ? value.slice(0, -1) : value);
+    return { step: { kind: "selector", path, text, isBeginning }, end: close + 1 };
+  }
+
+  /** The index of the first `=`, or of a bracket that no inner path has. An inner path may have `[]` and `[0]`. */
+  #endOfInnerPath(start: number): number {
+    let at = start;
+    for (; at < this.#text.length; at += 1) {
+      const character = this.#text[at];
+      if (character === "=" || character === "]") break;
+      if (character !== "[") continue;
+      const close = afterDigits(this.#text, at + 1);
+      if (this.#text[close] !== "]") break;
+      at = close;
+    }
+    return at;
+  }
+}
+
+function afterDigits(text: string, start: number): number {
+  let at = start;
+  while (isDigit(text.charCodeAt(at))) at += 1;
+  return at;
 }
 
 function isDigit(code: number): boolean {
   return code >= 0x30 && code <= 0x39;
 }
 
+/** The form in which a selector compares texts: in lower case, and an accent is part of its letter (NFC). */
+function textToCompare(text: string): string {
+  return text.toLowerCase().normalize("NFC");
+}
+
+/** A longer text is another one: paths are shorter, and no form of a text is a third as long. */
+const COMPARED_MAX_CHARACTERS = 1_024;
+/** The lower case of some scripts takes longer than a look-up. */
+const CHARACTERS_COMPARED_A_STEP = 8;
+
+function hasText(value: unknown, { text, isBeginning }: Selector): boolean {
+  const sent = value instanceof WrittenNumber ? value.sent : value;
+  if (sent === null || sent === undefined || typeof sent === "object") return false;
+  const whole = String(sent as string | number | boolean);
+  if (isBeginning) return textToCompare(whole.slice(0, COMPARED_MAX_CHARACTERS)).startsWith(text);
+  return whole.length <= COMPARED_MAX_CHARACTERS && textToCompare(whole) === text;
+}
+
 /** Limits of a reading, so that no path and no payload can make it slow. */
 interface ReadingBounds {
-  /** Elements that `[]` reads; later ones are skipped. */
+  /** Elements and members that `[]`, `*` and selectors read; later ones are skipped. */
   maxElements?: number;
   /**
-   * Each element costs one step, and so does each further name in a row; long names cost more. At the limit the
-   * search for values stops.
+   * Each element and each member costs one step, and so does each further name in a row; long names cost more. At the
+   * limit the search for values stops.
    */
   maxSteps?: number;
   firstOnly?: boolean;
+  /** Reads steps into a text that writes JSON. Absent: such steps find nothing. */
+  innerJson?: InnerJson;
 }
 
-/** Reads all values at a path, `null` included; at most one unless the path has a `[]`. */
+/** Reads all values at a path, `null` included; at most one unless the path has a `[]`, a `*` or a selector. */
 export class PathReading {
   readonly found: unknown[] = [];
+  /** Whether `[]` or a selector has reached an array, even an empty one. */
+  metArray = false;
+  /** Whether a limit ended the search. */
+  isCut = false;
   readonly #path: DotPath;
   readonly #maxElements: number;
   readonly #maxSteps: number;
   readonly #firstOnly: boolean;
+  readonly #innerJson: InnerJson | undefined;
   #elements = 0;
   #steps = 0;
+  #key: string | undefined;
+  /** Of each found value. Undefined until a star takes a member, because most paths have none. */
+  #keys: (string | undefined)[] | undefined;
 
-  constructor(path: DotPath, { maxElements, maxSteps, firstOnly }: ReadingBounds = {}) {
+  constructor(path: DotPath, { maxElements, maxSteps, firstOnly, innerJson }: ReadingBounds = {}) {
     this.#path = path;
     this.#maxElements = maxElements ?? Number.POSITIVE_INFINITY;
     this.#maxSteps = maxSteps ?? Number.POSITIVE_INFINITY;
     this.#firstOnly = firstOnly ?? false;
+    this.#innerJson = innerJson;
   }
 
   get steps(): number {
     return this.#steps;
+  }
+
+  /** The name of the last member that a `*` took on the way to a found value; undefined: none did. */
+  keyOf(index: number): string | undefined {
+    return this.#keys?.[index];
   }
 
   /** Adds the values at the path, or at its steps from `from` on, to `found`. */
@@ -98,45 +251,103 @@ export class PathReading {
     for (let at = from; at < this.#path.length; at += 1) {
       const step = this.#path[at];
       if (step === undefined) return;
-      if (step.kind === "name") {
-        if (!isJsonObject(value)) return;
-        this.#steps += step.cost;
-        if (this.#steps > this.#maxSteps) return;
-        if (step.rest !== step.name && Object.hasOwn(value, step.rest)) {
-          value = value[step.rest];
+      if (typeof value === "string") value = this.#inner(value);
+      if (step.kind === "index") {
+        if (!Array.isArray(value)) return;
+        value = value[step.index];
+      } else if (step.kind === "any") {
+        if (Array.isArray(value)) this.#readEach(value, at + 1);
+        return;
+      } else if (step.kind === "selector") {
+        if (Array.isArray(value)) this.#readEach(value, at + 1, step);
+        if (!isJsonObject(value) || !this.#holds(value, step)) return;
+      } else {
+        if (!isJsonObject(value) || !this.#spend(step.cost)) return;
+        const { rest, asWritten } = step;
+        const name = step.kind === "name" ? step.name : undefined;
+        if (rest !== name && Object.hasOwn(value, rest)) {
+          value = value[rest];
           break;
         }
-        if (!Object.hasOwn(value, step.name)) return;
-        value = value[step.name];
-      } else if (!Array.isArray(value)) {
-        return;
-      } else if (step.kind === "index") {
-        value = value[step.index];
-      } else {
-        this.#readEach(value, at + 1);
-        return;
+        if (asWritten !== undefined && Object.hasOwn(value, asWritten.name)) {
+          value = value[asWritten.name];
+          at += asWritten.steps - 1;
+        } else if (step.kind === "members") {
+          this.#readMembers(value, at + 1);
+          return;
+        } else if (step.kind === "name") {
+          if (!Object.hasOwn(value, step.name)) return;
+          value = value[step.name];
+        }
       }
     }
-    if (value !== undefined) this.found.push(value);
+    if (value === undefined) return;
+    this.found.push(value);
+    if (this.#keys !== undefined) this.#keys[this.found.length - 1] = this.#key;
   }
 
-  #readEach(elements: readonly unknown[], from: number): void {
+  #inner(text: string): unknown {
+    if (this.#innerJson === undefined) return undefined;
+    const before = this.#innerJson.steps;
+    const value = this.#innerJson.read(text);
+    return this.#spend(this.#innerJson.steps - before) ? value : undefined;
+  }
+
+  /** False: the limit is reached. */
+  #spend(steps: number): boolean {
+    this.#steps += steps;
+    if (this.#steps > this.#maxSteps) this.isCut = true;
+    return !this.isCut;
+  }
+
+  #readEach(elements: readonly unknown[], from: number, selector?: Selector): void {
+    this.metArray = true;
     for (const element of elements) {
-      if (this.#elements >= this.#maxElements || this.#steps > this.#maxSteps) return;
-      this.#elements++;
-      this.#steps++;
-      this.read(element, from);
+      if (this.#elements >= this.#maxElements) this.isCut = true;
+      if (this.isCut || !this.#spend(1)) return;
+      this.#elements += 1;
+      if (selector === undefined || this.#holds(element, selector)) this.read(element, from);
       if (this.#firstOnly && this.found.length > 0) return;
     }
   }
+
+  #readMembers(object: JsonObject, from: number): void {
+    const names = Object.keys(object);
+    // The names are listed before the first of them is read.
+    if (!this.#spend(names.length)) return;
+    const outer = this.#key;
+    this.#keys ??= [];
+    for (const name of names) {
+      if (this.#elements >= this.#maxElements) this.isCut = true;
+      if (this.isCut) break;
+      this.#elements += 1;
+      this.#key = name;
+      this.read(object[name], from);
+      if (this.#firstOnly && this.found.length > 0) break;
+    }
+    this.#key = outer;
+  }
+
+  #holds(value: unknown, selector: Selector): boolean {
+    const inner = new PathReading(selector.path, {
+      maxElements: this.#maxElements - this.#elements,
+      maxSteps: this.#maxSteps - this.#steps,
+      ...(this.#innerJson === undefined ? {} : { innerJson: this.#innerJson }),
+    });
+    inner.read(value);
+    this.#elements += inner.#elements;
+    if (!this.#spend(inner.steps)) return false;
+    return inner.found.some((found) => this.#spend(stepsToCompare(found)) && hasText(found, selector));
+  }
+}
+
+function stepsToCompare(value: unknown): number {
+  const characters = typeof value === "string" ? Math.min(value.length, COMPARED_MAX_CHARACTERS) : 0;
+  return 1 + Math.floor(characters / CHARACTERS_COMPARED_A_STEP);
 }
 
 export function readValue(root: unknown, path: DotPath): unknown {
   const reading = new PathReading(path, { firstOnly: true });
   reading.read(root);
   return reading.found[0];
-}
-
-export function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -27,6 +27,8 @@ const FORM_BEGINNING_MAX_BYTES = 1_000;
 const UNLABELLED_GZIP =
   "the body is compressed, and no header says so. Send `Content-Encoding: gzip` with it, or send it plain.";
 
+const UTF_16 = "the body is UTF-16. JSON is UTF-8: send it in that encoding.";
+
 /** Values that other languages have and JSON does not. */
 const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
   [/^(?:NaN|[+-]?Infinity)\s*(?:[,\]}]|$)/i, "JSON has no NaN and no Infinity. Send null, or leave the entry out."],
@@ -94,7 +96,50 @@ function isWithinCharacter(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }
 
+/** Windows-1252 has letters and punctuation where ISO 8859-1 has control characters, which no sender uses. */
+const WINDOWS_1252_FROM = 0x80;
+const WINDOWS_1252_TO = 0x9f;
+
+/** Says where the first byte of a text is that is not UTF-8 (RFC 8259 §8.1), and which encoding the text probably has. */
+export function describeInvalidByte(bytes: Uint8Array, start: number, end: number): string {
+  let at = start;
+  while (at < end) {
+    const length = characterLength(bytes, at, end);
+    if (length === 0) break;
+    at += length;
+  }
+  const byte = bytes[at] ?? 0;
+  const hex = byte.toString(16).toUpperCase().padStart(2, "0");
+  const likely = byte >= WINDOWS_1252_FROM && byte <= WINDOWS_1252_TO ? "Windows-1252" : "ISO 8859-1 or Windows-1252";
+  return `Byte ${at + 1} of the body, 0x${hex}, is not UTF-8. JSON is UTF-8: convert the text, which seems to be ${likely}.`;
+}
+
+/** Bytes of the UTF-8 character at a position (Unicode, Table 3-7); 0: there is none. */
+function characterLength(bytes: Uint8Array, at: number, end: number): number {
+  const [first = 0, second = 0] = [bytes[at], bytes[at + 1]];
+  if (first < 0x80) return 1;
+  const length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || at + length > end) return 0;
+  const lowest = first === 0xe0 ? 0xa0 : first === 0xf0 ? 0x90 : 0x80;
+  const highest = first === 0xed ? 0x9f : first === 0xf4 ? 0x8f : 0xbf;
+  if (second < lowest || second > highest) return 0;
+  for (let next = at + 2; next < at + length; next++) if (!isWithinCharacter(bytes[next])) return 0;
+  return length;
+}
+
+/** UTF-16 begins with a mark, or writes the first bracket with a zero byte. */
+function isUtf16(bytes: Uint8Array, start: number): boolean {
+  const [first, second] = [bytes[start], bytes[start + 1]];
+  const isMarked = (first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff);
+  return isMarked || (first === 0x00 && isBracket(second)) || (second === 0x00 && isBracket(first));
+}
+
+function isBracket(byte: number | undefined): boolean {
+  return byte === 0x7b || byte === 0x5b;
+}
+
 function explainOtherFormat(bytes: Uint8Array, start: number, end: number): string | undefined {
+  if (isUtf16(bytes, start)) return UTF_16;
   if (bytes[start] === 0x1f && bytes[start + 1] === 0x8b) return UNLABELLED_GZIP;
   const first = skipSpace(bytes, start, end);
   const beginning = slice(bytes, first, Math.min(end, first + FORM_BEGINNING_MAX_BYTES));

@@ -1,6 +1,6 @@
 /**
- * Finds the depth, the elements and the first error of a JSON text, each in one pass over its UTF-8 bytes, without
- * parsing it (design §9: each signal keeps its original text). Runs over every request body: no recursion, no
+ * Finds the depth, the elements and the first error of a JSON text. Each takes one pass over the UTF-8 bytes, without
+ * parsing, because each signal keeps its original text. Runs over every request body: no recursion, no
  * allocation per character.
  *
  * Only `findJsonError` validates. The other results are meaningful only if each slice is JSON, and if the text around

@@ -1,9 +1,10 @@
 /**
- * API keys, API tokens and shared secrets. An API key (spec §2.1, design §5) is `sk_`, 34 random base62 characters and 6
- * base62 characters of CRC32. The checksum refuses typos and noise without a look-up. An API token is `wt_` and the same.
+ * API keys, API tokens and shared secrets. An API key (spec §2.1) is `sk_`, 34 random base62 characters and 6
+ * base62 characters of CRC32. The checksum rejects typos and noise without a look-up. An API token is `wt_` and the same.
  *
  * CRC32 is implemented here: Node's is no faster, and an isolate's first call would wait for its module.
  */
+import { IDEMPOTENCY_KEY_MAX_LENGTH } from "../../limits.ts";
 
 const KEY_PREFIX = "sk_";
 const TOKEN_PREFIX = "wt_";
@@ -225,4 +226,51 @@ function kindAt(run: string, at: number): Kind {
   if (code === DASH || code === UNDERSCORE) return "separator";
   if (code < UPPER_A) return "digit";
   return code < LOWER_A ? "upper" : "lower";
+}
+
+// Limits the text of a sender that an answer may repeat: only the beginning, and only to the sender. Stored rejections repeat nothing of
+// the body.
+
+/** Characters of an echo: fewer than half of a key's random ones. */
+const ECHO_MAX_LENGTH = 16;
+/** Enough to recognise in full a key or secret that begins within the echo. */
+const CHECKED_CHARACTERS = 256;
+
+const BEGINS_LIKE_KEY = /(?:sk|wt)_[0-9A-Za-z]{8,}/g;
+const LONG_RUN = /[0-9A-Za-z+/_=-]{21,}/g;
+
+const BLANK = "•••";
+
+/** Whether `text` contains a key, a token or a secret. Names of events and sources must not: they are shown. */
+export function holdsCredential(text: string): boolean {
+  return holdsKey(text) || holdsSecret(text);
+}
+
+/** The beginning of `text` in quotes, with keys and secrets blanked. */
+export function echo(text: string): string {
+  const blanked = withoutCredentials(text.slice(0, CHECKED_CHARACTERS));
+  const shown = blanked.slice(0, ECHO_MAX_LENGTH).toWellFormed();
+  const isCut = blanked.length > ECHO_MAX_LENGTH || text.length > CHECKED_CHARACTERS;
+  return `${JSON.stringify(shown)}${isCut ? "…" : ""}`;
+}
+
+/**
+ * Blanks keys, tokens, secrets and parts of them. Long runs go first: otherwise a secret that happens to contain the
+ * beginning of a key would lose only its end.
+ */
+export function withoutCredentials(text: string): string {
+  return text.replaceAll(LONG_RUN, (run) => (isMixed(run) ? BLANK : run)).replaceAll(BEGINS_LIKE_KEY, BLANK);
+}
+
+function isMixed(run: string): boolean {
+  return [/[a-z]/g, /[A-Z]/g].every((kind) => (run.match(kind)?.length ?? 0) >= 2);
+}
+
+/** Why the value of an `Idempotency-Key` is invalid; null: it is valid. */
+export function problemOfIdempotencyKey(key: string): string | null {
+  if (key.length > IDEMPOTENCY_KEY_MAX_LENGTH) {
+    return `The Idempotency-Key is longer than ${IDEMPOTENCY_KEY_MAX_LENGTH} characters.`;
+  }
+  if (!/^[\x20-\x7e]+$/.test(key)) return "The Idempotency-Key is empty or not printable ASCII.";
+  return holdsKey(key) ? "The Idempotency-Key holds an API key. Use a value that is new for each request." : null;
 }

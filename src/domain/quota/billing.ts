@@ -1,15 +1,18 @@
 /** Plan and billing of a workspace: periods, their end (spec §8.5) and the price of overages. */
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 
-export interface QuotaConfig {
+export interface QuotaTerms {
   signalLimit: number;
   /** Only paid plans can lose the extra room (spec §8.5). */
   paid: boolean;
   overages: boolean;
+  /** Also the time from which the terms apply: D1 sets `max(old + 1, now)` with every change. */
+  configVersion: number;
+}
+
+export interface QuotaConfig extends QuotaTerms {
   /** Billing periods are calendar months from this time on. The first `configure` fixes it. */
   anchorMs: number;
-  /** Also the time from which the configuration applies: D1 sets `max(old + 1, now)` with every change. */
-  configVersion: number;
 }
 
 interface BillingPeriod {

@@ -1,7 +1,7 @@
 /** Forecast of when a billing period's usage reaches the limit, from the recent pace (spec §8). */
-import { DAY_MS } from "../duration.ts";
+import { DAY_MS, utcDay } from "../duration.ts";
 import { ordinalsTaken } from "./quota.ts";
-import { signalsPerDay, utcDay, type UsageDay } from "./usage-day.ts";
+import { signalsPerDay, type UsageDay } from "./usage-day.ts";
 
 /** Full days that the forecast averages: a week, because traffic has a weekly pattern. */
 const FORECAST_DAYS = 7;

@@ -8,13 +8,13 @@ export interface QuotaPlan {
   extraRoomRemoved: boolean;
 }
 
-export type QuotaRefusal = "allowance_exceeded" | "extra_room_exceeded";
+export type QuotaRejection = "allowance_exceeded" | "extra_room_exceeded" | "key_limit_exceeded";
 
-/** Ordinals of a period, from 1: up to `accept` accepted, up to `hold` held, beyond that refused. */
+/** Ordinals of a period, from 1: up to `accept` accepted, up to `hold` held, beyond that rejected. */
 interface QuotaBounds {
   accept: number;
   hold: number;
-  refusal: QuotaRefusal;
+  rejection: QuotaRejection;
 }
 
 /**
@@ -22,17 +22,17 @@ interface QuotaBounds {
  *
  * 1. overages on → accept (§8.6)
  * 2. n ≤ L → accept (§8.2)
- * 3. extra room removed → refuse (§8.5)
+ * 3. extra room removed → reject (§8.5)
  * 4. n ≤ 2L → hold (§8.3)
- * 5. otherwise → refuse (§8.4)
+ * 5. otherwise → reject (§8.4)
  */
 export function quotaBounds({ signalLimit, overages, extraRoomRemoved }: QuotaPlan): QuotaBounds {
-  if (overages) return { accept: Infinity, hold: Infinity, refusal: "extra_room_exceeded" };
-  if (extraRoomRemoved) return { accept: signalLimit, hold: signalLimit, refusal: "allowance_exceeded" };
-  return { accept: signalLimit, hold: 2 * signalLimit, refusal: "extra_room_exceeded" };
+  if (overages) return { accept: Infinity, hold: Infinity, rejection: "extra_room_exceeded" };
+  if (extraRoomRemoved) return { accept: signalLimit, hold: signalLimit, rejection: "allowance_exceeded" };
+  return { accept: signalLimit, hold: 2 * signalLimit, rejection: "extra_room_exceeded" };
 }
 
-/** The last ordinal that is not refused; null with overages on, because none is refused. */
+/** The last ordinal that is not rejected; null with overages on, because none is rejected. */
 export function quotaCeiling(plan: QuotaPlan): number | null {
   const { hold } = quotaBounds(plan);
   return hold === Infinity ? null : hold;
@@ -45,13 +45,6 @@ export type AdmittedVerdict = (typeof ADMITTED_VERDICTS)[number];
 /** In the order in which the signals of a run receive them. */
 export const VERDICTS = [...ADMITTED_VERDICTS, "rejected"] as const;
 export type Verdict = (typeof VERDICTS)[number];
-
-/** The word for a verdict in sentences, its label, and the tone of its bars in charts. */
-export const VERDICT_DISPLAY = {
-  accepted: { word: "accepted", label: "Accepted", tone: "" },
-  held: { word: "held", label: "Held", tone: "warn" },
-  rejected: { word: "refused", label: "Refused", tone: "bad" },
-} as const satisfies Record<Verdict, { word: string; label: string; tone: "" | "warn" | "bad" }>;
 
 export type VerdictCounts = Record<Verdict, number>;
 
@@ -69,18 +62,18 @@ export function addVerdicts(counts: VerdictCounts, more: VerdictCounts): void {
   for (const verdict of VERDICTS) counts[verdict] += more[verdict];
 }
 
-/** The counts with their words: `500,000 accepted`, `12,000 held`, `0 refused`. */
+/** The counts with the names of the verdicts: `500,000 accepted`, `12,000 held`, `0 rejected`. */
 export function verdictWords(counts: VerdictCounts): string[] {
-  return VERDICTS.map((verdict) => `${grouped(counts[verdict])} ${VERDICT_DISPLAY[verdict].word}`);
+  return VERDICTS.map((verdict) => `${grouped(counts[verdict])} ${verdict}`);
 }
 
 export function ordinalsTaken(counts: Record<AdmittedVerdict, number>): number {
   return ADMITTED_VERDICTS.reduce((sum, verdict) => sum + counts[verdict], 0);
 }
 
-/** Verdicts of consecutive signals: first the accepted ones, then the held, then the refused. */
+/** Verdicts of consecutive signals: first the accepted ones, then the held, then the rejected. */
 interface QuotaRun extends VerdictCounts {
-  refusal: QuotaRefusal | null;
+  rejection: QuotaRejection | null;
 }
 
 /** The verdict of a signal in a run. @param nth from 0, in the order of the signals. */
@@ -89,13 +82,18 @@ export function verdictInRun(nth: number, run: VerdictCounts): Verdict {
   return VERDICTS.find((verdict) => nth < (end += run[verdict])) ?? "rejected";
 }
 
-/** Verdicts of the ordinals `used + 1 … used + count`. */
-export function decideQuotaRun(used: number, count: number, plan: QuotaPlan): QuotaRun {
-  const { accept, hold, refusal } = quotaBounds(plan);
+/**
+ * Verdicts of the ordinals `used + 1 … used + count`. The rejected signals have one reason: the bound that comes first, and the plan's if
+ * both end at the same signal. @param keyRoom signals that the budget of the key still allows.
+ */
+export function decideQuotaRun(used: number, count: number, plan: QuotaPlan, keyRoom = Infinity): QuotaRun {
+  const { accept, hold, rejection } = quotaBounds(plan);
   const upTo = (bound: number) => Math.min(count, Math.max(0, bound - used));
-  const accepted = upTo(accept);
-  const kept = upTo(hold);
-  return { accepted, held: kept - accepted, rejected: count - kept, refusal: kept === count ? null : refusal };
+  const planKept = upTo(hold);
+  const kept = Math.min(planKept, keyRoom);
+  const accepted = Math.min(upTo(accept), kept);
+  const reason = keyRoom < planKept ? "key_limit_exceeded" : rejection;
+  return { accepted, held: kept - accepted, rejected: count - kept, rejection: kept === count ? null : reason };
 }
 
 /** Signals of `accepted`, following `used` ordinals, that are metered beyond the limit (spec §8.6). */

@@ -1,15 +1,11 @@
 /** The counts of a billing period at the end of each UTC day. An idle day has no entry: its counts are those before. */
-import { DAY_MS } from "../duration.ts";
+import { DAY_MS, utcDay } from "../duration.ts";
 import { addVerdicts, eachVerdict, NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "./quota.ts";
 
 /** The counts at the end of a day. A day in which one period ends and the next begins has an entry for each. */
 export interface UsageDay extends VerdictCounts {
   periodStartMs: number;
   dayMs: number;
-}
-
-export function utcDay(ms: number): number {
-  return Math.floor(ms / DAY_MS) * DAY_MS;
 }
 
 /** Null: the period was idle. */

@@ -11,23 +11,23 @@ type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
 
 export interface UsageStanding extends QuotaPlan, Record<AdmittedVerdict, number> {}
 
-/** Percent of the signal limit, or the first refusal of the period because of the limit. */
-export type UsageLevelReached = `${UsageLevel}` | "first_refusal";
+/** Percent of the signal limit, or the first rejection of the period because of the limit. */
+export type UsageLevelReached = `${UsageLevel}` | "first_rejection";
 
 const LEVELS: readonly UsageLevelReached[] = [
   ...USAGE_NOTICE_PERCENT.map((percent) => `${percent}` as const),
-  "first_refusal",
+  "first_rejection",
 ];
 
 /** @param notified levels already announced in the period: a bit for each, in the order of LEVELS. */
 export function newUsageLevels({
   notified,
   now,
-  hasRefused,
+  hasRejected,
 }: {
   notified: number;
   now: UsageStanding;
-  hasRefused: boolean;
+  hasRejected: boolean;
 }): {
   notified: number;
   levels: UsageLevelReached[];
@@ -42,7 +42,7 @@ export function newUsageLevels({
     const wasAnnounced = (notified & bit) !== 0;
     const percent = USAGE_NOTICE_PERCENT[index];
     const isReached = percent !== undefined && used > 0 && used * 100 >= now.signalLimit * percent;
-    const holds = isReached || (percent === undefined && (hasRefused || (wasAnnounced && isFull)));
+    const holds = isReached || (percent === undefined && (hasRejected || (wasAnnounced && isFull)));
     if (!holds) continue;
     after |= bit;
     if (!wasAnnounced) levels.push(level);

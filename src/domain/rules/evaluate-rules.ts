@@ -4,21 +4,40 @@
  */
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../limits.ts";
 import { PathReading } from "../json/dot-path.ts";
+import type { JsonObject } from "../json/json-value.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
-import { toComparable, type Comparable } from "./mapping-condition.ts";
 import { fitsWildcard } from "./mapping-rule.ts";
-import type { CompiledCondition, CompiledRule, CompiledRules, RuleMatch, RulePath } from "./mapping-rule.ts";
+import { toComparable, type Comparable } from "./comparators.ts";
+import {
+  type CompiledCondition,
+  type CompiledConditions,
+  type CompiledRule,
+  type CompiledRules,
+  type RuleMatch,
+  type RulePath,
+} from "./mapping-rule.ts";
 
 export interface Evaluation {
   rulesTried: number;
-  /** The rules whose conditions hold too, those with exact event names first. */
+  /** The rules whose conditions hold too, those with exact event names first. Those of an excluded signal do not count. */
   matches: RuleMatch[];
+  /** Id of the first exclusion that covers the signal; absent: none does. */
+  excludedBy?: string;
 }
+
+/** A signal beyond the budget becomes a dead letter, so it does not delay the next one. */
+export const TOO_MANY_STEPS = `The mapping rules take more than ${RULES_MAX_STEPS} steps for it: too many of them look at all elements of a large array, or through long texts.`;
 
 /** Steps that evaluations took; each takes 10 to 100 ns. */
 export interface StepCount {
   steps: number;
 }
+
+/** The fields of a signal that rules read. */
+export type EvaluatedSignal = Pick<NormalisedSignal, "event" | "source" | "email" | "properties"> & {
+  /** The signal as sent, as `readPayload` gives it. Absent: paths of `payload.` find nothing. */
+  payload?: JsonObject | undefined;
+};
 
 /**
  * Null: that takes more than RULES_MAX_STEPS.
@@ -28,11 +47,12 @@ export interface StepCount {
  */
 export function evaluate(
   compiled: CompiledRules,
-  signal: NormalisedSignal,
+  signal: EvaluatedSignal,
   email?: string,
   count?: StepCount,
 ): Evaluation | null {
   const run = new Run(compiled.paths, signal, email);
+  const exclusion = compiled.exclusions.find((one) => run.holds(one));
   let rulesTried = 0;
   const matches: RuleMatch[] = [];
   const evaluateRule = (rule: CompiledRule): void => {
@@ -45,18 +65,19 @@ export function evaluate(
     if (fitsWildcard(wildcard, signal.event)) evaluateRule(wildcard.rule);
   }
   if (count !== undefined) count.steps += run.steps;
-  return run.isExceeded ? null : { rulesTried, matches };
+  if (run.isExceeded) return null;
+  return { rulesTried, matches, ...(exclusion !== undefined && { excludedBy: exclusion.id }) };
 }
 
 class Run {
   readonly #paths: readonly RulePath[];
-  readonly #signal: NormalisedSignal;
+  readonly #signal: EvaluatedSignal;
   readonly #email: string | undefined;
   readonly #values: (readonly Comparable[] | undefined)[] = [];
   #longTexts: Map<string, Comparable> | undefined;
   #steps = 0;
 
-  constructor(paths: readonly RulePath[], signal: NormalisedSignal, email: string | undefined) {
+  constructor(paths: readonly RulePath[], signal: EvaluatedSignal, email: string | undefined) {
     this.#paths = paths;
     this.#signal = signal;
     this.#email = email;
@@ -74,7 +95,7 @@ class Run {
     this.#steps += steps;
   }
 
-  holds({ conditions, all }: CompiledRule): boolean {
+  holds({ conditions, all }: CompiledConditions): boolean {
     this.#steps++;
     if (conditions.length === 0) return true;
     for (const condition of conditions) {
@@ -88,7 +109,7 @@ class Run {
   #conditionHolds({ pathIndex, comparator, negated }: CompiledCondition): boolean {
     this.#steps++;
     for (const value of this.#valuesAt(pathIndex)) {
-      this.#steps += comparator.scansText ? 1 + stepsOfText(value) : 1;
+      this.#steps += comparator.scans === 0 ? 1 : comparator.scans * (1 + stepsOfText(value));
       if (comparator.fits(value)) return !negated;
     }
     return negated;
@@ -118,12 +139,12 @@ class Run {
   }
 
   #found(path: RulePath): readonly unknown[] {
-    if (!("properties" in path)) {
+    if (!("from" in path)) {
       return [path.field === "email" ? (this.#email ?? this.#signal.email) : this.#signal[path.field]];
     }
     const maxSteps = Math.max(0, RULES_MAX_STEPS - this.#steps);
-    const reading = new PathReading(path.properties, { maxElements: RULE_PATH_MAX_ELEMENTS, maxSteps });
-    reading.read(this.#signal.properties);
+    const reading = new PathReading(path.path, { maxElements: RULE_PATH_MAX_ELEMENTS, maxSteps });
+    reading.read(this.#signal[path.from]);
     this.#steps += reading.steps;
     return reading.found;
   }

@@ -1,11 +1,12 @@
 /**
- * Mapping rules (spec §1, design §8.5), compiled once and indexed by event. No part of a rule becomes a regular
+ * Mapping rules (spec §1), compiled once and indexed by event. No part of a rule becomes a regular
  * expression.
  */
-import { isJsonObject, parseDotPath, readValue, type DotPath } from "../json/dot-path.ts";
-import type { JsonObject } from "../json/json-value.ts";
+import { parseDotPath, readValue, type DotPath } from "../json/dot-path.ts";
+import { isJsonObject, type JsonObject } from "../json/json-value.ts";
+import { comparatorOf, negates, type Comparator, type MappingCondition } from "./comparators.ts";
+import type { Exclusion } from "./exclusion.ts";
 import { fitsName } from "../signal/validate-signal.ts";
-import { comparatorOf, type Comparator, type MappingCondition } from "./mapping-condition.ts";
 import { dayOf } from "../duration.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 
@@ -43,7 +44,8 @@ export interface RuleMatch {
 }
 
 type SignalField = "event" | "source" | "email";
-export type RulePath = { field: SignalField } | { properties: DotPath };
+/** `properties` and `payload` read a path there. */
+export type RulePath = { field: SignalField } | { from: "properties" | "payload"; path: DotPath };
 
 export interface CompiledCondition {
   /** Index of the path's values during an evaluation; rules with the same path share the reading. */
@@ -52,16 +54,21 @@ export interface CompiledCondition {
   negated: boolean;
 }
 
-export interface CompiledRule {
-  match: RuleMatch;
+export interface CompiledConditions {
   all: boolean;
   /** `null`: a condition that no validated rule can have; it never holds. */
   conditions: readonly (CompiledCondition | null)[];
 }
 
+export interface CompiledRule extends CompiledConditions {
+  match: RuleMatch;
+}
+
 export interface CompiledRules {
   readonly byEvent: ReadonlyMap<string, readonly CompiledRule[]>;
   readonly byWildcard: readonly (Wildcard & { rule: CompiledRule })[];
+  /** What does not score, in order: the first that holds counts. */
+  readonly exclusions: readonly (CompiledConditions & { id: string })[];
   readonly paths: readonly RulePath[];
   /** Whether a condition reads the email. A signal without an email is then evaluated once its person is known. */
   readonly asksForEmail: boolean;
@@ -70,12 +77,12 @@ export interface CompiledRules {
 /** A path has at most NAME_MAX_CODE_POINTS characters. Each takes at most two UTF-16 units. */
 const PATH_MAX_LENGTH = 2 * NAME_MAX_CODE_POINTS;
 
-/** `event`, `source`, `email`, or `properties.` and a dot path. */
+/** `event`, `source`, `email`, or a dot path after `properties.` or `payload.`, which is the signal as sent. */
 export function isRulePath(path: string): boolean {
   return fitsName(path) && parseRulePath(path) !== undefined;
 }
 
-export function compileRules(rules: readonly MappingRule[]): CompiledRules {
+export function compileRules(rules: readonly MappingRule[], exclusions: readonly Exclusion[] = []): CompiledRules {
   const byEvent = new Map<string, CompiledRule[]>();
   const byWildcard: (Wildcard & { rule: CompiledRule })[] = [];
   const paths: RulePath[] = [];
@@ -87,7 +94,7 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
     if (path === undefined || comparator === null) return null;
     const pathIndex = pathIndexes.get(condition.path) ?? paths.push(path) - 1;
     pathIndexes.set(condition.path, pathIndex);
-    return { pathIndex, comparator, negated: condition.operator.startsWith("not_") };
+    return { pathIndex, comparator, negated: negates(condition.operator) };
   };
 
   for (const rule of rules) {
@@ -98,7 +105,7 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
       conditions: rule.conditions.map(compileCondition),
     };
     // Events arrive trimmed, so white space around a pattern can only be a mistake.
-    const pattern = rule.event.trim();
+    const pattern = rule.event.trim().normalize("NFC");
     const wildcard = wildcardOf(pattern);
     if (wildcard !== null) {
       byWildcard.push({ ...wildcard, rule: compiled });
@@ -108,7 +115,12 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
     if (sameEvent === undefined) byEvent.set(pattern, [compiled]);
     else sameEvent.push(compiled);
   }
-  return { byEvent, byWildcard, paths, asksForEmail: pathIndexes.has("email") };
+  const compiledExclusions = exclusions.map(({ id, match, conditions }) => ({
+    id,
+    all: match === "all",
+    conditions: conditions.map(compileCondition),
+  }));
+  return { byEvent, byWildcard, exclusions: compiledExclusions, paths, asksForEmail: pathIndexes.has("email") };
 }
 
 function matchOf({ id, version, scoringSignal, points, ...rule }: MappingRule): RuleMatch {
@@ -127,11 +139,16 @@ export function isAboutEvent({ byEvent, byWildcard }: CompiledRules, event: stri
   return byEvent.has(event) || byWildcard.some((wildcard) => fitsWildcard(wildcard, event));
 }
 
+/** Whether the evaluation of a signal with this event depends on more than its event. Exclusions concern each event. */
+export function isEvaluable(rules: CompiledRules, event: string): boolean {
+  return rules.exclusions.length > 0 || isAboutEvent(rules, event);
+}
+
 function parseRulePath(path: string): RulePath | undefined {
   if (path === "event" || path === "source" || path === "email") return { field: path };
-  if (!path.startsWith("properties.")) return undefined;
-  const properties = parseDotPath(path.slice("properties.".length));
-  return properties && { properties };
+  const from = (["properties", "payload"] as const).find((root) => path.startsWith(`${root}.`));
+  const steps = from && parseDotPath(path.slice(from.length + 1));
+  return steps && { from, path: steps };
 }
 
 export function isEventPattern(pattern: string): boolean {
@@ -167,7 +184,7 @@ export function fitsWildcard({ first, middle, last }: Wildcard, event: string): 
 
 /** The events that a pattern can match: all begin with `prefix`, or equal it if `exact`. */
 export function eventRange(pattern: string): { prefix: string; exact: boolean } {
-  const [prefix = "", ...rest] = pattern.trim().split("*");
+  const [prefix = "", ...rest] = pattern.trim().normalize("NFC").split("*");
   return { prefix, exact: rest.length === 0 };
 }
 

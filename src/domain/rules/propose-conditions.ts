@@ -2,13 +2,16 @@
  * Spec §6.3: pre-fills a mapping rule from a signal of the queue. Judges property names and values by word lists and
  * shapes: proposes values that name a kind of action, and no values that name a person or a single item.
  */
+import type { MappingCondition } from "./comparators.ts";
 import { compileRules, isRulePath, leavesOf } from "./mapping-rule.ts";
-import { evaluate } from "./evaluate-rules.ts";
-import type { MappingCondition } from "./mapping-condition.ts";
+import { evaluate, type EvaluatedSignal } from "./evaluate-rules.ts";
 import type { RuleContent } from "./rule-content.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
+
+/** A stored signal. */
+export type SampleSignal = EvaluatedSignal & Pick<NormalisedSignal, "userId" | "anonymousId" | "traits">;
 
 export type ProposedRule = Omit<RuleContent, "frequency" | "pointsLastDays" | "enabled">;
 
@@ -56,7 +59,7 @@ interface Candidate {
  *
  * @param similar samples of the same event: only conditions that hold for them too are proposed.
  */
-export function proposeRule(signal: NormalisedSignal, similar: readonly NormalisedSignal[] = []): ProposedRule {
+export function proposeRule(signal: SampleSignal, similar: readonly SampleSignal[] = []): ProposedRule {
   const candidates = candidatesOf(signal);
   const preferred = (["kind", "flag"] as const).flatMap((kind) => candidates.filter(({ rank }) => rank === kind));
   const ranked = preferred.length === 0 ? candidates : preferred;
@@ -84,12 +87,12 @@ export function proposeRule(signal: NormalisedSignal, similar: readonly Normalis
 }
 
 /** Also rejects names that no path can reach. */
-function holds(condition: MappingCondition, signal: NormalisedSignal): boolean {
+function holds(condition: MappingCondition, signal: SampleSignal): boolean {
   const rule = { id: "", version: 0, event: "*", match: "all" as const, scoringSignal: "", points: 0 };
   return evaluate(compileRules([{ ...rule, conditions: [condition] }]), signal)?.matches.length === 1;
 }
 
-function candidatesOf(signal: NormalisedSignal): Candidate[] {
+function candidatesOf(signal: SampleSignal): Candidate[] {
   const personal = new Set(
     [...Object.values(signal.traits), signal.email, signal.userId, signal.anonymousId].map((value) => lowerCase(value)),
   );
@@ -122,7 +125,7 @@ interface WordsOfName {
   isPersonal: boolean;
 }
 
-/** What the words of a name say, by name: thousands of paths may begin with the same long one. */
+/** The meaning of each name, by name. A cache, because thousands of paths may begin with the same long name. */
 type WordsOfNames = Map<string, WordsOfName>;
 
 /** Ranks a property by the last word of its name, labels also by the neighbouring words; undefined: not proposed. */

@@ -1,6 +1,6 @@
 /** The editable content of a mapping rule (everything except id, version and times), its differences and its size. */
+import type { MappingCondition } from "./comparators.ts";
 import type { MappingRule, PointsLastDays, RuleFrequency } from "./mapping-rule.ts";
-import type { MappingCondition } from "./mapping-condition.ts";
 
 export interface RuleContent extends Pick<MappingRule, "event" | "match" | "conditions" | "scoringSignal" | "points"> {
   name: string;
@@ -70,6 +70,11 @@ export function ruleSize({ event, conditions }: Pick<MappingRule, "event" | "con
     for (const operand of operands) if (operand !== undefined) size += sizeOf(String(operand));
   }
   return size;
+}
+
+/** The size of all exclusions of a workspace, as that of rules. */
+export function exclusionsSize(exclusions: readonly Pick<MappingRule, "conditions">[]): number {
+  return exclusions.reduce((size, { conditions }) => size + ruleSize({ event: "", conditions }), 0);
 }
 
 function sizeOf(text: string): number {

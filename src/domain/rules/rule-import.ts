@@ -8,14 +8,17 @@ export interface ImportedRule extends RuleContent {
   id?: string | undefined;
 }
 
-/** `name_ambiguous`: several rules have this name. `twice`: the import changes the same rule twice. */
-export type ImportRefusal = "name_ambiguous" | "twice";
+/**
+ * `name_ambiguous`: several rules have this name. `twice`: the import changes the same rule twice. `added_twice`: it adds two rules of one
+ * name, so that the next import of the file would be ambiguous.
+ */
+export type ImportRejection = "name_ambiguous" | "twice" | "added_twice";
 
 export type ImportStep<Known extends KnownRule> =
   | { result: "added"; rule: RuleContent }
   | { result: "changed"; rule: RuleContent; before: Known }
   | { result: "unchanged"; before: Known }
-  | { result: "refused"; rule: RuleContent; why: ImportRefusal };
+  | { result: "rejected"; rule: RuleContent; why: ImportRejection };
 
 type KnownRule = RuleContent & { id: string };
 
@@ -26,14 +29,19 @@ export function planImport<Known extends KnownRule>(
   const byId = new Map(known.map((rule) => [rule.id, rule]));
   const byName = Map.groupBy(known, ({ name }) => name);
   const taken = new Set<string>();
+  const added = new Set<string>();
   return imported.map(({ id, ...content }): ImportStep<Known> => {
     const rule = contentOf(content);
     const named = byName.get(rule.name) ?? [];
     const identified = id === undefined ? undefined : byId.get(id);
-    if (identified === undefined && named.length > 1) return { result: "refused", rule, why: "name_ambiguous" };
+    if (identified === undefined && named.length > 1) return { result: "rejected", rule, why: "name_ambiguous" };
     const before = identified ?? named[0];
-    if (before === undefined) return { result: "added", rule };
-    if (taken.has(before.id)) return { result: "refused", rule, why: "twice" };
+    if (before === undefined) {
+      if (added.has(rule.name)) return { result: "rejected", rule, why: "added_twice" };
+      added.add(rule.name);
+      return { result: "added", rule };
+    }
+    if (taken.has(before.id)) return { result: "rejected", rule, why: "twice" };
     taken.add(before.id);
     return ruleDifferences(before, rule).length === 0
       ? { result: "unchanged", before }

@@ -1,7 +1,6 @@
-/** Design §8.2: duplicate detection. The caller hashes the text, and the store keeps the window. */
+/** The text by which duplicates are found. The caller hashes the text, and the store keeps the window. */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
-import { isJsonObject } from "../json/dot-path.ts";
-import { isAbsent, type JsonObject } from "../json/json-value.ts";
+import { isAbsent, isJsonObject, WrittenNumber, type JsonObject } from "../json/json-value.ts";
 import type { NormalisedSignal } from "./signal.ts";
 
 /** Top-level fields that a CDP sets anew with every delivery of the same event. */
@@ -11,7 +10,7 @@ export const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "received
  * The same JSON text for the same value: keys sorted by UTF-16 code units, no white space. Recursive, because no payload
  * is deeper than SIGNAL_MAX_DEPTH.
  *
- * @param value the result of JSON.parse or `asWritten`.
+ * @param value the result of JSON.parse or `readPayload`.
  * @param without top-level fields to leave out.
  */
 export function canonicalJson(value: unknown, without?: ReadonlySet<string>): string {
@@ -27,7 +26,7 @@ export function canonicalJson(value: unknown, without?: ReadonlySet<string>): st
     }
     return elements + "]";
   }
-  if (value instanceof WrittenNumber) return value.decimal;
+  if (value instanceof WrittenNumber) return typeof value.exact === "number" ? writeNumber(value.exact) : value.exact;
   if (!isJsonObject(value)) return "null";
   let members = "{";
   for (const key of Object.keys(value).sort()) {
@@ -45,9 +44,8 @@ function writeNumber(value: number): string {
 }
 
 interface DuplicateCandidate {
+  /** As `readPayload` gives it. */
   payload: JsonObject;
-  /** The payload as sent. */
-  text: string;
   normalised: NormalisedSignal;
   pathSource: string | undefined;
   /** The request's `Idempotency-Key`, with the API key and the index in the batch. */
@@ -64,13 +62,23 @@ export interface DuplicateKey {
  * first line of the text separates keys from payloads, so that neither can imitate the other.
  */
 export function duplicateKey(candidate: DuplicateCandidate): DuplicateKey | null {
-  const { payload, text, normalised, pathSource, idempotencyKey } = candidate;
+  const { payload, normalised, pathSource, idempotencyKey } = candidate;
   if (idempotencyKey !== undefined) return idempotencyDuplicateKey(idempotencyKey);
   if (!normalised.hasOwnId && (!namesSomebody(normalised) || isIdentifyWithoutTime(normalised, payload))) return null;
   return {
-    text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalJson(asWritten(payload, text), DELIVERY_FIELDS)}`,
+    text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalJson(payload, DELIVERY_FIELDS)}`,
     windowMs: normalised.hasOwnId ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS,
   };
+}
+
+/**
+ * A mapped id identifies a signal of one sender: vendors use one id for all events of a message (sent, opened, clicked).
+ *
+ * @param keyId the first key of the rotation chain, so that a rotation repeats no signal.
+ */
+export function mappedDuplicateKey(signal: { keyId: string; source: string; event: string; id: string }): DuplicateKey {
+  const { keyId, source, event, id } = signal;
+  return { text: `id\n${JSON.stringify([keyId, source, event, id])}`, windowMs: DUPLICATE_WINDOW_WITH_ID_MS };
 }
 
 /** Account updates have no other duplicate key. */
@@ -87,41 +95,18 @@ function isIdentifyWithoutTime({ kind }: NormalisedSignal, { originalTimestamp, 
   return kind === "identify" && isAbsent(originalTimestamp) && isAbsent(timestamp);
 }
 
-/**
- * A number that JSON.parse has rounded. JSON.parse makes the same number of 9007199254740993 and 9007199254740992, which
- * are two ids.
- */
-class WrittenNumber {
-  /** The number as sent, in the form of `decimalOf`. */
-  readonly decimal: string;
+/** Bytes of a content hash. In ten million signals a false match has a chance of 1 in 180,000. */
+export const HASH_BYTES = 8;
+/** The first bit of a hash says whether its duplicate window is long. */
+export const LONG_WINDOW = 0x80;
 
-  constructor(decimal: string) {
-    this.decimal = decimal;
-  }
-}
+const BASE64URL = { alphabet: "base64url" } as const;
+const HASH_CHARACTERS = Math.ceil(HASH_BYTES / 3) * 4;
 
-/** Only numbers of more than 15 digits can have been rounded. */
-const LONG = /[\d.]{16}/;
-
-/** Replaces each rounded number of the payload by a WrittenNumber. Parses the text again only if it has long numbers. */
-export function asWritten(payload: unknown, text: string): unknown {
-  if (!LONG.test(text)) return payload;
-  return JSON.parse(text, (_, value: unknown, context?: { source?: string }) => {
-    const source = context?.source;
-    if (typeof value !== "number" || source === undefined || !LONG.test(source)) return value;
-    const sent = decimalOf(source);
-    return sent === decimalOf(String(value)) ? value : new WrittenNumber(sent);
-  });
-}
-
-/** The same text for the same number, however it was written: `123e2` for 12300 and for 1.23e4. */
-function decimalOf(number: string): string {
-  const [, sign = "", whole = "", fraction = "", exponent = "0"] =
-    /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(number) ?? [];
-  const digits = (whole + fraction).replace(/^0+/, "");
-  // A loop, because /0+$/ would retry at each zero of a long run.
-  let end = digits.length;
-  while (digits[end - 1] === "0") end--;
-  if (end === 0) return "0";
-  return `${sign}${digits.slice(0, end)}e${Number(exponent) - fraction.length + digits.length - end}`;
+/** The stored bytes of a content hash. Bytes of a long window never equal bytes of a short window. */
+export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
+  const bytes = Uint8Array.fromBase64(contentHash.slice(0, HASH_CHARACTERS), BASE64URL).slice(0, HASH_BYTES);
+  const [first = 0] = bytes;
+  bytes[0] = windowMs > DUPLICATE_WINDOW_WITHOUT_ID_MS ? first | LONG_WINDOW : first & ~LONG_WINDOW;
+  return bytes;
 }

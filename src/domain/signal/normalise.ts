@@ -1,33 +1,38 @@
 /**
- * Spec §6, design §8.1: converts payloads of CDPs, marketing platforms and other senders into one shape. Every JSON
- * object becomes a signal; validate-signal.ts decides what the edge refuses.
+ * Spec §6: converts payloads of CDPs, marketing platforms and other senders into one shape. Every JSON
+ * object becomes a signal; validate-signal.ts decides what the edge rejects.
  */
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
-import { isJsonObject } from "../json/dot-path.ts";
-import { emailProblem, normaliseEmail, usableId } from "./identity.ts";
-import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
+import { emailProblem, idProblem, normaliseEmail, usableId } from "./identity.ts";
+import { isAbsent, parsed, presentText, WrittenNumber, type JsonObject, isJsonObject } from "../json/json-value.ts";
 import { CDP_CALL_TYPES, type NormalisedSignal } from "./signal.ts";
 import { traitsSent } from "./traits.ts";
 
 const PAGE_VIEW_EVENT = "Page Viewed";
 
-/** A missing source. The edge refuses signals without an event. */
+/** A missing source. The edge rejects signals without an event. */
 const UNKNOWN = "unknown";
 
-const CALL_TYPES: ReadonlySet<string> = new Set(CDP_CALL_TYPES);
+const CALL_TYPES: ReadonlyMap<string, string> = new Map(CDP_CALL_TYPES.map((type) => [type, type]));
 const EMPTY: Readonly<JsonObject> = Object.freeze({});
+
+/** One of the six call types, in any letter case; undefined: another text, or none. */
+export function knownCallType(type: unknown): string | undefined {
+  return typeof type === "string" ? CALL_TYPES.get(type.trim().toLowerCase()) : undefined;
+}
 
 /**
  * The call type of a CDP's payload (spec §6), which has `type`, `messageId` and `anonymousId`. Real senders omit ids, so
  * any id is enough for the six known types.
  */
 export function cdpCallType(payload: JsonObject): string | undefined {
-  const type = presentText(payload["type"]);
+  const known = knownCallType(payload["type"]);
+  const type = known ?? presentText(payload["type"]);
   if (type === undefined) return undefined;
   const messageId = isPresentId(payload["messageId"]);
   const anonymousId = isPresentId(payload["anonymousId"]);
   if (messageId && anonymousId) return type;
-  return CALL_TYPES.has(type) && (messageId || anonymousId || isPresentId(payload["userId"])) ? type : undefined;
+  return known !== undefined && (messageId || anonymousId || isPresentId(payload["userId"])) ? type : undefined;
 }
 
 /** @param pathSource `{source}` of the webhook's path, decoded. */
@@ -44,11 +49,12 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
 
   const signal: NormalisedSignal = {
     kind: callType === "identify" ? "identify" : "signal",
-    event: eventOf(payload, callType),
-    source:
+    event: comparable(eventOf(payload, callType)),
+    source: comparable(
       presentText(pathSource) ??
-      (callType === undefined ? presentText(payload["source"]) : cdpSource(payload, context)) ??
-      UNKNOWN,
+        (callType === undefined ? presentText(payload["source"]) : cdpSource(payload, context)) ??
+        UNKNOWN,
+    ),
     hasOwnId: isPresentId(payload["messageId"]) || isPresentId(payload["id"]),
     properties,
     traits: traitsSent(traits, contextTraits, template),
@@ -63,15 +69,31 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
   if (userId !== undefined) signal.userId = userId;
   const anonymousId = usableId(payload["anonymousId"]);
   if (anonymousId !== undefined) signal.anonymousId = anonymousId;
-  const previousId = callType === "alias" ? usableId(payload["previousId"]) : undefined;
+  const previousId = previousIdOf(payload);
   if (previousId !== undefined) signal.previousId = previousId;
   return signal;
 }
 
+/** The names in a payload that could not be processed, as far as it says them. */
+export function namesSent(payload: string | null): Record<"event" | "source" | "email", string | null> {
+  const sent = parsed(payload);
+  if (!isJsonObject(sent)) return { event: null, source: null, email: null };
+  const { event, source, email = null } = normalise(sent, undefined);
+  const known = (name: string): string | null => (name === UNKNOWN ? null : name);
+  return { event: known(event), source: known(source), email };
+}
+
+/** One form (NFC) for names that look the same, so that they are one group, match one rule, and are found. */
+export function comparable(name: string): string {
+  return name.normalize("NFC");
+}
+
 function eventOf(payload: JsonObject, callType: string | undefined): string {
   if (callType === undefined) return presentText(payload["event"]) ?? UNKNOWN;
-  if (callType === "track") return presentText(payload["event"]) ?? callType;
-  return callType === "page" ? PAGE_VIEW_EVENT : Array.from(callType).slice(0, NAME_MAX_CODE_POINTS).join("");
+  if (callType === "page") return PAGE_VIEW_EVENT;
+  const isNamed = callType === "track" || knownCallType(callType) === undefined;
+  const name = isNamed ? presentText(payload["event"]) : undefined;
+  return name ?? Array.from(callType).slice(0, NAME_MAX_CODE_POINTS).join("");
 }
 
 /**
@@ -118,27 +140,75 @@ export function emailProblemOf(payload: unknown): string | null {
   if (!isJsonObject(payload)) return null;
   const sent = emailsSent(payload, cdpCallType(payload));
   if (sent.some((email) => normaliseEmail(email) !== undefined)) return null;
-  return sent.map(emailProblem).find((problem) => problem !== null) ?? null;
+  return sent.map((email) => emailProblem(email)).find((problem) => problem !== null) ?? null;
 }
 
-/** Server-side SDKs send a page's name at the top level; browsers send its address in the context. */
+/** Explains in a sentence why the ids of a payload identify no person. Null: they are usable or absent. */
+export function idProblemOf(payload: unknown): string | null {
+  if (!isJsonObject(payload)) return null;
+  const names = ["userId", "anonymousId", ...(cdpCallType(payload) === "alias" ? ["previousId"] : [])];
+  const problems = names.flatMap((name) => idProblem(name, payload[name]) ?? []);
+  return problems.length === 0 ? null : problems.join(" ");
+}
+
+/**
+ * What `properties.` in a rule reads of a payload.
+ *
+ * @param mapped whether a template made the signal: it replaces no field, so rules read the payload itself.
+ */
+export function propertiesRead(payload: JsonObject, mapped: boolean): JsonObject {
+  return mapped ? payload : propertiesOf(payload, cdpCallType(payload), object(payload["context"]));
+}
+
+/** The id that an alias call replaces; undefined: another signal, or a worthless id. */
+export function previousIdOf(payload: JsonObject): string | undefined {
+  return cdpCallType(payload) === "alias" ? usableId(payload["previousId"]) : undefined;
+}
+
+/** Server-side SDKs send a page's name and category at the top level; browsers send its address in the context. */
 function propertiesOf(payload: JsonObject, callType: string | undefined, context: JsonObject): JsonObject {
   const properties = isJsonObject(payload["properties"]) ? payload["properties"] : {};
   if (callType !== "page" && callType !== "screen") return properties;
-  const name = isAbsent(properties["name"]) ? presentText(payload["name"]) : undefined;
+  const ofCall = (field: string): string | undefined =>
+    isAbsent(properties[field]) ? presentText(payload[field]) : undefined;
+  const [name, category] = [ofCall("name"), ofCall("category")];
   const isUrlMissing = callType === "page" && isAbsent(properties["url"]);
   const url = isUrlMissing ? presentText(object(context["page"])["url"]) : undefined;
-  if (name === undefined && url === undefined) return properties;
+  if (name === undefined && category === undefined && url === undefined) return properties;
   const filled = { ...properties };
   if (name !== undefined) filled["name"] = name;
+  if (category !== undefined) filled["category"] = category;
   if (url !== undefined) filled["url"] = url;
   return filled;
 }
 
-function isPresentId(value: unknown): boolean {
-  return typeof value === "number" || presentText(value) !== undefined;
+/** Whether a payload has a value of an id, even one that identifies no person. */
+export function isPresentId(value: unknown): boolean {
+  return typeof value === "number" || value instanceof WrittenNumber || presentText(value) !== undefined;
 }
 
 function object(value: unknown): Readonly<JsonObject> {
   return isJsonObject(value) ? value : EMPTY;
+}
+
+/**
+ * Why fields of a signal's payload are not used, in sentences for its trace. An absent field has no problem. `traits`: of a group call,
+ * which quotes their names. Found once, when the signal is processed, and stored with it: so the trace also explains a signal whose payload
+ * is not kept, or does not arrive from cold storage.
+ */
+export interface Problems {
+  email?: string;
+  id?: string;
+  traits?: string;
+  time?: string;
+}
+
+/** @param others problems that other fields have; null: none. @returns undefined: there is none, as in most signals. */
+export function problemsOf(
+  payload: JsonObject,
+  others: Record<"traits" | "time", string | null>,
+): Problems | undefined {
+  const found = { email: emailProblemOf(payload), id: idProblemOf(payload), ...others };
+  const problems = Object.entries(found).filter(([, problem]) => problem !== null);
+  return problems.length === 0 ? undefined : Object.fromEntries(problems);
 }

@@ -1,11 +1,10 @@
 /**
- * Splits a request's body into signals (spec §4; design §9): one object, an array, `{"batch":[…]}`, or lines of JSON
+ * Splits a request's body into signals (spec §4): one object, an array, `{"batch":[…]}`, or lines of JSON
  * on the bulk endpoint. Reads and parses signals one by one, so that a body takes little more memory than its bytes.
- * Refuses bad signals individually. Each signal keeps its original text.
+ * Rejects bad signals individually. Each signal keeps its original text.
  */
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
-import { isJsonObject } from "../json/dot-path.ts";
-import { describeJsonError } from "../json/json-error.ts";
+import { describeInvalidByte, describeJsonError } from "../json/json-error.ts";
 import {
   closesAtEnd,
   findJsonError,
@@ -16,16 +15,16 @@ import {
   type ItemSpans,
   type JsonError,
 } from "../json/json-scan.ts";
-import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
-import { ok, refuse, type Result } from "../result.ts";
-import { isAbsent } from "../json/json-value.ts";
+import type { BodyRejection, SignalRejection } from "../keys/rejection.ts";
+import { ok, reject, type Result } from "../result.ts";
+import { isAbsent, isJsonObject } from "../json/json-value.ts";
 
 export interface BodySignal {
   /** The signal's slice of the body, in bytes. */
   start: number;
   end: number;
-  /** Why the signal is refused; null: it may be admitted. */
-  refusal: SignalRefusal | null;
+  /** Why the signal is rejected; null: it may be admitted. */
+  rejection: SignalRejection | null;
 }
 
 export interface SignalBody {
@@ -40,14 +39,14 @@ export interface SignalBodyRules {
   maxSignals: number;
   lines: boolean;
   /** Checks each payload, in addition to size and depth. */
-  check: (payload: unknown) => Result<unknown, SignalRefusal>;
+  check: (payload: unknown) => Result<unknown, SignalRejection>;
 }
 
-/** A signal with more levels is refused without validation: no useful JSON has as many. */
+/** A signal with more levels is rejected without validation: no useful JSON has as many. */
 const SCANNED_MAX_DEPTH = 64;
 
 /**
- * Bytes to validate in a text that is refused for its size or count: validating 8 MB takes a tenth of a second. The
+ * Bytes to validate in a text that is rejected for its size or count: validating 8 MB takes a tenth of a second. The
  * sender learns of a later error after splitting the body.
  */
 const VALIDATED_MAX_BYTES = 1024 * 1024;
@@ -56,12 +55,12 @@ const LINE_FEED = 0x0a;
 const OPEN_BRACKET = 0x5b;
 
 /** The result of reading the body in one form; null: it is not JSON in that form. */
-type Reading = Result<SignalBody, BodyRefusal> | null;
+type Reading = Result<SignalBody, BodyRejection> | null;
 
-export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<SignalBody, BodyRefusal> {
+export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<SignalBody, BodyRejection> {
   const first = skipSpace(body, 0);
   if (first === body.length) {
-    return refuse({ code: "body_empty", detail: "The body is empty. Send the signal as a JSON object." });
+    return reject({ code: "body_empty", detail: "The body is empty. Send the signal as a JSON object." });
   }
   const spans = scanItems(body, body[first] === OPEN_BRACKET ? "array" : "batch", rules.maxSignals);
   const text = new BodyText(body);
@@ -69,7 +68,7 @@ export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<Si
     (spans && isBatch(text, spans) ? readItems(text, spans, rules) : readSingle(text, first, rules)) ??
     (rules.lines ? readLines(text, rules) : null);
   if (reading !== null) return reading;
-  return refuse({ code: "body_not_json", detail: describeJsonError(body, 0, body.length, text.error()) });
+  return reject({ code: "body_not_json", detail: describeJsonError(body, 0, body.length, text.error()) });
 }
 
 /** Up to this size the whole body is decoded at once, because a native call per slice takes longer than the copy. */
@@ -79,6 +78,7 @@ const REPLACEMENT = "\ufffd";
 
 // A byte order mark is one only at the beginning of the body, where it has been removed.
 const lenientDecoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
+const strictDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** The text of a body, read in slices of its bytes, and its first JSON error. */
 export class BodyText {
@@ -104,9 +104,16 @@ export class BodyText {
     return lenientDecoder.decode(this.bytes.subarray(start, end));
   }
 
-  /** UTF-8 length of the text. A received invalid byte became U+FFFD, which takes three bytes. */
-  lengthOf(text: string, receivedBytes: number): number {
-    return this.#isAscii || isAscii(text, receivedBytes) ? receivedBytes : Buffer.byteLength(text);
+  /** Whether a slice is UTF-8. @param text of the slice. */
+  isUtf8(text: string, start: number, end: number): boolean {
+    if (this.#isAscii || !text.includes(REPLACEMENT)) return true;
+    try {
+      // The sender may have sent the replacement character itself.
+      strictDecoder.decode(this.bytes.subarray(start, end));
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   /** Searched once: that takes 0.05 s for 8 MB. */
@@ -134,9 +141,9 @@ function isBatch(text: BodyText, { open, close }: ItemSpans): boolean {
 
 function readItems(text: BodyText, { starts, ends, depths, count }: ItemSpans, rules: SignalBodyRules): Reading {
   if (count === 0) {
-    return refuse({ code: "batch_empty", detail: "The body holds no signals. Send at least one." });
+    return reject({ code: "batch_empty", detail: "The body holds no signals. Send at least one." });
   }
-  if (count > rules.maxSignals) return mayBeJson(text, 0, text.bytes.length) ? refuse(tooLong(count, rules)) : null;
+  if (count > rules.maxSignals) return mayBeJson(text, 0, text.bytes.length) ? reject(tooLong(count, rules)) : null;
   const signals: BodySignal[] = [];
   for (let index = 0; index < count; index++) {
     const signal = readSignal(text, starts[index] ?? 0, ends[index] ?? 0, depths[index] ?? 0, rules);
@@ -164,7 +171,7 @@ function readLines(text: BodyText, rules: SignalBodyRules): Reading {
   let read = 0;
   let [line, countedTo] = [1, 0];
   for (let start = skipSpace(bytes, 0); start < bytes.length;) {
-    if (signals.length === rules.maxSignals) return read === 0 ? null : refuse(tooLong(null, rules));
+    if (signals.length === rules.maxSignals) return read === 0 ? null : reject(tooLong(null, rules));
     const lineEnd = endOfLine(bytes, start);
     const end = withoutSpaceBefore(bytes, lineEnd, start);
     const { depth } = jsonShape(bytes, { start, end, maxDepth: SCANNED_MAX_DEPTH });
@@ -173,7 +180,7 @@ function readLines(text: BodyText, rules: SignalBodyRules): Reading {
       line += lineFeeds(bytes, countedTo, start);
       countedTo = start;
       const detail = describeJsonError(bytes, start, end, findJsonError(bytes, start, end), line);
-      signals.push({ start, end, refusal: { code: "signal_not_json", detail } });
+      signals.push({ start, end, rejection: { code: "signal_not_json", detail } });
     } else {
       read++;
       signals.push(signal);
@@ -211,7 +218,7 @@ function lineFeeds(bytes: Uint8Array, start: number, end: number): number {
 }
 
 /**
- * Checks in this order: more than SCANNED_MAX_DEPTH levels → size → JSON → depth → the endpoint's check of the payload.
+ * Checks in this order: more than SCANNED_MAX_DEPTH levels → size → JSON → UTF-8 → depth → the endpoint's check of the payload.
  * Null: not JSON.
  */
 function readSignal(
@@ -223,25 +230,30 @@ function readSignal(
 ): BodySignal | null {
   const length = end - start;
   if (depth > SCANNED_MAX_DEPTH) {
-    return { start, end, refusal: tooDeep(`more than ${SCANNED_MAX_DEPTH}`) };
+    return { start, end, rejection: tooDeep(`more than ${SCANNED_MAX_DEPTH}`) };
   }
-  const slice = length > SIGNAL_MAX_BYTES ? null : text.slice(start, end);
-  const bytes = slice === null ? length : text.lengthOf(slice, length);
-  if (slice === null || bytes > SIGNAL_MAX_BYTES) {
-    return mayBeJson(text, start, end) ? { start, end, refusal: tooLarge(bytes) } : null;
+  if (length > SIGNAL_MAX_BYTES) {
+    return mayBeJson(text, start, end) ? { start, end, rejection: tooLarge(length) } : null;
   }
+  const slice = text.slice(start, end);
   const payload = jsonValue(slice);
   if (payload === undefined) return null;
-  const checked = depth > SIGNAL_MAX_DEPTH ? refuse(tooDeep(String(depth))) : rules.check(payload.value);
-  return { start, end, refusal: checked.ok ? null : checked.refusal };
+  // Different bytes would become the same character: two signals would be one, and so would two people.
+  if (!text.isUtf8(slice, start, end)) return { start, end, rejection: notUtf8(text.bytes, start, end) };
+  const checked = depth > SIGNAL_MAX_DEPTH ? reject(tooDeep(String(depth))) : rules.check(payload.value);
+  return { start, end, rejection: checked.ok ? null : checked.rejection };
 }
 
-function tooDeep(levels: string): SignalRefusal {
+function notUtf8(bytes: Uint8Array, start: number, end: number): SignalRejection {
+  return { code: "signal_not_utf8", detail: describeInvalidByte(bytes, start, end) };
+}
+
+function tooDeep(levels: string): SignalRejection {
   const detail = `The signal is nested ${levels} levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
   return { code: "signal_too_deep", detail };
 }
 
-function tooLarge(bytes: number): SignalRefusal {
+function tooLarge(bytes: number): SignalRejection {
   const detail = `The signal has ${bytes} bytes; at most ${SIGNAL_MAX_BYTES} are taken. Send fewer or shorter properties.`;
   return { code: "signal_too_large", detail };
 }
@@ -269,7 +281,7 @@ function jsonValue(text: string): { value: unknown } | undefined {
   }
 }
 
-function tooLong(count: number | null, { maxSignals }: SignalBodyRules): BodyRefusal {
+function tooLong(count: number | null, { maxSignals }: SignalBodyRules): BodyRejection {
   const held = count === null ? `more than ${maxSignals}` : String(count);
   return {
     code: "batch_too_long",

@@ -7,7 +7,7 @@ export type EndpointType = (typeof ENDPOINT_TYPES)[number];
 
 /**
  * The state of a signal in the Signal Store, in the order of its life. `held` waits for room in the plan, `purged`
- * was held when its period ended, `dead` could not be processed.
+ * was held when its period ended, or a misfit that nobody replayed, `dead` could not be processed.
  */
 export const SIGNAL_STATUSES = ["processed", "anonymous", "held", "duplicate", "purged", "dead"] as const;
 export type SignalStatus = (typeof SIGNAL_STATUSES)[number];
@@ -17,7 +17,7 @@ export const TRACE_STATUSES = [...SIGNAL_STATUSES, "in_flight"] as const;
 export type TraceStatus = (typeof TRACE_STATUSES)[number];
 
 /**
- * The statuses of a line in the log. `released`: the signal has left this place. Append only: stored lines hold the index.
+ * The statuses of a line in the signal log. `released`: the signal has left this place. Append only: stored lines hold the index.
  */
 export const LINE_STATUSES = ["processed", "anonymous", "duplicate", "purged", "held", "released"] as const satisfies (
   | SignalStatus
@@ -25,7 +25,7 @@ export const LINE_STATUSES = ["processed", "anonymous", "duplicate", "purged", "
 )[];
 export type LineStatus = (typeof LINE_STATUSES)[number];
 
-/** The statuses of a dead letter. `purged`: what a deletion leaves of it. */
+/** The statuses of a dead letter. `purged`: what a deletion leaves of it, or of a misfit that nobody replayed. */
 export type DeadLetterStatus = Extract<SignalStatus, "dead" | "purged">;
 
 /** Append only: stored lines hold the index. */

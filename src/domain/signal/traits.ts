@@ -1,9 +1,9 @@
 /**
- * Declares the traits of a person. The person's row, the lines of the log, the export, the operator API and the pages
+ * Declares the traits of a person. The person's row, the lines of the signal log, the export, the operator API and the pages
  * derive from it, in its order. Append only: stored data holds the first traits without their names.
  */
 import { TRAIT_MAX_BYTES } from "../../limits.ts";
-import { isJsonObject } from "../json/dot-path.ts";
+import { isJsonObject } from "../json/json-value.ts";
 import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
 import { withoutKeys } from "../keys/api-key.ts";
 
@@ -17,15 +17,19 @@ interface Trait {
   ofTemplate: (properties: Readonly<JsonObject>) => string | undefined;
 }
 
-/** Spec §2.2: fields of a person in the marketing automation template, besides `title`. */
-const TEMPLATE_FIELDS = ["lead_id", "first_name", "last_name", "company"];
+/** The spellings of CDPs, HubSpot and the marketing automation template (spec §2.2). */
+const FIRST_NAME = ["firstName", "firstname", "first_name"];
+const LAST_NAME = ["lastName", "lastname", "last_name"];
+const JOB_TITLE = ["jobTitle", "jobtitle", "job_title"];
+/** Fields of a person in the marketing automation template, besides `title`. */
+const TEMPLATE_FIELDS = ["lead_id", ...FIRST_NAME, ...LAST_NAME, ...JOB_TITLE, "company"];
 
 const TRAITS = {
   name: {
     label: "Name",
     isSearched: true,
-    ofTraits: ({ name, firstName, lastName }) => presentText(name) ?? fullName(firstName, lastName),
-    ofTemplate: ({ first_name, last_name }) => fullName(first_name, last_name),
+    ofTraits: (traits) => presentText(traits["name"]) ?? fullName(traits),
+    ofTemplate: fullName,
   },
   company: {
     label: "Company",
@@ -36,10 +40,12 @@ const TRAITS = {
   title: {
     label: "Title",
     isSearched: false,
-    ofTraits: ({ title }) => presentText(title),
+    ofTraits: (traits) => presentText(traits["title"]) ?? firstText(traits, JOB_TITLE),
     // Without a template field, a title may be a page's.
-    ofTemplate: (properties) =>
-      TEMPLATE_FIELDS.some((field) => !isAbsent(properties[field])) ? presentText(properties["title"]) : undefined,
+    ofTemplate: (properties) => {
+      const isTemplate = TEMPLATE_FIELDS.some((field) => !isAbsent(properties[field]));
+      return firstText(properties, JOB_TITLE) ?? (isTemplate ? presentText(properties["title"]) : undefined);
+    },
   },
 } as const satisfies Record<string, Trait>;
 
@@ -110,10 +116,19 @@ function cutTrait(text: string): string {
   return text.slice(0, length).trimEnd();
 }
 
-function fullName(first: unknown, last: unknown): string | undefined {
-  const firstName = presentText(first);
-  const lastName = presentText(last);
-  return firstName !== undefined && lastName !== undefined ? `${firstName} ${lastName}` : (firstName ?? lastName);
+function fullName(fields: Readonly<JsonObject>): string | undefined {
+  const first = firstText(fields, FIRST_NAME);
+  const last = firstText(fields, LAST_NAME);
+  return first !== undefined && last !== undefined ? `${first} ${last}` : (first ?? last);
+}
+
+/** The text of the first field that has one. */
+function firstText(fields: Readonly<JsonObject>, names: readonly string[]): string | undefined {
+  for (const name of names) {
+    const text = presentText(fields[name]);
+    if (text !== undefined) return text;
+  }
+  return undefined;
 }
 
 /** Combining marks of Latin, Greek and Cyrillic; marks of other scripts are part of the letters. */

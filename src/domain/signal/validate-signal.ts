@@ -1,36 +1,38 @@
 /**
- * Checks a parsed signal before it is admitted (spec §2.2). CDP calls are accepted as they are, because a refusal
+ * Checks a parsed signal before it is admitted (spec §2.2). CDP calls are accepted as they are, because a rejection
  * makes their senders drop the event; only a track call must have an event.
  */
 import { cut } from "../text.ts";
 import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../../limits.ts";
-import { isJsonObject } from "../json/dot-path.ts";
-import { echo, holdsCredential } from "../keys/echo.ts";
-import { hasEmailShape } from "./identity.ts";
-import { cdpCallType } from "./normalise.ts";
-import { isAbsent, kindInWords, type JsonObject } from "../json/json-value.ts";
-import { CDP_CALL_TYPES } from "./signal.ts";
-import type { SignalRefusal } from "../keys/refusal.ts";
-import { ok, refuse, type Result } from "../result.ts";
+import { echo, holdsCredential } from "../keys/api-key.ts";
+import { addressIn, hasEmailShape } from "./identity.ts";
+import { cdpCallType, knownCallType } from "./normalise.ts";
+import { isAbsent, kindInWords, type JsonObject, isJsonObject } from "../json/json-value.ts";
+import type { SignalRejection } from "../keys/rejection.ts";
+import { ok, reject, type Result } from "../result.ts";
 
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
 const ALIKE_MAX_LENGTH = 40;
 
-export function validateSignal(payload: unknown): Result<JsonObject, SignalRefusal> {
+export function validateSignal(payload: unknown): Result<JsonObject, SignalRejection> {
   if (!isJsonObject(payload)) {
-    return refuse({
+    return reject({
       code: "signal_not_object",
       detail: `A signal is a JSON object such as {"event":"Filled Out Form"}, but this is ${kindInWords(payload)}.`,
     });
   }
-  const refusal = refusalOf(payload, cdpCallType(payload));
-  return refusal === undefined ? ok(payload) : refuse(refusal);
+  const rejection = rejectionOf(payload, cdpCallType(payload));
+  return rejection === undefined ? ok(payload) : reject(rejection);
 }
 
-function refusalOf(payload: JsonObject, callType: string | undefined): SignalRefusal | undefined {
+function rejectionOf(payload: JsonObject, callType: string | undefined): SignalRejection | undefined {
   if (callType === "track") return checkEvent(payload, "a track call");
-  if (callType !== undefined) return checkName("type", payload["type"]);
+  if (callType !== undefined) {
+    // A call of an unknown type keeps the name of its event.
+    const isUnknown = knownCallType(callType) === undefined && typeof payload["event"] === "string";
+    return checkName("type", payload["type"]) ?? (isUnknown ? checkName("event", payload["event"]) : undefined);
+  }
   const { source } = payload;
   return (
     checkIds(payload) ??
@@ -63,16 +65,16 @@ export function controlCharacterIn(text: string): string | null {
   return `the control character U+${code} at position ${codePoints(before) + 1}`;
 }
 
-/** A CDP's call without ids is taken for a signal, but a refusal about a missing event would confuse its sender. */
-function checkIds({ type, event }: JsonObject): SignalRefusal | undefined {
-  if (!isAbsent(event) || !CDP_CALL_TYPES.some((known) => known === type)) return undefined;
+/** A CDP's call without ids is taken for a signal, but a rejection about a missing event would confuse its sender. */
+function checkIds({ type, event }: JsonObject): SignalRejection | undefined {
+  if (!isAbsent(event) || knownCallType(type) === undefined) return undefined;
   return {
     code: "event_missing",
     detail: `\`type\` is "${String(type)}", but there is no \`userId\`, \`anonymousId\` or \`messageId\`: such a call needs one of them, any other signal an \`event\`.`,
   };
 }
 
-function checkEvent(payload: JsonObject, subject: string): SignalRefusal | undefined {
+function checkEvent(payload: JsonObject, subject: string): SignalRejection | undefined {
   if (!isAbsent(payload["event"])) return checkName("event", payload["event"]);
   const alike = Object.keys(payload).find((name) => name !== "event" && name.trim().toLowerCase() === "event");
   const hint =
@@ -104,7 +106,7 @@ const NAMES = {
   },
 } as const;
 
-function checkName(field: keyof typeof NAMES, name: unknown): SignalRefusal | undefined {
+export function checkName(field: keyof typeof NAMES, name: unknown): SignalRejection | undefined {
   const { code, send, sendName } = NAMES[field];
   if (typeof name !== "string") return { code, detail: `\`${field}\` is ${kindInWords(name)}; ${send}.` };
   if (holdsCredential(name)) return { code, detail: `\`${field}\` ${CREDENTIAL}. ${sendName}` };
@@ -116,15 +118,14 @@ function checkName(field: keyof typeof NAMES, name: unknown): SignalRefusal | un
   return { code, detail, sent: echo(name) };
 }
 
-function checkEmail(email: unknown): SignalRefusal | undefined {
+function checkEmail(email: unknown): SignalRejection | undefined {
   const code = "email_invalid";
   if (isAbsent(email)) return undefined;
   if (typeof email !== "string") {
     const detail = `\`email\` is ${kindInWords(email)}; send one address as a text, or leave \`email\` out.`;
     return { code, detail };
   }
-  const address = email.trim();
-  // A signal with an unusable address is accepted; its trace explains the problem (`emailProblem`).
+  const address = addressIn(email);
   if (hasEmailShape(address)) return undefined;
   if (address.startsWith("{{")) {
     return { code, detail: "`email` is a token that was not replaced by its value. Check its name." };
@@ -136,8 +137,10 @@ function checkEmail(email: unknown): SignalRefusal | undefined {
   return { code, detail, sent: echo(address) };
 }
 
-function checkProperties(properties: unknown): SignalRefusal | undefined {
+export function checkProperties(properties: unknown): SignalRejection | undefined {
   if (properties === undefined || properties === null || isJsonObject(properties)) return undefined;
+  // PHP writes an empty map as an empty array.
+  if (Array.isArray(properties) && properties.length === 0) return undefined;
   return {
     code: "properties_invalid",
     detail: `\`properties\` is ${kindInWords(properties)}; send an object such as {"form_name":"Contact"}, or leave \`properties\` out.`,

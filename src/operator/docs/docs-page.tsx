@@ -8,7 +8,7 @@ import type { Child } from "hono/jsx";
 import type { AppEnv } from "../../env.ts";
 import { methodNotAllowed } from "../../http/problem.ts";
 import { grouped } from "../../domain/text.ts";
-import { REFUSALS, isRefusalCode } from "../../http/refusal-table.ts";
+import { REJECTIONS, isRejectionCode } from "../../http/rejection-table.ts";
 import { BODY_MAX_BYTES, BODY_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../../limits.ts";
 import {
   resolve,
@@ -18,7 +18,7 @@ import {
   type ApiOperation,
   type ApiParameter,
   type JsonSchema,
-} from "./openapi.ts";
+} from "./api-document.ts";
 import { curlLine, fetchCall, pythonCall, webhooksOf } from "../../domain/webhook-calls.ts";
 
 const PAGE_HEADERS = {
@@ -113,7 +113,7 @@ function DocsPage({ document }: { document: ApiDocument }) {
               ))}
             </section>
           ))}
-          <Events document={document} />
+          <Notifications document={document} />
           <Schemas document={document} />
           <ErrorCodes codes={document["x-error-codes"]} />
         </main>
@@ -143,8 +143,8 @@ function Contents({ groups }: { groups: readonly Group[] }) {
         </section>
       ))}
       <p>
-        <a href="#events">Events</a> · <a href="#schemas">Schemas</a> · <a href="#errors">Error codes</a> ·{" "}
-        <a href="/openapi.json">openapi.json</a>
+        <a href="#notifications">Notifications</a> · <a href="#schemas">Schemas</a> · <a href="#errors">Error codes</a>{" "}
+        · <a href="/openapi.json">openapi.json</a>
       </p>
     </nav>
   );
@@ -196,16 +196,16 @@ function Authorization({ operation: { security = [] } }: { operation: ApiOperati
 }
 
 /** All notifications share everything except `data`. */
-function Events({ document }: { document: ApiDocument }) {
-  const events = Object.entries(document.webhooks);
-  const first = events[0]?.[1].post;
+function Notifications({ document }: { document: ApiDocument }) {
+  const notifications = Object.entries(document.webhooks);
+  const first = notifications[0]?.[1].post;
   return (
-    <section id="events">
-      <h2>Events</h2>
-      <p>A webhook destination gets each event as a POST.</p>
+    <section id="notifications">
+      <h2>Notifications</h2>
+      <p>A webhook destination gets each notification as a POST.</p>
       {first?.description !== undefined && <p>{marked(first.description)}</p>}
       {first?.parameters !== undefined && <Parameters parameters={first.parameters} />}
-      {events.map(([type, { post }]) => {
+      {notifications.map(([type, { post }]) => {
         const body = post.requestBody?.content["application/json"];
         return (
           <article id={post.operationId}>
@@ -333,8 +333,8 @@ function SendingRules() {
           A signal has at most {grouped(SIGNAL_MAX_BYTES)} bytes. <code>Content-Encoding: gzip</code> is accepted.
         </p>
         <p>
-          Each signal is accepted or refused on its own. The answer lists them by <code>index</code>. The status{" "}
-          <code>partial</code> means that some were refused, each with its <code>code</code> and <code>detail</code>.
+          Each signal is accepted or rejected on its own. The answer lists them by <code>index</code>. The status{" "}
+          <code>partial</code> means that some were rejected, each with its <code>code</code> and <code>detail</code>.
         </p>
       </section>
       <section id="retries">
@@ -345,7 +345,7 @@ function SendingRules() {
             without that header after 1, 2, 4, … seconds, up to some minutes.
           </li>
           <li>
-            <strong>Other 4xx</strong>: the same call would be refused again. Fix it first.
+            <strong>Other 4xx</strong>: the same call would be rejected again. Fix it first.
           </li>
           <li>
             <strong>A repetition is harmless</strong> if the signal has a <code>messageId</code> (or <code>id</code>
@@ -365,11 +365,11 @@ function Advice({ codes }: { codes: ApiDocument["x-error-codes"] }) {
       <h2>What to do for each code</h2>
       <DocsTable head={["Code", "Status", "What to do"]}>
         {codes.map(({ code, status }) =>
-          isRefusalCode(code) ? (
+          isRejectionCode(code) ? (
             <tr>
               <td>{marked(`\`${code}\``, true)}</td>
               <td>{status}</td>
-              <td>{REFUSALS[code].advice}</td>
+              <td>{REJECTIONS[code].advice}</td>
             </tr>
           ) : (
             <></>

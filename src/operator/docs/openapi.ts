@@ -10,20 +10,20 @@ import {
   type ZodOpenApiPathsObject,
   type ZodOpenApiResponsesObject,
 } from "zod-openapi";
-import { EVENT_DATA } from "../../domain/events/event-data.ts";
+import { NOTIFICATION_DATA } from "../../domain/notifications/notification-data.ts";
 import {
-  exampleEvent,
-  destinationEventTypes,
-  eventTypes,
-  EVENT_CATALOGUE,
-  type AnyEventType,
-} from "../../domain/events/workspace-event.ts";
-import { envelopeOf } from "../../domain/events/request-body.ts";
-import type { RefusalCode } from "../../domain/keys/refusal.ts";
+  exampleNotification,
+  destinationNotificationTypes,
+  notificationTypes,
+  NOTIFICATION_CATALOGUE,
+  type AnyNotificationType,
+} from "../../domain/notifications/notification.ts";
+import { envelopeOf } from "../../domain/notifications/request-body.ts";
+import type { RejectionCode } from "../../domain/keys/rejection.ts";
 import { ADMITTED_VERDICTS, eachVerdict, VERDICTS } from "../../domain/quota/quota.ts";
 import { CDP_CALL_TYPES } from "../../domain/signal/signal.ts";
 import { boundedText } from "../../http/fields.ts";
-import { REFUSALS } from "../../http/refusal-table.ts";
+import { REJECTIONS } from "../../http/rejection-table.ts";
 import {
   BODY_MAX_BYTES,
   BODY_MAX_SIGNALS,
@@ -32,6 +32,7 @@ import {
   SIGNAL_MAX_BYTES,
 } from "../../limits.ts";
 import { idOf, isoInstant as instant, TAGS, allCodes, type Operation } from "../operation.ts";
+import { type JsonSchema, type ApiDocument, resolve } from "./api-document.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
   apiKey: z.string().meta({ description: "The full key.", example: "sk_…" }),
@@ -106,6 +107,7 @@ function pathParameters(path: string): z.ZodObject {
 
 function toOpenApi(path: string, operation: Operation): ZodOpenApiOperationObject {
   const { method, tag, summary, description, scope, body, bodyExample, query, schema, content, conflicts } = operation;
+  const { idempotencyKey } = operation;
   const parameters = pathParameters(path);
   const errors: { [status: string]: string[] } = {
     "401": ["operator_unauthorized"],
@@ -133,7 +135,11 @@ function toOpenApi(path: string, operation: Operation): ZodOpenApiOperationObjec
     summary,
     ...(description !== undefined && { description }),
     security: [{ operator: [] }, ...(scope === undefined ? [] : [{ apiToken: [scope] }])],
-    requestParams: { path: parameters, ...(query !== undefined && { query }) },
+    requestParams: {
+      path: parameters,
+      ...(query !== undefined && { query }),
+      ...(idempotencyKey !== undefined && { header: idempotencyHeader(idempotencyKey) }),
+    },
     ...(body !== undefined && {
       requestBody: {
         required: true,
@@ -145,6 +151,12 @@ function toOpenApi(path: string, operation: Operation): ZodOpenApiOperationObjec
       ...Object.entries(errors).map(([status, codes]) => [status, problemResponse(codes)]),
     ]),
   };
+}
+
+function idempotencyHeader(description: string): z.ZodObject {
+  return z.object({
+    "Idempotency-Key": boundedText(IDEMPOTENCY_KEY_MAX_LENGTH).optional().describe(description),
+  });
 }
 
 function pascalCase(path: string): string {
@@ -246,13 +258,13 @@ const retryHeaders = limitHeaders.extend({
   "Retry-After": z.string().meta({ header: { description: "In seconds." } }),
 });
 
-function refusals(): ZodOpenApiResponsesObject {
-  const codes = Object.keys(REFUSALS) as RefusalCode[];
+function rejections(): ZodOpenApiResponsesObject {
+  const codes = Object.keys(REJECTIONS) as RejectionCode[];
   const responses: ZodOpenApiResponsesObject = {
     "404": problemResponse(["not_found"]),
     "405": problemResponse(["method_not_allowed"]),
   };
-  for (const [status, group] of Map.groupBy(codes, (code) => REFUSALS[code].status)) {
+  for (const [status, group] of Map.groupBy(codes, (code) => REJECTIONS[code].status)) {
     const response = problemResponse(group);
     responses[`${status}` as "400"] =
       status === 429 || status === 503 ? { ...response, headers: retryHeaders } : response;
@@ -313,7 +325,7 @@ function ingestion(path: string, spec: Ingestion): ZodOpenApiPathItemObject {
           headers: limitHeaders,
           content: { "application/json": { schema: answer } },
         },
-        ...refusals(),
+        ...rejections(),
       },
     },
   };
@@ -370,58 +382,6 @@ const INGESTION: Record<string, Ingestion> = {
   },
 };
 
-export interface JsonSchema {
-  $ref?: string;
-  type?: string | string[];
-  format?: string;
-  description?: string;
-  example?: unknown;
-  const?: unknown;
-  default?: unknown;
-  enum?: unknown[];
-  properties?: Record<string, JsonSchema>;
-  required?: string[];
-  items?: JsonSchema;
-  anyOf?: JsonSchema[];
-  oneOf?: JsonSchema[];
-  minimum?: number;
-  maximum?: number;
-  maxLength?: number;
-}
-
-export interface ApiContent {
-  [mediaType: string]: { schema?: JsonSchema; example?: unknown };
-}
-
-export interface ApiParameter {
-  name: string;
-  in: "path" | "query" | "header";
-  description?: string;
-  required?: boolean;
-  schema?: JsonSchema;
-}
-
-export interface ApiOperation {
-  operationId: string;
-  summary: string;
-  description?: string;
-  tags: string[];
-  security?: Record<string, string[]>[];
-  parameters?: ApiParameter[];
-  requestBody?: { content: ApiContent };
-  responses: { [status: string]: { description: string; content?: ApiContent } };
-}
-
-export interface ApiDocument {
-  openapi: string;
-  info: { title: string; description: string; version: string };
-  tags: { name: string }[];
-  paths: { [path: string]: { [method: string]: ApiOperation } };
-  webhooks: { [type: string]: { post: ApiOperation } };
-  components: { schemas: Record<string, JsonSchema> };
-  "x-error-codes": { code: string; status: number; when: string }[];
-}
-
 /** Adds an example to every answer without one. A problem's example shows its first code. */
 function fillInExamples(document: ApiDocument): ApiDocument {
   for (const operation of Object.values(document.paths).flatMap((item) => Object.values(item))) {
@@ -435,15 +395,6 @@ function fillInExamples(document: ApiDocument): ApiDocument {
     }
   }
   return document;
-}
-
-export function schemaName({ $ref }: JsonSchema): string | undefined {
-  return $ref?.split("/").at(-1);
-}
-
-export function resolve(schema: JsonSchema, document: ApiDocument): JsonSchema {
-  const name = schemaName(schema);
-  return name === undefined ? schema : (document.components.schemas[name] ?? {});
 }
 
 function exampleOf(reference: JsonSchema, document: ApiDocument): unknown {
@@ -485,7 +436,7 @@ const DESCRIPTION =
   "with a 2xx within 10 seconds. Failed deliveries are tried again for about three days. A 410 switches the destination off.";
 
 const webhookHeaders = z.object({
-  "webhook-id": idOf("evt", "Of the event. The same at each attempt."),
+  "webhook-id": idOf("ntf", "Of the event. The same at each attempt."),
   "webhook-timestamp": z
     .string()
     .meta({ description: "Of the attempt, in seconds since 1970.", example: "1763645220" }),
@@ -497,24 +448,24 @@ const webhookHeaders = z.object({
 });
 
 const webhooks: Record<string, ZodOpenApiPathItemObject> = Object.fromEntries(
-  [...eventTypes, ...destinationEventTypes].map((type) => [type, { post: webhook(type) }]),
+  [...notificationTypes, ...destinationNotificationTypes].map((type) => [type, { post: webhook(type) }]),
 );
 
-function webhook(type: AnyEventType): ZodOpenApiOperationObject {
+function webhook(type: AnyNotificationType): ZodOpenApiOperationObject {
   const schema = z
     .object({
-      id: idOf("evt", "Of the event."),
+      id: idOf("ntf", "Of the event."),
       type: z.literal(type),
       time: instant.describe("When the event happened."),
       workspace: idOf("ws", "Of the workspace."),
-      data: EVENT_DATA[type],
+      data: NOTIFICATION_DATA[type],
     })
     .meta({ id: `Event_${type.replaceAll(/\W/g, "_")}` });
-  const example = envelopeOf(exampleEvent(type), "ws_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f");
+  const example = envelopeOf(exampleNotification(type), "ws_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f");
   return {
     tags: ["Destinations"],
     operationId: `on_${type.replaceAll(/\W/g, "_")}`,
-    summary: `${EVENT_CATALOGUE[type].label}. ${EVENT_CATALOGUE[type].when}`,
+    summary: `${NOTIFICATION_CATALOGUE[type].label}. ${NOTIFICATION_CATALOGUE[type].when}`,
     description: DESCRIPTION,
     security: [],
     requestParams: { header: webhookHeaders },

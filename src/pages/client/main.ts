@@ -8,9 +8,12 @@
  * - `data-preview="#id"` with `data-preview-url` on a form: posts the form there while somebody types, and replaces `#id`.
  *   With `data-preview-first` also when the page opens.
  * - `data-refresh="3000"` on an element with an id: replaces itself from the same page, until it comes without.
+ * - `data-press="#id"` on a select: a choice presses that button.
  * - `data-test-call="URL"` on a form: posts its body there and shows the answer.
  * - `data-fill="PLACEHOLDER"` on a field: writes its text where the page shows the placeholder.
  * - `<time datetime>`: shows the viewer's time zone on hover, with `data-local` (`date` or `time`) as its text.
+ * - `data-unsaved="2"` around so many texts with `data-copy`: the page asks before it is left, until they are copied, or a link with
+ *   `data-copied` is pressed.
  * - `data-local-time` on an input: its time is typed in the viewer's time zone.
  */
 import { localTimes } from "./times.ts";
@@ -65,13 +68,15 @@ addEventListener("pageshow", () => {
 const typing = new WeakMap<HTMLFormElement, { timer: ReturnType<typeof setTimeout>; sending: AbortController }>();
 for (const type of ["input", "change", "preview"]) {
   document.addEventListener(type, (event) => {
-    const form = (event.target as Element).closest<HTMLFormElement>("form[data-preview]");
-    if (form === null) return;
+    // A field of the form may stand outside it.
+    const target = event.target as HTMLInputElement;
+    const form = target.closest<HTMLFormElement>("form") ?? target.form ?? null;
+    if (form === null || !("preview" in form.dataset)) return;
     const before = typing.get(form);
     clearTimeout(before?.timer);
     before?.sending.abort();
     const sending = new AbortController();
-    // After sign-out a preview is refused. The page keeps its input, which can still be sent.
+    // After sign-out a preview is rejected. The page keeps its input, which can still be sent.
     const send = (): void => {
       void swap(form.dataset["previewUrl"] ?? "", form.dataset["preview"] ?? "", new FormData(form), sending.signal);
     };
@@ -90,6 +95,11 @@ document.addEventListener("swapped", (event) => {
   if (last?.value === "") last.focus();
 });
 
+document.addEventListener("change", (event) => {
+  const button = (event.target as HTMLElement).dataset["press"];
+  if (button !== undefined) document.querySelector<HTMLButtonElement>(button)?.click();
+});
+
 function askForPreview(form: Element): void {
   form.dispatchEvent(new CustomEvent("preview", { bubbles: true }));
 }
@@ -105,8 +115,12 @@ document.addEventListener("click", (event) => {
   }
   target.closest("[data-close]")?.closest("dialog")?.close();
 });
+document.addEventListener("focusin", (event) => {
+  closeMenus(event.target as Element);
+});
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") closeMenus(null);
+  if (event.key === "ArrowDown" || event.key === "ArrowUp") moveInMenu(event);
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
   const search = document.querySelector<HTMLInputElement>("[data-search]");
   if (search === null) return;
@@ -120,11 +134,48 @@ addEventListener("pageshow", () => {
 });
 
 function closeMenus(within: Element | null): void {
-  for (const menu of document.querySelectorAll<HTMLDetailsElement>("details.menu-of[open]")) {
+  for (const menu of document.querySelectorAll<HTMLDetailsElement>("details:is(.menu-of, .switcher)[open]")) {
     if (within !== null && menu.contains(within)) continue;
     if (menu.contains(document.activeElement)) menu.querySelector("summary")?.focus();
     menu.open = false;
   }
+}
+
+/** The arrow keys move between the entries of an open menu. */
+function moveInMenu(event: KeyboardEvent): void {
+  const target = event.target as Element;
+  const menu = target.closest<HTMLDetailsElement>("details.menu-of[open]");
+  if (menu === null || isTyping(target)) return;
+  const entries = [
+    ...menu.querySelectorAll<HTMLElement>(":scope > :is(summary, div) :is(a, button, summary), :scope > summary"),
+  ];
+  const shown = entries.filter((entry) => entry.checkVisibility() && entry.closest(".confirm-body") === null);
+  const at = shown.indexOf(target as HTMLElement);
+  shown[(at + (event.key === "ArrowDown" ? 1 : -1) + shown.length) % shown.length]?.focus();
+  event.preventDefault();
+}
+
+// The message of a form is shown once: not after a reload, nor to others with whom the address is shared.
+const address = new URL(location.href);
+if (address.searchParams.has("done")) {
+  address.searchParams.delete("done");
+  history.replaceState(history.state, "", address);
+}
+
+/** A page with a key or a secret that is shown once asks before it is left, until each is copied. */
+const unsaved = document.querySelector<HTMLElement>("[data-unsaved]");
+if (unsaved !== null) {
+  const copied = new Set<string>();
+  let isDone = false;
+  document.addEventListener("click", (event) => {
+    const target = event.target as Element;
+    const button = target.closest<HTMLElement>("[data-unsaved] [data-copy]");
+    if (button !== null) copied.add(button.dataset["copy"] ?? "");
+    isDone ||= target.closest("[data-copied]") !== null || copied.size >= Number(unsaved.dataset["unsaved"]);
+  });
+  addEventListener("beforeunload", (event) => {
+    if (!isDone) event.preventDefault();
+  });
 }
 
 function ask(question: HTMLDetailsElement): void {
@@ -151,6 +202,12 @@ function ask(question: HTMLDetailsElement): void {
     if (event.target === dialog) dialog.close();
   });
   dialog.showModal();
+  // Enter, pressed twice, must not end a key. A question with a field begins at the field.
+  if (
+    form.querySelector("button.danger") !== null &&
+    form.querySelector(":is(input:not([type=hidden]), select)") === null
+  )
+    form.querySelector<HTMLElement>("[data-close]")?.focus();
 }
 
 function isTyping(target: EventTarget | null): boolean {

@@ -32,7 +32,7 @@ function fill(placeholder: string, value: string): void {
 }
 
 async function send(form: HTMLFormElement): Promise<void> {
-  const { testCall = "", secret, signals = "" } = form.dataset;
+  const { testCall = "", secret, signals = "", headers: others = "{}" } = form.dataset;
   const fields = new FormData(form);
   const typed = (name: string): string => {
     const value = fields.get(name);
@@ -41,7 +41,10 @@ async function send(form: HTMLFormElement): Promise<void> {
   const placeholder = form.querySelector<HTMLInputElement>("[name=test-key]")?.dataset["fill"];
   const url =
     placeholder === undefined ? testCall : testCall.replace(placeholder, encodeURIComponent(typed("test-key")));
-  const headers = new Headers({ "content-type": "application/json" });
+  const headers = new Headers({
+    "content-type": "application/json",
+    ...(JSON.parse(others) as Record<string, string>),
+  });
   const proof = secret ?? typed("test-secret");
   const button = form.querySelector("button");
   const answer = form.querySelector<HTMLElement>("[data-answer]");
@@ -54,7 +57,7 @@ async function send(form: HTMLFormElement): Promise<void> {
     const response = await fetch(url, { method: "POST", headers, body: typed("test-body") });
     const text = await response.text();
     answer.replaceChildren(...answerNodes(response, text));
-    const id = response.status === 202 ? signalId(text) : null;
+    const id = response.ok ? signalId(text) : null;
     if (id !== null) await follow(`${signals}${id}`, answer);
   } catch {
     answer.replaceChildren("No answer. Check your connection and send it again.");

@@ -5,7 +5,7 @@ const dateAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", ti
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
 export function localTimes(within: ParentNode): void {
-  for (const time of within.querySelectorAll<HTMLTimeElement>("time[datetime]")) {
+  for (const time of within.querySelectorAll<HTMLTimeElement>('time[datetime*="T"]')) {
     time.title = exact.format(new Date(time.dateTime));
     const { local } = time.dataset;
     if (local !== undefined) time.textContent = (local === "date" ? date : dateAndTime).format(new Date(time.dateTime));

@@ -3,9 +3,10 @@
  * fills the full key in. Other pages show a placeholder until the user types the key into the test call. Members see the
  * steps, and no keys (§5.6).
  */
-import { findKey, listKeys, type ApiKey } from "../../control/api-keys.ts";
+import type { Child } from "hono/jsx";
+import { findKey, listKeys, type ApiKey } from "../../d1/api-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
-import type { Rejection } from "../../domain/keys/refusal.ts";
+import type { RejectionEntry } from "../../domain/keys/rejection.ts";
 import { canManage } from "../../domain/keys/role.ts";
 import {
   composedEvent,
@@ -19,25 +20,31 @@ import {
   type Webhook,
   type WebhookKey,
 } from "../../domain/webhook-calls.ts";
-import { REFUSALS } from "../../http/refusal-table.ts";
+import { parseFormBody } from "../../domain/template/form-body.ts";
+import { REJECTIONS } from "../../http/rejection-table.ts";
+import type { Preset } from "../../presets/preset.ts";
+import { presetAddress, presetNamed, PRESETS } from "../../presets/presets.ts";
 import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../limits.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
 import { CAUSE_COPY } from "../copy.ts";
 import { keyText } from "./key-parts.tsx";
+import { AboutPreset, presetOfTemplate } from "./template-form.tsx";
 import { HiddenFields, LinkButton, SelectField, TextArea, TextField } from "../kit/forms.tsx";
-import { counted, withQuery } from "../kit/format.ts";
+import { counted } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
 import { ListAddress } from "../kit/list.tsx";
-import { CopyText, Empty, Facts, Notice, Panel, Tabs, Time } from "../kit/parts.tsx";
+import { CopyText, Empty, ValueList, Notice, Panel, Tabs, Time, WithCode } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
-import { counterOf, type Ctx, pages, workspacePath } from "../pages-env.ts";
+import { counterOf, type Ctx, pages, workspacePath, withQuery } from "../pages-env.ts";
 
 export const connectPages = pages.createApp().get("/", async (c) => {
   const chosen = canManage(c.get("role")) ? await chosenKey(c) : null;
   if (chosen instanceof Response) return chosen;
   const { status = EXAMPLE_EVENT.status, program = EXAMPLE_EVENT.program } = c.req.query();
   const list = new ListAddress(sectionPath(c, "connect"), c.req.query());
-  const asked = list.option<Sender>("sender", SENDERS, "segment");
+  const ownPreset = presetOfTemplate(chosen?.apiKey.payloadTemplate ?? null);
+  const asked = list.option<Sender>("sender", SENDERS, ownPreset === undefined ? "segment" : "webhooks");
+  const preset = presetNamed(c.req.query("preset") ?? "") ?? ownPreset;
   const [home, { origin }] = [workspacePath(c), new URL(c.req.url)];
   const isAccounts = chosen?.apiKey.endpointType === "product_org";
   const sender = isAccounts ? "accounts" : chosen !== null && asked === "accounts" ? "segment" : asked;
@@ -45,6 +52,7 @@ export const connectPages = pages.createApp().get("/", async (c) => {
     chosen === null ? [...SIGNAL_SENDERS, "accounts"] : isAccounts ? [] : SIGNAL_SENDERS;
   const query: Record<string, string> = chosen === null ? {} : { key: chosen.apiKey.id };
   const setup = setupOf(origin, chosen?.apiKey);
+  const isWebhooks = sender === "webhooks";
   const tabs = senders.map((name) => ({
     href: withQuery(list.path, { ...query, sender: name }),
     text: SENDERS[name],
@@ -67,7 +75,11 @@ export const connectPages = pages.createApp().get("/", async (c) => {
     ),
     tabs.length > 0 && <Tabs label="Senders" tabs={tabs} />,
     <div class="columns main-first">
-      <Panel title={SENDERS[sender]}>
+      <Panel title={isWebhooks ? "Webhooks of senders by name" : SENDERS[sender]}>
+        {isWebhooks && <PresetChoice home={home} query={query} preset={preset} />}
+        {isWebhooks && preset !== undefined && chosen !== null && (
+          <KeyForPreset home={home} preset={preset} isReady={ownPreset?.id === preset.id} apiKey={chosen.apiKey} />
+        )}
         <p class="quiet">
           Replace <strong>{KEY_PLACEHOLDER}</strong> with the full key
           {chosen !== null && (
@@ -78,7 +90,12 @@ export const connectPages = pages.createApp().get("/", async (c) => {
           )}
           .
         </p>
-        <SenderSteps sender={sender} setup={setup} eventParts={{ status, program, query: { ...query, sender } }} />
+        <SenderSteps
+          sender={sender}
+          setup={setup}
+          preset={preset}
+          eventParts={{ status, program, query: { ...query, sender } }}
+        />
       </Panel>
       {chosen !== null && <TestCall home={home} setup={setup} />}
     </div>,
@@ -86,6 +103,61 @@ export const connectPages = pages.createApp().get("/", async (c) => {
 });
 
 const CONNECT_PAGE = { section: "connect", title: "Connect" } as const;
+
+/** The senders whose webhooks a template maps. */
+function PresetChoice({
+  home,
+  query,
+  preset,
+}: {
+  home: string;
+  query: Record<string, string>;
+  preset?: Preset | undefined;
+}) {
+  const options = PRESETS.map(({ id, name }) => [id, name] as const);
+  return (
+    <form method="get" class="row" action={`${home}/connect`}>
+      <HiddenFields fields={{ ...query, sender: "webhooks" }} />
+      <SelectField
+        name="preset"
+        label="Sender"
+        value={preset?.id ?? ""}
+        options={preset === undefined ? [["", "Choose …"], ...options] : options}
+        press="#show-sender"
+      />
+      <button id="show-sender" class="no-script">
+        Show
+      </button>
+    </form>
+  );
+}
+
+/** What the key needs, so that it understands the sender. */
+function KeyForPreset({
+  home,
+  preset,
+  isReady,
+  apiKey,
+}: {
+  home: string;
+  preset: Preset;
+  isReady: boolean;
+  apiKey: ApiKey;
+}) {
+  const keys = `${home}/settings/api-keys`;
+  if (isReady) return <Notice tone="good" title={`This key has the template of ${preset.name}`} />;
+  return (
+    <Notice tone="warn" title={`This key does not have the template of ${preset.name} yet`}>
+      <p>The template says where the webhooks hold the event and the person.</p>
+      <div class="row">
+        <LinkButton href={`${keys}/new?sender=${preset.id}`} text={`Create a key for ${preset.name}`} look="primary" />
+        {apiKey.endpointType === "signal_staging" && (
+          <LinkButton href={`${keys}/${apiKey.id}/template?sender=${preset.id}`} text="Set it for this key" />
+        )}
+      </div>
+    </Notice>
+  );
+}
 
 interface ChosenKey {
   apiKey: ApiKey;
@@ -102,7 +174,10 @@ async function chosenKey(c: Ctx): Promise<ChosenKey | Response> {
   ]);
   if (keyId !== undefined && asked === null) return notFoundPage(c, "key");
   if (asked !== null && keyStatus(asked, nowMs) === "Inactive") return c.redirect(sectionPath(c, "connect"), 303);
-  const apiKey = asked ?? items[0];
+  // A sender of signals was asked for, without a key.
+  const isOfSignals = SIGNAL_SENDERS.some((name) => name === c.req.query("sender"));
+  const fitting = items.find(({ endpointType }) => endpointType === "signal_staging");
+  const apiKey = asked ?? (isOfSignals ? fitting : undefined) ?? items[0];
   if (apiKey === undefined) {
     const create = (
       <Empty title="Create an API key first" text="A sender posts to a URL that contains a key.">
@@ -149,15 +224,19 @@ function FirstCall({ home, apiKey: { id, endpointType }, calls: { acceptedMs, re
   return (
     <div id="first-signal" {...(acceptedMs === null ? { "data-refresh": "3000" } : {})}>
       {acceptedMs !== null ? (
-        <Notice tone="good" title="Connected">
+        <Notice
+          tone={latest === undefined ? "good" : "warn"}
+          title={latest === undefined ? "Connected" : `The latest call was rejected: ${reasonsOf([latest])}`}
+        >
+          {latest !== undefined && (
+            <p>
+              {since.length > 1 && `Rejected since the last accepted call: ${reasonsOf(since)}. `}
+              {viewRejections}
+            </p>
+          )}
           <p>
             Last accepted call <Time ms={acceptedMs} />. <a href={`${home}/${section}`}>View {section}</a>
           </p>
-          {latest !== undefined && (
-            <p>
-              Rejected since then: {reasonsOf(since)}. {viewRejections}
-            </p>
-          )}
         </Notice>
       ) : latest !== undefined ? (
         <Notice tone="warn" title={`${counted(callsOf(since), "call")} rejected: ${reasonsOf(since)}`}>
@@ -175,13 +254,13 @@ function FirstCall({ home, apiKey: { id, endpointType }, calls: { acceptedMs, re
   );
 }
 
-function callsOf(rejections: readonly Rejection[]): number {
+function callsOf(rejections: readonly RejectionEntry[]): number {
   return rejections.reduce((sum, { calls }) => sum + calls, 0);
 }
 
-function reasonsOf(rejections: readonly Rejection[]): string {
+function reasonsOf(rejections: readonly RejectionEntry[]): string {
   const reasons = rejections.map(({ code, cause }) =>
-    cause === null ? REFUSALS[code].label : CAUSE_COPY[cause].replace(/\.$/, ""),
+    cause === null ? REJECTIONS[code].label : CAUSE_COPY[cause].replace(/\.$/, ""),
   );
   return [...new Set(reasons)].join("; ");
 }
@@ -194,13 +273,21 @@ export const SENDERS = {
   rudderstack: "RudderStack",
   marketo: "Marketo",
   hubspot: "HubSpot",
+  webhooks: "More senders",
   code: "Your own code",
   accounts: "Account data",
 } as const;
 
 type Sender = keyof typeof SENDERS;
 
-export const SIGNAL_SENDERS = ["segment", "rudderstack", "marketo", "hubspot", "code"] as const satisfies Sender[];
+export const SIGNAL_SENDERS = [
+  "segment",
+  "rudderstack",
+  "marketo",
+  "hubspot",
+  "webhooks",
+  "code",
+] as const satisfies Sender[];
 
 interface Setup extends WebhookKey {
   origin: string;
@@ -218,7 +305,13 @@ interface EventParts {
 
 const EXAMPLE_EVENT: EventParts = { status: "Registered", program: "Spring Webinar" };
 
-type Part = string | CopyPart | { settings: Record<string, string> } | EventParts;
+type Part =
+  | string
+  | CopyPart
+  | { settings: Record<string, string> }
+  | EventParts
+  | { list: readonly string[] }
+  | { about: Preset };
 
 interface CopyPart {
   copy: string;
@@ -231,6 +324,8 @@ type Step = readonly [title: string, ...parts: Part[]];
 interface Props {
   sender: Sender;
   setup: Setup;
+  /** The chosen one of the senders by name. */
+  preset?: Preset | undefined;
   eventParts?: EventParts;
 }
 
@@ -251,6 +346,73 @@ export function SenderSteps(props: Props) {
   );
 }
 
+interface CodeTabsProps {
+  setup: Setup;
+}
+
+/** A new key's ways to send: curl first, then code, then each sender by name. The tabs are radio buttons, so they need no script. */
+export function CodeTabs({ setup }: CodeTabsProps) {
+  const isAccounts = setup.endpointType === "product_org";
+  const preset = presetOfTemplate(setup.payloadTemplate);
+  const [webhook, ...others] = preset === undefined ? webhooksOf(setup.origin, setup) : [presetWebhook(preset, setup)];
+  const { secret = null } = setup;
+  const folded = (name: string, part: Part): Part =>
+    typeof part === "object" && "copy" in part ? withoutFold(part, name) : part;
+  const code = codeOf(webhook, secret);
+  const parts = (of: readonly Part[], id: string) =>
+    of.map((part, index) => <StepPart part={part} id={`${id}-${index}`} />);
+  const curl = [webhook, ...others].map((each) => (
+    <div class="stack tight">
+      <h3>{each.label}</h3>
+      {parts([each.note, urlOf(each), folded("curl", curlOf(each, secret))], `tab-${each.id}`)}
+    </div>
+  ));
+  const named = preset !== undefined && <SenderSteps sender="webhooks" setup={setup} preset={preset} />;
+  const tabs: (readonly [name: string, content: Child])[] = [
+    ...(preset === undefined ? [] : [[preset.name, named] as const]),
+    ["curl", curl],
+    [
+      "Node",
+      parts(
+        code.slice(0, 1).map((part) => folded("Node", part)),
+        "tab-node",
+      ),
+    ],
+    [
+      "Python",
+      parts(
+        code.slice(1, 2).map((part) => folded("Python", part)),
+        "tab-python",
+      ),
+    ],
+    ...(isAccounts || preset !== undefined
+      ? []
+      : SIGNAL_SENDERS.filter((name) => name !== "code" && name !== "webhooks")
+    ).map((sender) => [SENDERS[sender], <SenderSteps sender={sender} setup={setup} />] as const),
+  ];
+  return (
+    <div class="code-tabs">
+      <div class="tabs" role="radiogroup" aria-label="Senders">
+        {tabs.map(([name], index) => (
+          <label>
+            <input type="radio" name="code-tab" value={index} checked={index === 0} />
+            {name}
+          </label>
+        ))}
+      </div>
+      {tabs.map(([, content], index) => (
+        <div class="stack" data-tab={index}>
+          {content}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function withoutFold({ copy, label, id }: CopyPart, name: string): CopyPart {
+  return { copy, label: `${label} (${name})`, ...(id !== undefined && { id }) };
+}
+
 function StepPart({ part, id }: { part: Part; id: string }) {
   if (typeof part === "string") return <p class="quiet small">{part}</p>;
   if ("copy" in part) {
@@ -265,7 +427,19 @@ function StepPart({ part, id }: { part: Part; id: string }) {
     );
   }
   if ("program" in part) return <EventForm {...part} />;
-  return <Facts of={Object.entries(part.settings)} />;
+  if ("about" in part) return <AboutPreset preset={part.about} />;
+  if ("list" in part) {
+    return (
+      <ul>
+        {part.list.map((text) => (
+          <li>
+            <WithCode text={text} />
+          </li>
+        ))}
+      </ul>
+    );
+  }
+  return <ValueList of={Object.entries(part.settings)} />;
 }
 
 function EventForm({ status, program, query = {} }: EventParts) {
@@ -283,7 +457,7 @@ function EventForm({ status, program, query = {} }: EventParts) {
   );
 }
 
-function stepsOf({ sender, setup, eventParts = EXAMPLE_EVENT }: Props): Step[] {
+function stepsOf({ sender, setup, preset, eventParts = EXAMPLE_EVENT }: Props): Step[] {
   const { origin, key, secret } = setup;
   const signals = `${origin}/api/signal-staging/webhook`;
   const url = { copy: `${signals}/${key}`, label: "webhook URL" };
@@ -338,6 +512,8 @@ function stepsOf({ sender, setup, eventParts = EXAMPLE_EVENT }: Props): Step[] {
         ],
         ["Turn the workflow on", "Other CRM suites work the same way."],
       ];
+    case "webhooks":
+      return preset === undefined ? [] : presetSteps(preset, setup);
     case "code": {
       const webhooks = webhooksOf(origin, { ...setup, endpointType: "signal_staging" });
       return [
@@ -365,6 +541,42 @@ function stepsOf({ sender, setup, eventParts = EXAMPLE_EVENT }: Props): Step[] {
       ];
     }
   }
+}
+
+/** The address of a sender by name, with a body of its own. */
+function presetWebhook(preset: Preset, { origin, key }: Setup): Webhook {
+  const { name, sample } = preset;
+  const form = "form" in sample ? parseFormBody(sample.form) : null;
+  const body = form === null ? "body" in sample && sample.body : form.ok ? form.value : {};
+  return {
+    id: "source",
+    label: `A webhook of ${name}`,
+    note: "With the sample of its documentation.",
+    url: `${origin}${presetAddress(preset, key)}`,
+    body,
+    ...(sample.headers !== undefined && { headers: sample.headers }),
+  };
+}
+
+function presetSteps(preset: Preset, setup: Setup): Step[] {
+  const { secret } = setup;
+  const { url } = presetWebhook(preset, setup);
+  const name = typeof secret === "string" ? secret : SECRET_PLACEHOLDER;
+  const withHeader: Step = [
+    "Send the shared secret",
+    { settings: { Header: `X-Api-Secret: ${name}` } },
+    `If ${preset.name} cannot send a header of your own, use a key without a secret.`,
+  ];
+  return [
+    [`Give ${preset.name} this address`, { copy: url, label: "address of the key", id: "url-preset" }],
+    [`Set it up at ${preset.name}`, { list: preset.setUp }, `A check of the address is answered, and counts nothing.`],
+    ...(secret === null ? [] : [withHeader]),
+    [
+      "What arrives",
+      { about: preset },
+      ...(preset.answer === 200 ? ["Success is answered with 200 at this address."] : []),
+    ],
+  ];
 }
 
 function headerOf(secret: Setup["secret"]): string {
@@ -397,8 +609,9 @@ function codeOf(webhook: Webhook, secret: Setup["secret"]): Part[] {
  * @param props.home the workspace's path, `/w/{slug}`.
  */
 export function TestCall({ home, setup }: { home: string; setup: Setup }) {
-  const [webhook] = webhooksOf(setup.origin, setup);
   const { key, secret } = setup;
+  const preset = presetOfTemplate(setup.payloadTemplate);
+  const [webhook] = preset === undefined ? webhooksOf(setup.origin, setup) : [presetWebhook(preset, setup)];
   const noun = setup.endpointType === "signal_staging" ? "signal" : "update";
   return (
     <div class="needs-script" id="test-call">
@@ -406,6 +619,7 @@ export function TestCall({ home, setup }: { home: string; setup: Setup }) {
         <form
           class="form"
           data-test-call={webhook.url}
+          data-headers={webhook.headers && JSON.stringify(webhook.headers)}
           data-secret={secret === SECRET_PLACEHOLDER ? undefined : (secret ?? undefined)}
           data-signals={`${home}/signals/`}
         >

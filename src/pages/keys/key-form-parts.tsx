@@ -1,9 +1,37 @@
 /** Shared by the forms of keys and API tokens: idempotency token, lifetime, list of errors. */
 import { DAY_MS } from "../../domain/duration.ts";
-import { ok, refuse, type Result } from "../../domain/result.ts";
+import { ok, reject, type Result } from "../../domain/result.ts";
 import { SelectField, TextField } from "../kit/forms.tsx";
 import { exactTime } from "../kit/format.ts";
+import { signalLimit } from "../../use-cases/manage-keys.ts";
 import { formText, typedText } from "../pages-env.ts";
+
+/** Characters of a number in a form. A longer text is no number that is allowed. */
+const NUMBER_MAX_LENGTH = 20;
+
+/** An empty text is null. */
+export function numberOf(typed: string): number | null {
+  return typed === "" ? null : typed.length > NUMBER_MAX_LENGTH ? NaN : Number(typed);
+}
+
+/** Null: no limit. */
+export function checkSignalLimit(typed: string): Result<number | null, string> {
+  const limit = signalLimit.safeParse(numberOf(typed));
+  return limit.success ? ok(limit.data) : reject("Enter a whole number of signals from 1 on, or leave it empty.");
+}
+
+export function SignalLimitField({ value, error }: { value: string; error: string | undefined }) {
+  return (
+    <TextField
+      name="signal_limit"
+      label="Signal limit: signals of a billing period"
+      hint="Beyond it calls are rejected with 429. A rotation keeps the limit and its count. Empty: only the plan's limit."
+      value={value}
+      error={error}
+      inputmode="numeric"
+    />
+  );
+}
 
 const FORM_TOKEN = /^[0-9a-f-]{36}$/;
 
@@ -18,12 +46,14 @@ const FIELD_LABEL: Record<string, string> = {
   overlap: "The old key ends",
   expiresAt: "Expiration",
   template: "Payload template",
+  sender: "Sender",
+  signal_limit: "Signal limit",
 };
 
 /** Errors by field as a list; `form` is about the form as a whole, `rows.0.path` about a field of the first mapping. */
 export function errorList(errors: Record<string, string>): string[] {
   return Object.entries(errors).map(([field, text]) => {
-    const row = /^rows\.(\d+)/.exec(field)?.[1];
+    const row = /^(?:rows|map)\.(\d+)/.exec(field)?.[1];
     const label = row === undefined ? FIELD_LABEL[field] : `Mapping ${Number(row) + 1}`;
     return label === undefined ? text : `${label}: ${text}`;
   });
@@ -57,14 +87,14 @@ export function expirationOf(
   kept?: string | null,
 ): Result<string | null, string> {
   if (lifetime === "keep" && kept !== undefined) return ok(kept);
-  if (lifetime === "" || lifetime === "keep") return refuse("Choose when the key expires.");
+  if (lifetime === "" || lifetime === "keep") return reject("Choose when the key expires.");
   if (lifetime !== "at") {
     const lifetimeMs = LIFETIME_MS[lifetime];
     return ok(lifetimeMs === null ? null : new Date(nowMs + lifetimeMs).toISOString());
   }
   const at = readUtc(expires);
-  if (at === undefined) return refuse("Enter a date and a time, or choose another expiration.");
-  return at.getTime() > nowMs ? ok(at.toISOString()) : refuse("Enter a time in the future.");
+  if (at === undefined) return reject("Enter a date and a time, or choose another expiration.");
+  return at.getTime() > nowMs ? ok(at.toISOString()) : reject("Enter a time in the future.");
 }
 
 function isLifetime(text: string): text is Lifetime {

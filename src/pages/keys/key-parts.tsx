@@ -2,8 +2,9 @@
  * API keys as the pages name and show them, and the filter of a list by API key. The masked key stands beside the name, because
  * the keys of a rotation share their name. Only owners and admins see either (spec §1).
  */
-import { type ApiKey, type KeyName, keyNames, newestKeyNames } from "../../control/api-keys.ts";
+import { type ApiKey, type KeyName, keyNames, newestKeyNames } from "../../d1/api-keys.ts";
 import { DAY_MS } from "../../domain/duration.ts";
+import { UNNAMED_ORIGIN } from "../../domain/keys/browser-origin.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { canManage } from "../../domain/keys/role.ts";
 import { grouped } from "../../domain/text.ts";
@@ -130,6 +131,11 @@ export function lastCallText(usedMs: number | null | undefined): string {
   return typeof usedMs === "number" ? `The last call came ${ago(usedMs, Date.now())}.` : "No call has used it yet.";
 }
 
+/** The origin of a page that uses a key. */
+export function originText(origin: string): string {
+  return origin === UNNAMED_ORIGIN ? "a page without a name" : origin;
+}
+
 interface KeyMenuProps {
   path: string;
   apiKey: ApiKey;
@@ -143,16 +149,22 @@ export function KeyMenu({ path, apiKey, usedMs }: KeyMenuProps) {
       <a href={`${path}/${apiKey.id}/rotate`} aria-label={`Rotate ${name}`}>
         Rotate
       </a>
-      <Confirm
-        label="Deactivate"
-        title={`Deactivate ${name}?`}
-        action={`${path}/${apiKey.id}/deactivate`}
-        submit="Deactivate"
-        look="danger"
-      >
-        <p>Calls with this key are rejected with 401 from now on. This cannot be undone. {lastCallText(usedMs)}</p>
-        <p class="quiet">Accepted signals are still processed. The key stays in the list as Inactive.</p>
-      </Confirm>
+      <DeactivateKey path={path} apiKey={apiKey} usedMs={usedMs} />
     </Menu>
+  );
+}
+
+export function DeactivateKey({ path, apiKey, usedMs }: KeyMenuProps) {
+  return (
+    <Confirm
+      label="Deactivate"
+      title={`Deactivate ${keyText(apiKey, apiKey.id)}?`}
+      action={`${path}/${apiKey.id}/deactivate`}
+      submit="Deactivate"
+      look="danger"
+    >
+      <p>Calls with this key are rejected with 401 from now on. This cannot be undone. {lastCallText(usedMs)}</p>
+      <p class="quiet">Accepted signals are still processed. The key stays in the list as Inactive.</p>
+    </Confirm>
   );
 }

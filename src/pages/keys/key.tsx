@@ -1,65 +1,92 @@
 /**
  * One API key: its settings, its accepted and rejected calls, its payload template. And its rotation into a successor with the
- * same settings (design §5).
+ * same settings.
  */
-import { type ApiKey, findKey, renameKey, rotatedWith, watchForSilence } from "../../control/api-keys.ts";
+import { type ApiKey, findKey, renameKey, rotatedWith, watchForSilence } from "../../d1/api-keys.ts";
+import { accountTemplateOf } from "../../domain/template/key-template.ts";
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import { DAY_MS, dayOf } from "../../domain/duration.ts";
+import { keyLevel } from "../../domain/quota/key-budget.ts";
 import { NO_VERDICTS } from "../../domain/quota/quota.ts";
-import { ok, refuse, type Result } from "../../domain/result.ts";
-import { REFUSALS } from "../../http/refusal-table.ts";
-import { DAYS_COUNTED, KEY_SILENT_MAX_DAYS, PAGE_ROWS, REJECTION_KEPT_DAYS } from "../../limits.ts";
-import type { KeyCalls } from "../../quota/protocol.ts";
-import { isOverlap, type Overlap, rotateApiKey, silentAfterDays } from "../../workspace/manage-keys.ts";
-import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+import { ok, reject, type Result } from "../../domain/result.ts";
+import type { SignalMapping } from "../../domain/template/signal-template.ts";
+import { DAYS_COUNTED, KEY_SILENT_MAX_DAYS, MISFIT_KEPT_DAYS, PAGE_ROWS, REJECTION_KEPT_DAYS } from "../../limits.ts";
+import type { BrowserUse, KeyCalls, Usage } from "../../quota/protocol.ts";
+import { usageOf } from "../../use-cases/configure-workspace.ts";
+import { isOverlap, limitApiKey, type Overlap, rotateApiKey, silentAfterDays } from "../../use-cases/manage-keys.ts";
+import { LIMIT_COPY } from "../../use-cases/rejection-copy.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, TestCall } from "./connect.tsx";
-import { CAUSE_COPY, ENDPOINT_LABEL } from "../copy.ts";
+import { ENDPOINT_LABEL, SIGNAL_TARGET_LABEL } from "../copy.ts";
+import { adviceFor, reasonText } from "../rejection-texts.ts";
 import { Form, LinkButton, SelectField, TextField } from "../kit/forms.tsx";
 import { DayBars, type DayBar } from "../kit/charts.tsx";
 import { authorName, counted, day, grouped } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
-import { Count, Facts, Panel, Table, Time } from "../kit/parts.tsx";
-import { done, notFoundPage, page } from "../page.tsx";
-import { contextOf, counterOf, type Ctx, formText, pages, typedText, workspacePath } from "../pages-env.ts";
+import { Count, Notice, ValueList, Panel, Table, Time } from "../kit/parts.tsx";
+import { notFoundPage, page } from "../page.tsx";
+import {
+  contextOf,
+  counterOf,
+  type Ctx,
+  formText,
+  pages,
+  storeOf,
+  typedText,
+  workspacePath,
+  done,
+} from "../pages-env.ts";
 import { allFields, checkName, readForm } from "../read-form.tsx";
 import {
+  checkSignalLimit,
   errorList,
   expirationOf,
   formTokenOf,
   LifetimeFields,
+  numberOf,
   readLifetime,
+  SignalLimitField,
   type TypedLifetime,
 } from "./key-form-parts.tsx";
-import { Expiration, isActive, KeyMenu, KeyStatus, LastUsed, LocalTime } from "./key-parts.tsx";
+import {
+  DeactivateKey,
+  Expiration,
+  isActive,
+  KeyMenu,
+  KeyStatus,
+  LastUsed,
+  LocalTime,
+  originText,
+} from "./key-parts.tsx";
 import { createdPage, keyAlreadyCreatedPage } from "./new-key.tsx";
+import { requireKey } from "./require-key.ts";
+import { presetOfTemplate } from "./template-form.tsx";
 
-type Settings = Record<"name" | "silent_after_days", string>;
-
-/** Sets `apiKey`; 404 if the path names no key of the workspace. */
-const requireKey = pages.createMiddleware(async (c, next) => {
-  const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id") ?? "");
-  if (key === null) return notFoundPage(c, "key");
-  c.set("apiKey", key);
-  await next();
-});
+type Settings = Record<"name" | "silent_after_days" | "signal_limit", string>;
 
 export const keyDetailPages = pages
   .createApp()
   .get("/:key_id", requireKey, (c) => {
     const key = c.get("apiKey");
-    return keyPage(c, { name: key.name, silent_after_days: String(key.silentAfterDays ?? "") });
+    const [days, limit] = [key.silentAfterDays, key.signalLimit].map((number) => String(number ?? ""));
+    return keyPage(c, { name: key.name, silent_after_days: days ?? "", signal_limit: limit ?? "" });
   })
   .post("/:key_id", readForm(), requireKey, async (c) => {
     const [form, { id }] = [c.get("form"), c.get("apiKey")];
-    const typed = { name: typedText(form, "name"), silent_after_days: typedText(form, "silent_after_days").trim() };
+    const typed = {
+      name: typedText(form, "name"),
+      silent_after_days: typedText(form, "silent_after_days").trim(),
+      signal_limit: typedText(form, "signal_limit").trim(),
+    };
     const checked = allFields({
       name: checkName(typed.name),
       silent_after_days: checkDays(typed.silent_after_days),
+      signal_limit: checkSignalLimit(typed.signal_limit),
     });
-    if (!checked.ok) return keyPage(c, typed, checked.refusal);
+    if (!checked.ok) return keyPage(c, typed, checked.rejection);
     await renameKey(contextOf(c), id, checked.value.name);
-    // An inactive key has no such field.
+    // An inactive key has no such fields.
     if (form.has("silent_after_days")) await watchForSilence(contextOf(c), id, checked.value.silent_after_days);
+    if (form.has("signal_limit")) await limitApiKey(contextOf(c), id, checked.value.signal_limit);
     return done(c, `settings/api-keys/${id}`, "saved");
   })
   .get("/:key_id/rotate", requireKey, (c) => {
@@ -80,37 +107,38 @@ export const keyDetailPages = pages
       lifetime: readLifetime(form),
     };
     const checked = allFields({
-      overlap: isOverlap(overlap) ? ok(overlap) : refuse("Choose when the old key ends."),
+      overlap: isOverlap(overlap) ? ok(overlap) : reject("Choose when the old key ends."),
       expiresAt: expirationOf(typed.lifetime, Date.now(), key.expiresAt),
     });
-    if (!checked.ok) return rotatePage(c, key, typed, checked.refusal);
+    if (!checked.ok) return rotatePage(c, key, typed, checked.rejection);
     const rotated = await rotateApiKey(contextOf(c), { keyId: key.id, formToken, ...checked.value });
     const old = (await findKey(c.get("db"), c.get("workspace").id, key.id)) ?? key;
     if (rotated.ok) return createdPage(c, rotated.value, old);
-    const { refusal } = rotated;
-    if (refusal.reason === "made_before") return keyAlreadyCreatedPage(c, refusal.key);
-    if (refusal.reason === "not_found") return notFoundPage(c, "key");
-    return rotatePage(c, old, typed, refusal.reason === "key_inactive" ? {} : { form: LIMIT_COPY[refusal.reason] });
+    const { rejection } = rotated;
+    if (rejection.reason === "made_before") return keyAlreadyCreatedPage(c, rejection.key);
+    if (rejection.reason === "not_found") return notFoundPage(c, "key");
+    return rotatePage(c, old, typed, rejection.reason === "key_inactive" ? {} : { form: LIMIT_COPY[rejection.reason] });
   });
-
-/** Characters of a number of days. A longer text is no number that is allowed. */
-const DAYS_MAX_LENGTH = 20;
 
 /** Null: no alert. */
 function checkDays(typed: string): Result<number | null, string> {
-  const days = silentAfterDays.safeParse(typed === "" ? null : typed.length > DAYS_MAX_LENGTH ? NaN : Number(typed));
-  return days.success ? ok(days.data) : refuse(`Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`);
+  const days = silentAfterDays.safeParse(numberOf(typed));
+  return days.success ? ok(days.data) : reject(`Enter 1 to ${KEY_SILENT_MAX_DAYS} days, or leave it empty.`);
 }
 
 async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) {
   const [{ id }, apiKey] = [c.get("workspace"), c.get("apiKey")];
-  const [calls, { successors, predecessors }] = await Promise.all([
+  const usage = await usageOf(c.env, c.get("db"), c.get("workspace"));
+  const [calls, { successors, predecessors }, usageByKey] = await Promise.all([
     counterOf(c).keyCalls(apiKey.id),
     rotatedWith(c.get("db"), id, [apiKey]),
+    storeOf(c).keyUsage(usage.periodStartMs),
   ]);
+  const sent = usageByKey[apiKey.id] ?? { signals: 0, days: [] };
   const [home, path] = [workspacePath(c), sectionPath(c, "keys")];
   const isUsable = isActive(apiKey);
-  const { name, endpointType, hasSecret, createdAt, createdBy, payloadTemplate } = apiKey;
+  const { name, endpointType, hasSecret, createdAt, createdBy } = apiKey;
+  const accountTemplate = accountTemplateOf(apiKey);
   const successor = successors.get(apiKey.id);
   const predecessor = predecessors.get(apiKey.successorOf ?? "");
   const linkTo = (key: ApiKey) => <a href={`${path}/${key.id}`}>{key.maskedKey}</a>;
@@ -129,13 +157,20 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
       actions: isUsable && actions,
       errors: errorList(errors),
     },
+    isUsable && calls.browser !== null && <BrowserNotice path={path} apiKey={apiKey} browser={calls.browser} />,
+    isUsable && <LimitNotice path={path} apiKey={apiKey} usage={usage} usedMs={calls.usedMs} />,
     <div class="columns main-first">
-      <CallsPanel calls={calls} />
+      <div class="stack">
+        <CallsPanel calls={calls} createdAt={createdAt} />
+        <SignalsPanel days={sent.days} />
+      </div>
       <Panel title="Details">
-        <Facts
+        <ValueList
           of={[
             ["Status", <KeyStatus apiKey={apiKey} />],
             ["Last used", <LastUsed usedMs={calls.usedMs} />],
+            ["Signals this period", <Count value={sent.signals} />],
+            ["Signal limit", limitText(apiKey, usage)],
             ["Expires", <Expiration apiKey={apiKey} />],
             ["Endpoint type", ENDPOINT_LABEL[endpointType]],
             ["Shared secret", hasSecret ? "Required" : "None"],
@@ -149,7 +184,8 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
     calls.rejections.length > 0 && (
       <RejectedPanel rejections={calls.rejections} all={`${home}/rejections?key=${apiKey.id}`} />
     ),
-    payloadTemplate !== null && <Template template={payloadTemplate} />,
+    accountTemplate !== null && <Template template={accountTemplate} />,
+    endpointType === "signal_staging" && <SignalTemplate path={path} apiKey={apiKey} />,
     <div class="columns">
       <Panel title="Settings">
         <Form action={`${path}/${apiKey.id}`} submit="Save" look="">
@@ -168,6 +204,7 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
               inputmode="numeric"
             />
           )}
+          {isUsable && <SignalLimitField value={typed.signal_limit} error={errors.signal_limit} />}
         </Form>
       </Panel>
       {isUsable && (
@@ -177,12 +214,77 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
   );
 }
 
+const KEY_DAYS_LEAST = 7;
+function limitText({ firstKeyId, signalLimit }: ApiKey, { budgetUse }: Usage): string {
+  if (signalLimit === null) return "None";
+  return `${grouped(budgetUse[firstKeyId] ?? 0)} of ${counted(signalLimit, "signal")} used`;
+}
+
+/** A key in a page is public, and only a rotation ends that. */
+function BrowserNotice({ path, apiKey, browser }: { path: string; apiKey: ApiKey; browser: BrowserUse }) {
+  return (
+    <Notice tone="warn" title="This key is public">
+      <p>
+        A browser has used it, first <Time ms={browser.atMs} />, from {originText(browser.origin)}. Whoever opens that
+        page can read the key and send with it. Send from a server instead, then rotate the key.
+      </p>
+      <LinkButton href={`${path}/${apiKey.id}/rotate`} text="Rotate key" />
+    </Notice>
+  );
+}
+
+interface LimitProps {
+  path: string;
+  apiKey: ApiKey;
+  usage: Usage;
+  usedMs: number | null;
+}
+
+/** From 80 % on. The button ends the key, because only an owner or admin may (spec §5.6), not the sender. */
+function LimitNotice({ path, apiKey, usage, usedMs }: LimitProps) {
+  const { firstKeyId, signalLimit } = apiKey;
+  const level = signalLimit === null ? null : keyLevel(usage.budgetUse[firstKeyId] ?? 0, signalLimit);
+  if (level === null) return <></>;
+  const isFull = level === 100;
+  const title = isFull ? "Signal limit of the key reached" : "80 % of the key's signal limit used";
+  const next = isFull ? "Calls are rejected with 429" : "Calls beyond the limit will be rejected with 429";
+  return (
+    <Notice tone={isFull ? "bad" : "warn"} title={title}>
+      <p>
+        {limitText(apiKey, usage)}. {next} until the period ends on {day(usage.periodEndMs)}. Raise the limit below, or
+        end the key if it sends what it should not.
+      </p>
+      <DeactivateKey path={path} apiKey={apiKey} usedMs={usedMs} />
+    </Notice>
+  );
+}
+
+/** Recorded signals by day of receipt. @param props.days the oldest first; empty: none. */
+function SignalsPanel({ days }: { days: readonly number[] }) {
+  const total = days.reduce((sum, signals) => sum + signals, 0);
+  if (total === 0) return <></>;
+  const first = dayOf(Date.now()) - days.length + 1;
+  const bars = days.map((signals, index): DayBar => {
+    return { ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted: signals };
+  });
+  const label = `${counted(total, "signal")} in ${DAYS_COUNTED} days`;
+  return (
+    <Panel title="Signals">
+      <p class="quiet">{label}.</p>
+      <DayBars label={label} days={bars} legend={{ accepted: "Accepted or held" }} />
+    </Panel>
+  );
+}
+
 /** Calls by day. A call that is accepted in part counts as accepted and as rejected. */
-function CallsPanel({ calls }: { calls: KeyCalls }) {
-  const first = dayOf(Date.now()) - DAYS_COUNTED + 1;
-  const days = Array.from({ length: DAYS_COUNTED }, (_, index): DayBar => {
-    const { accepted, refused } = calls.days[first + index] ?? { accepted: 0, refused: 0 };
-    return { ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted, rejected: refused };
+function CallsPanel({ calls, createdAt }: { calls: KeyCalls; createdAt: string }) {
+  const today = dayOf(Date.now());
+  // No empty days before the key was created, but at least a week.
+  const created = Math.min(dayOf(Date.parse(createdAt)), today - KEY_DAYS_LEAST + 1);
+  const first = Math.max(today - DAYS_COUNTED + 1, created);
+  const days = Array.from({ length: today - first + 1 }, (_, index): DayBar => {
+    const { accepted, rejected } = calls.days[first + index] ?? { accepted: 0, rejected: 0 };
+    return { ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted, rejected: rejected };
   });
   const accepted = days.reduce((sum, bar) => sum + bar.accepted, 0);
   const rejected = days.reduce((sum, bar) => sum + bar.rejected, 0);
@@ -229,17 +331,12 @@ function RejectedPanel({ rejections, all }: { rejections: KeyCalls["rejections"]
         columns={[
           {
             head: "Reason",
-            cell: ({ code, cause }) => (
-              <>
-                {REFUSALS[code].label}
-                {cause !== null && <small> {CAUSE_COPY[cause]}</small>}
-              </>
-            ),
+            cell: reasonText,
           },
           { head: "Calls", kind: "number", cell: (run) => grouped(run.calls) },
           { head: "First", drop: "narrow", cell: ({ firstAtMs }) => <Time ms={firstAtMs} /> },
           { head: "Last", cell: ({ lastAtMs }) => <Time ms={lastAtMs} /> },
-          { head: "How to fix", kind: "text", cell: ({ code }) => REFUSALS[code].advice },
+          { head: "How to fix", kind: "text", cell: adviceFor },
         ]}
       />
     </Panel>
@@ -257,6 +354,46 @@ function Template({ template }: { template: readonly PayloadMapping[] }) {
           { head: "Path", cell: ({ path }) => <code>{path}</code> },
           { head: "Type", cell: ({ type }) => type },
           { head: "Required", cell: ({ required }) => (required ? "Yes" : "No") },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+/** How the webhooks of the sender are read. */
+function SignalTemplate({ path, apiKey }: { path: string; apiKey: ApiKey }) {
+  const { id, payloadTemplate, misfits, answer } = apiKey;
+  const change = `${path}/${id}/template`;
+  if (payloadTemplate === null) {
+    return (
+      <Panel title="Payload template" actions={<LinkButton href={change} text="Map another body" />}>
+        <p class="quiet">
+          Signals are read as they are sent. A template maps the webhooks of a sender who cannot change its body.
+        </p>
+      </Panel>
+    );
+  }
+  const preset = presetOfTemplate(payloadTemplate);
+  const kept = `A payload that does not fit is ${misfits === "keep" ? `kept for ${MISFIT_KEPT_DAYS} days` : "rejected with 422"}`;
+  return (
+    <Panel title="Payload template" actions={<LinkButton href={change} text="Change template" />} list>
+      <p class="quiet">
+        {preset !== undefined && `As proposed for ${preset.name}. `}
+        {kept}. Success is answered with {answer}.
+      </p>
+      <Table
+        caption="Payload template"
+        rows={payloadTemplate as SignalMapping[]}
+        columns={[
+          { head: "Field", cell: ({ target }) => SIGNAL_TARGET_LABEL[target] },
+          {
+            head: "Read from",
+            kind: "text",
+            cell: ({ path: one, paths = [], text }) => (
+              <code>{text ?? [one, ...paths].filter(Boolean).join(", ")}</code>
+            ),
+          },
+          { head: "Required", cell: ({ required = false }) => (required ? "Yes" : "No") },
         ]}
       />
     </Panel>
@@ -290,8 +427,8 @@ async function rotatePage(c: Ctx, apiKey: ApiKey, typed: TypedRotation, errors: 
   } as const;
   if (!isActive(apiKey)) {
     const create = <LinkButton href={`${path}/new`} text="Create API key" look="primary" />;
-    const refused = ["An inactive key cannot be rotated. Create a new key instead."];
-    return page(c, { ...options, actions: create, errors: refused, errorStatus: 409 });
+    const rejected = ["An inactive key cannot be rotated. Create a new key instead."];
+    return page(c, { ...options, actions: create, errors: rejected, errorStatus: 409 });
   }
   const lastUsed = await counterOf(c).lastUsed();
   const intro = (

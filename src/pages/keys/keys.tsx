@@ -1,18 +1,19 @@
-/** API keys (spec §2.1, §3.1, §5.6; design §5): the list, for owners and admins. It shows masked keys only. */
-import { listKeys, rotatedWith, type ApiKey } from "../../control/api-keys.ts";
+/** API keys (spec §2.1, §3.1, §5.6): the list, for owners and admins. It shows masked keys only. */
+import { listKeys, rotatedWith, type ApiKey } from "../../d1/api-keys.ts";
 import { PAGE_ROWS } from "../../limits.ts";
-import { deactivateApiKey } from "../../workspace/manage-keys.ts";
+import { deactivateApiKey } from "../../use-cases/manage-keys.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { LinkButton } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
 import { Empty, Table, Tabs } from "../kit/parts.tsx";
-import { done, notFoundPage, page } from "../page.tsx";
-import { contextOf, counterOf, pages } from "../pages-env.ts";
+import { notFoundPage, page } from "../page.tsx";
+import { contextOf, counterOf, pages, done } from "../pages-env.ts";
 import { managersOnly } from "../session/sign-in.tsx";
 import { Expiration, isActive, KeyMenu, KeyStatus, KeyTitle, LastUsed, LocalTime } from "./key-parts.tsx";
 import { keyDetailPages } from "./key.tsx";
 import { newKeyPages } from "./new-key.tsx";
+import { keyTemplatePages } from "./template.tsx";
 
 const SHOWN = { all: "All", active: "Active" } as const;
 
@@ -66,6 +67,7 @@ export const keyPages = pages
     return key === null ? notFoundPage(c, "key") : done(c, "settings/api-keys", "key_deactivated");
   })
   .route("/", newKeyPages)
+  .route("/", keyTemplatePages)
   .route("/", keyDetailPages);
 
 interface Props {

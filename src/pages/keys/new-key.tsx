@@ -2,8 +2,8 @@
  * A new API key (spec §2.1): its form with the editor of the payload template, and the one page that shows a full key and its
  * secret (spec §2.1, §3.1).
  */
-import type { ApiKey } from "../../control/api-keys.ts";
-import { type CreatedKey, createKey, type NewKey } from "../../control/new-keys.ts";
+import type { ApiKey } from "../../d1/api-keys.ts";
+import type { CreatedKey, NewKey } from "../../d1/new-keys.ts";
 import {
   ACCOUNT_TARGETS,
   compileTemplate,
@@ -12,13 +12,13 @@ import {
   type PayloadMapping,
 } from "../../domain/accounts/payload-template.ts";
 import { proposeTemplate, readSample } from "../../domain/accounts/template-sample.ts";
-import { detailForSender } from "../../domain/keys/refusal.ts";
-import { ok, refuse, type Result } from "../../domain/result.ts";
+import { detailForSender } from "../../domain/keys/rejection.ts";
+import { ok, reject, type Result } from "../../domain/result.ts";
 import { ENDPOINT_TYPES, type EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
-import { payloadTemplate as templateSchema } from "../../workspace/manage-keys.ts";
-import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { SENDERS, SenderSteps, SIGNAL_SENDERS, TestCall } from "./connect.tsx";
+import { createApiKey, payloadTemplate as templateSchema } from "../../use-cases/manage-keys.ts";
+import { LIMIT_COPY } from "../../use-cases/rejection-copy.ts";
+import { CodeTabs, TestCall } from "./connect.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { Check, Choices, DataList, Form, LinkButton, SelectField, TextArea, TextField } from "../kit/forms.tsx";
 import { sentence } from "../kit/format.ts";
@@ -28,14 +28,27 @@ import { alreadyCreatedPage, fragment, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, typedText, workspacePath } from "../pages-env.ts";
 import { allFields, checkName, readForm } from "../read-form.tsx";
 import {
+  checkSignalLimit,
   errorList,
   expirationOf,
   formTokenOf,
   LifetimeFields,
   readLifetime,
+  SignalLimitField,
   type TypedLifetime,
 } from "./key-form-parts.tsx";
 import { isActive, keyText, LocalTime } from "./key-parts.tsx";
+import {
+  checkTemplate,
+  editTemplate,
+  isTemplateEdit,
+  NO_TEMPLATE,
+  readTemplateForm,
+  TemplateFields,
+  withSender,
+  type TypedTemplate,
+} from "./template-form.tsx";
+import { previewTyped, TemplatePreviewPanel } from "./template-preview.tsx";
 
 interface MappingRow {
   target: string;
@@ -45,12 +58,15 @@ interface MappingRow {
 }
 
 interface TypedKey extends TypedLifetime {
+  /** Of a key for signals. */
+  template: TypedTemplate;
   formToken: string;
   name: string;
   endpointType: EndpointType;
   secret: boolean;
+  signalLimit: string;
   rows: readonly MappingRow[];
-  /** JSON text. */
+  /** JSON text, for the payload template of accounts. */
   sample: string;
 }
 
@@ -64,20 +80,30 @@ export const newKeyPages = pages
     const endpointType = endpointTypeNamed(c.req.query("endpoint_type"));
     const lifetime = { lifetime: "never", expires: "" } as const;
     const formToken = crypto.randomUUID();
-    return formPage(c, { formToken, name: "", endpointType, ...lifetime, secret: false, rows, sample: "" });
+    return formPage(c, {
+      formToken,
+      name: "",
+      endpointType,
+      ...lifetime,
+      secret: false,
+      signalLimit: "",
+      rows,
+      sample: "",
+      template: withSender(NO_TEMPLATE, c.req.query("sender") ?? ""),
+    });
   })
   .post("/new", readForm(), async (c) => {
     const form = c.get("form");
     const typed = readKeyForm(form);
-    if (form.has("do")) return formPage(c, applyEdit(typed, formText(form, "do")));
+    if (form.has("do")) return formPage(c, await applyEdit(c, typed, formText(form, "do")));
     const checked = checkKeyForm(typed);
-    if (!checked.ok) return formPage(c, typed, checked.refusal);
-    const result = await createKey(contextOf(c), checked.value, typed.formToken);
+    if (!checked.ok) return formPage(c, typed, checked.rejection);
+    const result = await createApiKey(contextOf(c), checked.value, typed.formToken);
     if (result.ok) return createdPage(c, result.value, null);
-    if (result.refusal.reason === "made_before") return keyAlreadyCreatedPage(c, result.refusal.key);
-    return formPage(c, typed, { form: LIMIT_COPY[result.refusal.reason] });
+    if (result.rejection.reason === "made_before") return keyAlreadyCreatedPage(c, result.rejection.key);
+    return formPage(c, typed, { form: LIMIT_COPY[result.rejection.reason] });
   })
-  .post("/new/preview", readForm(), (c) => fragment(c, <MappedRecord typed={readKeyForm(c.get("form"))} />));
+  .post("/new/preview", readForm(), async (c) => fragment(c, await previewPanel(c, readKeyForm(c.get("form")))));
 
 function emptyRow(target = ""): MappingRow {
   return { target, path: "", type: "string", required: false };
@@ -103,28 +129,43 @@ function readKeyForm(form: FormData): TypedKey {
     endpointType: endpointTypeNamed(formText(form, "endpoint_type")),
     ...readLifetime(form),
     secret: form.has("secret"),
+    signalLimit: typedText(form, "signal_limit").trim(),
     rows,
     sample: typedText(form, "sample"),
+    template: readTemplateForm(form),
   };
 }
 
-/** The form after a button of the template editor: `add`, `remove.2`, `fill` or `preview`. */
-function applyEdit(typed: TypedKey, edit: string): TypedKey {
+/** The form after a button of a template: `preview`, or of the template of accounts `add`, `remove.2` or `fill`. */
+async function applyEdit(c: Ctx, typed: TypedKey, edit: string): Promise<TypedKey> {
+  if (isTemplateEdit(edit)) {
+    const template = await editTemplate(c, typed.template, edit, undefined);
+    return { ...typed, endpointType: "signal_staging", template };
+  }
+  if (edit === "preview") return typed;
   const [action, at] = edit.split(".");
   const product: TypedKey = { ...typed, endpointType: "product_org" };
   if (action === "add") return { ...product, rows: [...typed.rows, emptyRow()] };
   if (action === "remove") return { ...product, rows: typed.rows.filter((_, index) => index !== Number(at)) };
-  if (action !== "fill") return product;
   const sample = readSample(typed.sample);
   return sample.ok ? { ...product, rows: proposeTemplate(sample.value) } : product;
 }
 
 function checkKeyForm(typed: TypedKey): Result<NewKey, Errors> {
   const { endpointType, secret } = typed;
-  const fields = allFields({ name: checkName(typed.name), expiresAt: expirationOf(typed, Date.now()) });
-  const template = endpointType === "product_org" ? checkRows(typed.rows) : ok(null);
-  if (fields.ok && template.ok) return ok({ ...fields.value, endpointType, secret, payloadTemplate: template.value });
-  return refuse({ ...(!fields.ok && fields.refusal), ...(!template.ok && template.refusal) });
+  const fields = allFields({
+    name: checkName(typed.name),
+    expiresAt: expirationOf(typed, Date.now()),
+    signal_limit: checkSignalLimit(typed.signalLimit),
+  });
+  const template = endpointType === "product_org" ? checkRows(typed.rows) : checkTemplate(typed.template);
+  if (fields.ok && template.ok) {
+    const { signal_limit: signalLimit, ...named } = fields.value;
+    const hasSender = endpointType === "signal_staging" && template.value !== null;
+    const { misfits, answer } = hasSender ? typed.template : NO_TEMPLATE;
+    return ok({ ...named, signalLimit, endpointType, secret, payloadTemplate: template.value, misfits, answer });
+  }
+  return reject({ ...(!fields.ok && fields.rejection), ...(!template.ok && template.rejection) });
 }
 
 function checkRows(rows: readonly MappingRow[]): Result<PayloadMapping[], Errors> {
@@ -140,7 +181,7 @@ function checkRows(rows: readonly MappingRow[]): Result<PayloadMapping[], Errors
         rows.length > TEMPLATE_MAX_MAPPINGS ? `At most ${TEMPLATE_MAX_MAPPINGS} mappings.` : sentence(message);
     }
   }
-  return refuse(errors);
+  return reject(errors);
 }
 
 const TYPE_HINT = {
@@ -154,7 +195,7 @@ const ENDPOINT_OPTIONS = ENDPOINT_TYPES.map((value) => ({
   hint: TYPE_HINT[value],
 }));
 
-function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
+async function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
   const path = sectionPath(c, "keys");
   return page(
     c,
@@ -166,41 +207,70 @@ function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
       errors: errorList(errors),
       errorTitle: "The key was not created",
     },
-    <Form
-      action={`${path}/new`}
-      submit="Create API key"
-      cancel={path}
-      hidden={{ form_token: typed.formToken }}
-      class="stack"
-      data-preview="#mapped"
-      data-preview-url={`${path}/new/preview`}
-      novalidate
-      hasInnerButtons
-    >
-      <Panel>
-        <div class="form">
-          <TextField
-            name="name"
-            label="Name"
-            hint="Such as the system that sends with it."
-            value={typed.name}
-            error={errors["name"]}
-            autofocus={typed.name === "" && Object.keys(errors).length === 0}
-            required
-          />
-          <Choices legend="Endpoint type" name="endpoint_type" options={ENDPOINT_OPTIONS} value={typed.endpointType} />
-          <LifetimeFields label="Expiration" typed={typed} error={errors["expiresAt"]} />
-          <Check
-            id="secret"
-            name="secret"
-            label="Shared secret"
-            hint="Calls must carry it in the header X-Api-Secret."
-            checked={typed.secret}
-          />
+    <div class="columns main-first">
+      <Form
+        action={`${path}/new`}
+        submit="Create API key"
+        cancel={path}
+        hidden={{ form_token: typed.formToken }}
+        class="stack"
+        id="key"
+        data-preview="#preview"
+        data-preview-url={`${path}/new/preview`}
+        data-preview-first
+        novalidate
+        hasInnerButtons
+      >
+        <Panel>
+          <div class="form">
+            <TextField
+              name="name"
+              label="Name"
+              hint="Such as the system that sends with it."
+              value={typed.name}
+              error={errors["name"]}
+              autofocus={typed.name === "" && Object.keys(errors).length === 0}
+              required
+            />
+            <Choices
+              legend="Endpoint type"
+              name="endpoint_type"
+              options={ENDPOINT_OPTIONS}
+              value={typed.endpointType}
+            />
+            <LifetimeFields label="Expiration" typed={typed} error={errors["expiresAt"]} />
+            <Check
+              id="secret"
+              name="secret"
+              label="Shared secret"
+              hint="Calls must carry it in the header X-Api-Secret."
+              checked={typed.secret}
+            />
+            <SignalLimitField value={typed.signalLimit} error={errors["signal_limit"]} />
+          </div>
+        </Panel>
+        <TemplateEditor typed={typed} errors={errors} />
+        <div class="for-signals">
+          <TemplateFields typed={typed.template} errors={errors} isStored={false} />
         </div>
+      </Form>
+      {await previewPanel(c, typed)}
+    </div>,
+  );
+}
+
+/** What the key would make of the sample. */
+async function previewPanel(c: Ctx, typed: TypedKey) {
+  if (typed.endpointType === "signal_staging") {
+    const preview = await previewTyped(c, typed.template, undefined);
+    return <TemplatePreviewPanel base={workspacePath(c)} preview={preview} form="key" />;
+  }
+  return (
+    <div id="preview" aria-live="polite">
+      <Panel title="Preview">
+        {typed.sample.trim() === "" ? <p class="quiet">The mapped account appears here.</p> : mapSample(typed)}
       </Panel>
-      <TemplateEditor typed={typed} errors={errors} />
-    </Form>,
+    </div>
   );
 }
 
@@ -244,7 +314,6 @@ function TemplateEditor({ typed, errors }: EditorProps) {
             Propose mappings
           </button>
         </div>
-        <MappedRecord typed={typed} />
       </Panel>
     </div>
   );
@@ -283,25 +352,17 @@ function Mapping({ row, at, errors }: { row: MappingRow; at: number; errors: Err
   );
 }
 
-function MappedRecord({ typed }: { typed: TypedKey }) {
-  return (
-    <div id="mapped" class="stack" aria-live="polite">
-      {typed.sample.trim() === "" ? <p class="quiet">The mapped account appears here.</p> : mapSample(typed)}
-    </div>
-  );
-}
-
 function mapSample({ rows, sample }: TypedKey) {
   const payload = readSample(sample);
-  if (!payload.ok) return <SampleProblem tone="bad" title="The sample cannot be read" details={[payload.refusal]} />;
+  if (!payload.ok) return <SampleProblem tone="bad" title="The sample cannot be read" details={[payload.rejection]} />;
   const template = checkRows(rows);
   if (!template.ok) {
-    return <SampleProblem tone="warn" title="The template is not complete" details={errorList(template.refusal)} />;
+    return <SampleProblem tone="warn" title="The template is not complete" details={errorList(template.rejection)} />;
   }
   const mapped = mapAccount(compileTemplate(template.value), payload.value);
   if (!mapped.ok) {
     const title = "A call with this payload would be rejected with 422";
-    return <SampleProblem tone="bad" title={title} details={mapped.refusal.map(detailForSender)} />;
+    return <SampleProblem tone="bad" title={title} details={mapped.rejection.map(detailForSender)} />;
   }
   const { externalId, fields, attributes } = mapped.value;
   const account = { external_id: externalId, ...fields, attributes };
@@ -330,9 +391,12 @@ export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, 
   const { id, name, endpointType, payloadTemplate } = record;
   const setup = { origin: new URL(c.req.url).origin, key, secret, endpointType, payloadTemplate };
   const home = workspacePath(c);
+  const what = secret === null ? "it" : "both";
   const actions = [
     <LinkButton href={sectionPath(c, "keys")} text="View all keys" />,
-    <LinkButton href={`${home}/connect?key=${id}`} text="Connect a sender" look="primary" />,
+    <a class="button primary" href={`${sectionPath(c, "keys")}/${id}`} data-copied>
+      I have copied {what}
+    </a>,
   ];
   return page(
     c,
@@ -350,7 +414,7 @@ export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, 
       text={`This page shows ${secret === null ? "it" : "them"} once, and only a hash is stored. A lost key has to be rotated.`}
     />,
     replaced !== null && <ReplacedKeyNotice apiKey={replaced} />,
-    <Panel>
+    <section class="panel" data-unsaved={secret === null ? "1" : "2"}>
       <h2>API key</h2>
       <CopyText id="new-key" label="API key" text={key} />
       {secret !== null && (
@@ -362,19 +426,10 @@ export function createdPage(c: Ctx, { record, value: key, secret }: CreatedKey, 
           </p>
         </>
       )}
-    </Panel>,
+    </section>,
     <div class="columns main-first">
       <Panel title="Connect a sender">
-        {endpointType === "product_org" ? (
-          <SenderSteps sender="accounts" setup={setup} />
-        ) : (
-          SIGNAL_SENDERS.map((sender) => (
-            <details open={sender === "code"}>
-              <summary>{SENDERS[sender]}</summary>
-              <SenderSteps sender={sender} setup={setup} />
-            </details>
-          ))
-        )}
+        <CodeTabs setup={setup} />
       </Panel>
       <TestCall home={home} setup={setup} />
     </div>,

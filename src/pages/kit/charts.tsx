@@ -7,7 +7,8 @@ import { scaleLinear, scaleUtc, type ScaleLinear, type ScaleTime } from "d3-scal
 import { area, line } from "d3-shape";
 import type { Child } from "hono/jsx";
 import { DAY_MS } from "../../domain/duration.ts";
-import { VERDICT_DISPLAY, VERDICTS, verdictWords, type Verdict, type VerdictCounts } from "../../domain/quota/quota.ts";
+import { VERDICTS, verdictWords, type Verdict, type VerdictCounts } from "../../domain/quota/quota.ts";
+import { VERDICT_DISPLAY } from "../copy.ts";
 import { compact, day, timeOfDay } from "./format.ts";
 
 /**
@@ -143,6 +144,9 @@ function Line({ points, kind, x, y }: Series & { x: TimeScale; y: ValueScale }) 
   );
 }
 
+/** The least height of the axis, so that a single call is no bar of full height. */
+const DAY_BARS_LEAST = 5;
+
 export interface DayBar extends VerdictCounts {
   atMs: number;
 }
@@ -154,7 +158,7 @@ interface DayBarsProps extends ChartProps {
 }
 
 export function DayBars({ days, legend, ...chart }: DayBarsProps) {
-  const most = Math.max(1, ...days.map((bar) => VERDICTS.reduce((sum, verdict) => sum + bar[verdict], 0)));
+  const most = Math.max(DAY_BARS_LEAST, ...days.map((bar) => VERDICTS.reduce((sum, verdict) => sum + bar[verdict], 0)));
   const share = Math.min(BAR_SHARE / days.length, BAR_MAX_SHARE);
   const draw = (y: ValueScale) =>
     days.map((bar, index) => <Bar bar={bar} left={(index + 0.5) / days.length - share / 2} share={share} y={y} />);
@@ -168,12 +172,14 @@ export function DayBars({ days, legend, ...chart }: DayBarsProps) {
   return (
     <>
       <ChartFrame {...chart} values={[0, most]} draw={draw} labels={labels} />
-      <ul class="legend">
-        {VERDICTS.map(
-          (verdict) =>
-            legend[verdict] !== undefined && <li class={VERDICT_DISPLAY[verdict].tone}>{legend[verdict]}</li>,
-        )}
-      </ul>
+      {Object.keys(legend).length > 0 && (
+        <ul class="legend">
+          {VERDICTS.map(
+            (verdict) =>
+              legend[verdict] !== undefined && <li class={VERDICT_DISPLAY[verdict].tone}>{legend[verdict]}</li>,
+          )}
+        </ul>
+      )}
     </>
   );
 }

@@ -5,12 +5,13 @@ import { counted, grouped } from "../../domain/text.ts";
 
 // Always a number: "yesterday" would be wrong for 47 hours ago.
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "always" });
+/** Each unit with the least time, after rounding, that is said in it: up to 90 days are days. */
 const UNITS = [
-  ["year", 365 * DAY_MS],
-  ["month", 30 * DAY_MS],
-  ["day", DAY_MS],
-  ["hour", 3_600_000],
-  ["minute", 60_000],
+  ["year", 365 * DAY_MS, 2 * 365 * DAY_MS],
+  ["month", 30 * DAY_MS, 91 * DAY_MS],
+  ["day", DAY_MS, DAY_MS],
+  ["hour", 3_600_000, 3_600_000],
+  ["minute", 60_000, 60_000],
 ] as const;
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" });
@@ -20,8 +21,9 @@ const EXACT = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "m
 /** Such as `3 minutes ago`, `in 2 days`, `just now`. */
 export function ago(ms: number, nowMs: number): string {
   const apart = ms - nowMs;
-  for (const [unit, unitMs] of UNITS) {
-    if (Math.abs(apart) >= unitMs) return RELATIVE.format(Math.trunc(apart / unitMs), unit);
+  for (const [unit, unitMs, leastMs] of UNITS) {
+    const rounded = Math.round(apart / unitMs);
+    if (Math.abs(rounded) * unitMs >= leastMs) return RELATIVE.format(rounded, unit);
   }
   return apart > 0 ? "in less than a minute" : "just now";
 }
@@ -34,6 +36,18 @@ export function exactTime(ms: number): string {
 /** In UTC, such as `Nov 21, 2026`. */
 export function day(ms: number): string {
   return DATE.format(ms);
+}
+
+/** In UTC, such as `23:06:54.100`. */
+export function clock(ms: number): string {
+  return new Date(ms).toISOString().slice(11, 23);
+}
+
+/** Time between two steps, such as `+1.07 s` or `+3 min`. */
+export function later(ms: number): string {
+  if (ms < 120_000) return `+${(ms / 1_000).toFixed(2)} s`;
+  if (ms < 2 * 3_600_000) return `+${Math.round(ms / 60_000)} min`;
+  return ms < 2 * DAY_MS ? `+${Math.round(ms / 3_600_000)} h` : `+${Math.round(ms / DAY_MS)} days`;
 }
 
 /** In UTC, such as `10:35`. */
@@ -68,11 +82,6 @@ export function authorName(actor: string): string {
   const token = readTokenActor(actor);
   if (token !== null) return `the API token “${token.name}”`;
   return actor === "operator" ? "the operator" : actor;
-}
-
-export function withQuery(path: string, parameters: Record<string, string> | Iterable<[string, string]>): string {
-  const query = new URLSearchParams(parameters);
-  return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
 /** A text that is no JSON stays as it is. */

@@ -115,12 +115,14 @@ export function TextArea({ name, label, hint, error, value, ...area }: Labelled 
 interface SelectProps extends Labelled {
   value: string;
   options: readonly (readonly [value: string, text: string])[];
+  /** Selector of the button that a choice presses. Without a script the button is shown. */
+  press?: string;
 }
 
-export function SelectField({ value, options, ...field }: SelectProps) {
+export function SelectField({ value, options, press, ...field }: SelectProps) {
   return (
     <FieldFrame field={field}>
-      <select id={field.name} name={field.name} {...descriptionAttributes(field)}>
+      <select id={field.name} name={field.name} data-press={press} {...descriptionAttributes(field)}>
         {options.map(([option, text]) => (
           <option value={option} selected={option === value}>
             {text}

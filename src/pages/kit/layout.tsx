@@ -74,9 +74,20 @@ export function PlainPage({ c, title, children }: DocumentProps) {
   return (
     <Html c={c} title={title}>
       <main class="alone" id="main">
+        <Brand />
         {children}
       </main>
     </Html>
+  );
+}
+
+/** The product's name, on pages without a workspace. */
+export function Brand() {
+  return (
+    <p class="brand">
+      <Icon name="live" />
+      Signal ingestion
+    </p>
   );
 }
 
@@ -100,7 +111,13 @@ export function WorkspacePage({ c, title, section, search, children }: Workspace
           </label>
           <div class="menu">
             <Switcher c={c} />
-            <form class="search" action={`${workspacePath(c)}/search`} role="search" autocomplete="off">
+            <form
+              class="search"
+              action={`${workspacePath(c)}/search`}
+              role="search"
+              aria-label="Search the workspace"
+              autocomplete="off"
+            >
               <input
                 type="search"
                 name="q"
@@ -137,7 +154,9 @@ function Switcher({ c }: { c: Ctx }) {
   if (otherWorkspaces.length === 0) return <div class="workspace-name">{name}</div>;
   return (
     <details class="switcher">
-      <summary>{name}</summary>
+      <summary title={name}>
+        <span>{name}</span>
+      </summary>
       <ul aria-label="Other workspaces">
         {otherWorkspaces.map((workspace) => (
           <li>
@@ -189,6 +208,10 @@ function Icon({ name }: { name: keyof typeof ICONS }) {
   );
 }
 
+const FAVICON = `data:image/svg+xml,${encodeURIComponent(
+  `<svg xmlns="http://www.w3.org/2000/svg" viewBox="-2 -2 20 20"><rect x="-2" y="-2" width="20" height="20" rx="5" fill="#4f46e5"/><path d="${ICONS.live}" fill="none" stroke="#fff" stroke-width="2"/></svg>`,
+)}`;
+
 function Html({ c, title, children }: DocumentProps) {
   // The content security policy allows only this style sheet and script.
   const nonce = c.get("secureHeadersNonce") ?? "";
@@ -199,7 +222,7 @@ function Html({ c, title, children }: DocumentProps) {
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="color-scheme" content="light dark" />
         <title>{title}</title>
-        <link rel="icon" href="data:," />
+        <link rel="icon" href={FAVICON} />
         <link rel="stylesheet" href={STYLE_PATH} nonce={nonce} />
         <script type="module" src={SCRIPT_PATH} nonce={nonce} />
       </head>

@@ -6,9 +6,9 @@
 import type { Child, PropsWithChildren } from "hono/jsx";
 import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
+import type { ListQuery, ListPage } from "../../platform/list-page.ts";
 import { LinkButton, NameField, SelectField, TextField } from "./forms.tsx";
-import { withQuery } from "./format.ts";
+import { withQuery } from "../pages-env.ts";
 import { Empty, Panel } from "./parts.tsx";
 
 export interface ActiveFilter {
@@ -35,7 +35,7 @@ const OPTIONS_IN_ERROR = 8;
 type Query = Record<string, string>;
 
 /** A slice of a list that the server filters. `complete` false: the search stopped early and continues from `next`. */
-export interface ScannedSlice<Row> extends PageOf<Row> {
+export interface ScannedSlice<Row> extends ListPage<Row> {
   complete: boolean;
 }
 
@@ -45,8 +45,8 @@ export type Scanned<Slice> = Slice & { scans: number };
 
 /** Reads slices until one has a match, at most SCANS_MAX. `scans` is the number of slices read. */
 export async function scanUntilMatch<Slice extends ScannedSlice<unknown>>(
-  slice: Page,
-  read: (slice: Page) => Promise<Slice>,
+  slice: ListQuery,
+  read: (slice: ListQuery) => Promise<Slice>,
 ): Promise<Scanned<Slice>> {
   let found = await read(slice);
   let scans = 1;
@@ -66,6 +66,8 @@ export class ListAddress {
   /** By name, in the order in which the filters were read. */
   readonly fields = new Map<string, FilterField>();
   search: { name: string; label: string } | null = null;
+  /** The order of the list; empty: it has only one. */
+  sortedBy = "";
   /** The parameters that have an effect, with the cursor. */
   readonly query: Query = {};
   readonly #requested: Query;
@@ -76,7 +78,7 @@ export class ListAddress {
     for (const name of ["cursor", "back"]) this.#keep(name, requested[name] ?? "");
   }
 
-  slice(limit: number): Page {
+  slice(limit: number): ListQuery {
     return { cursor: this.query["cursor"] ?? null, limit };
   }
 
@@ -104,6 +106,7 @@ export class ListAddress {
   sort<Key extends string>(options: Record<Key, string>, fallback: NoInfer<Key>): Key {
     const value = this.option("sort", options, fallback);
     this.addSelect("sort", "Sort by", Object.entries(options), value);
+    this.sortedBy = value;
     return value;
   }
 
@@ -132,8 +135,8 @@ export class ListAddress {
   }
 
   /** For lists that know only the day of a row. */
-  days(label: string): DayRange {
-    const { sinceMs, untilMs } = this.times(label);
+  days(label: string, fieldLabel = label): DayRange {
+    const { sinceMs, untilMs } = this.times(label, fieldLabel);
     return {
       sinceDay: sinceMs === undefined ? undefined : dayOf(sinceMs),
       untilDay: untilMs === undefined ? undefined : dayOf(untilMs) - 1,
@@ -168,6 +171,12 @@ export class ListAddress {
     this.fields.set(name, (suggestions) => (
       <NameField name={name} label={label} value={value} suggestions={suggestions} />
     ));
+  }
+
+  /** For the headings of a table: another order begins at the first slice. */
+  get order(): { current: string; href: (sort: string) => string } {
+    const { cursor: _, back: __, ...rest } = this.query;
+    return { current: this.sortedBy, href: (sort) => withQuery(this.path, { ...rest, sort }) };
   }
 
   get isFiltered(): boolean {
@@ -212,7 +221,15 @@ export function Filters({
   const { path, query, active, errors, search, fields } = list;
   return (
     <div class="stack tight">
-      <form class="filters" method="get" action={path} role="search" autocomplete="off" data-filters>
+      <form
+        class="filters"
+        method="get"
+        action={path}
+        role="search"
+        aria-label="Filter the list"
+        autocomplete="off"
+        data-filters
+      >
         {search !== null && (
           <input
             type="search"
@@ -223,13 +240,15 @@ export function Filters({
             spellcheck={false}
           />
         )}
-        <details class="menu-of">
-          <summary>Filter</summary>
-          <div>
-            {[...fields].map(([name, field]) => field(suggestions[name] ?? []))}
-            <button class="primary">Apply</button>
-          </div>
-        </details>
+        {fields.size > 0 && (
+          <details class="menu-of">
+            <summary>Filter</summary>
+            <div>
+              {[...fields].map(([name, field]) => field(suggestions[name] ?? []))}
+              <button class="primary">Apply</button>
+            </div>
+          </details>
+        )}
         {search !== null && <button class="no-script">Search</button>}
       </form>
       {errors.map((error) => (
@@ -280,7 +299,7 @@ export function LapsingNote({ lapsing }: { lapsing: boolean }) {
 interface ListPanelProps {
   list: ListAddress;
   /** `complete` false: the search stopped early. */
-  found: PageOf<unknown> & { complete?: boolean };
+  found: ListPage<unknown> & { complete?: boolean };
   title?: Child;
   actions?: Child;
   id?: string;

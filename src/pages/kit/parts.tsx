@@ -1,13 +1,30 @@
 /** The small parts of all pages. Functions of data; the classes are those of style.css. */
 import type { Child, PropsWithChildren } from "hono/jsx";
 import { STATUS_COPY, type Tone } from "../copy.ts";
-import { ago, exactTime, grouped } from "./format.ts";
+import { dayOf } from "../../domain/duration.ts";
+import { ago, clock, day, exactTime, grouped, later, timeOfDay } from "./format.ts";
 
 /** A relative time. The title has the exact time: in UTC, or with a script in the viewer's time zone. */
 export function Time({ ms }: { ms: number }) {
   return (
     <time datetime={new Date(ms).toISOString()} title={exactTime(ms)}>
       {ago(ms, Date.now())}
+    </time>
+  );
+}
+
+/** A day in UTC, for times of which only the day is known. */
+export function Day({ ms }: { ms: number }) {
+  const [today, that] = [dayOf(Date.now()), dayOf(ms)];
+  const text = that === today ? "Today" : that === today - 1 ? "Yesterday" : day(ms);
+  return <time datetime={new Date(ms).toISOString().slice(0, 10)}>{text}</time>;
+}
+
+/** The time of a day that is said elsewhere, in UTC, such as `10:35`. */
+export function Clock({ ms }: { ms: number }) {
+  return (
+    <time datetime={new Date(ms).toISOString()} title={exactTime(ms)}>
+      {timeOfDay(ms)}
     </time>
   );
 }
@@ -72,9 +89,17 @@ export function Stats({ children }: PropsWithChildren) {
   return <dl class="stats">{children}</dl>;
 }
 
-export function Stat({ label, value, note }: { label: Child; value: Child; note?: Child }) {
+interface StatProps {
+  label: Child;
+  value: Child;
+  note?: Child;
+  /** The figure that the page is about: large. */
+  lead?: boolean;
+}
+
+export function Stat({ label, value, note, lead = false }: StatProps) {
   return (
-    <div class="stat">
+    <div class={lead ? "stat lead" : "stat"}>
       <dt>{label}</dt>
       <dd>
         {typeof value === "number" ? grouped(value) : value}
@@ -84,20 +109,53 @@ export function Stat({ label, value, note }: { label: Child; value: Child; note?
   );
 }
 
-export function Meter({ share, label, tone }: { share: number; label: string; tone?: Tone }) {
+/** A bar in parts, the largest first. @param props.label says the parts in words. */
+export function ShareBar({ parts, label }: { parts: readonly number[]; label: string }) {
+  const sum = parts.reduce((total, part) => total + part, 0);
+  let passed = 0;
   return (
-    <svg class={`meter ${tone ?? ""}`} viewBox="0 0 100 1" preserveAspectRatio="none" role="img" aria-label={label}>
-      <rect width={100} height={1} class="rest" />
-      <rect width={Math.min(100, Math.max(0, 100 * share))} height={1} />
+    <svg class="meter shares" viewBox="0 0 100 1" preserveAspectRatio="none" role="img" aria-label={label}>
+      {parts.map((part) => {
+        const x = passed;
+        passed += (100 * part) / sum;
+        return <rect x={x} width={passed - x} height={1} />;
+      })}
     </svg>
   );
 }
 
-export function Facts({ of }: { of: readonly (readonly [name: Child, value: Child] | false)[] }) {
+/** Such as `45%`; a share below one percent is `<1%`. */
+export function shareText(part: number, sum: number): string {
+  const percent = (100 * part) / sum;
+  return percent < 1 ? "<1%" : `${Math.round(percent)}%`;
+}
+
+interface MeterProps {
+  /** Of the bar, 0 to 1. */
+  share: number;
+  label: string;
+  /** The share at which a limit is marked, and the tone of what is beyond it. */
+  mark?: number;
+  beyond?: Tone;
+}
+
+export function Meter({ share, label, mark = 1, beyond }: MeterProps) {
+  const [end, limit] = [Math.min(1, Math.max(0, share)), Math.min(1, mark)];
   return (
-    <dl class="facts">
-      {of.map((fact) => {
-        const [name, value = null] = fact || [];
+    <svg class="meter" viewBox="0 0 100 1" preserveAspectRatio="none" role="img" aria-label={label}>
+      <rect width={100} height={1} class="rest" />
+      <rect width={100 * Math.min(end, limit)} height={1} class={end >= 1 && limit === 1 ? beyond : undefined} />
+      {end > limit && <rect class={beyond} x={100 * limit} width={100 * (end - limit)} height={1} />}
+      {limit < 1 && <line class="mark" x1={100 * limit} x2={100 * limit} y2={1} />}
+    </svg>
+  );
+}
+
+export function ValueList({ of }: { of: readonly (readonly [name: Child, value: Child] | false)[] }) {
+  return (
+    <dl class="value-list">
+      {of.map((entry) => {
+        const [name, value = null] = entry || [];
         if (value === null || value === false || value === "") return <></>;
         return (
           <>
@@ -119,12 +177,32 @@ export function Clamped({ children }: PropsWithChildren) {
   );
 }
 
-/** Shows the end of an id, which tells ids apart. Copying it copies the whole id. */
+/** A text with `code` between backticks. */
+export function WithCode({ text }: { text: string }) {
+  return <>{text.split("`").map((part, index) => (index % 2 === 0 ? part : <code>{part}</code>))}</>;
+}
+
+/** Shows the end of an id, which distinguishes ids. Copying it copies the whole id. */
 export function ShortId({ id }: { id: string }) {
   return (
     <code class="short-id" title={id}>
       {id}
     </code>
+  );
+}
+
+/** A whole id on one line, with a button that copies it. @param props.label such as `signal id`. */
+export function CopyId({ id, label }: { id: string; label: string }) {
+  const element = label.replaceAll(" ", "-");
+  return (
+    <span class="copy-id">
+      <code id={element} title={id}>
+        {id}
+      </code>
+      <button type="button" class="link small needs-script" data-copy={`#${element}`} aria-label={`Copy ${label}`}>
+        Copy
+      </button>
+    </span>
   );
 }
 
@@ -216,6 +294,17 @@ export function CopyText({
   );
 }
 
+/** To the millisecond, in UTC. The day is said unless it is that of `fromMs`. */
+export function ExactTime({ ms, fromMs = ms }: { ms: number; fromMs?: number }) {
+  const isOtherDay = ms === fromMs || dayOf(ms) !== dayOf(fromMs);
+  return (
+    <time datetime={new Date(ms).toISOString()} title={exactTime(ms)}>
+      {isOtherDay && `${day(ms)}, `}
+      {clock(ms)}
+    </time>
+  );
+}
+
 export interface TimelineStep {
   title: Child;
   ms?: number | null;
@@ -223,7 +312,8 @@ export interface TimelineStep {
   text: Child;
 }
 
-export function Timeline({ steps }: { steps: readonly TimelineStep[] }) {
+/** @param props.fromMs shows exact times: a time from which later ones are measured. */
+export function Timeline({ steps, fromMs }: { steps: readonly TimelineStep[]; fromMs?: number }) {
   return (
     <ol class="timeline">
       {steps.map(({ title, ms = null, tone = "quiet", text }) => (
@@ -231,8 +321,15 @@ export function Timeline({ steps }: { steps: readonly TimelineStep[] }) {
           <div class="row">
             <strong>{title}</strong>
             {ms !== null && (
-              <span class="quiet small">
-                <Time ms={ms} />
+              <span class={fromMs === undefined ? "quiet small" : "quiet small at-end"}>
+                {fromMs === undefined ? (
+                  <Time ms={ms} />
+                ) : (
+                  <>
+                    {ms > fromMs && `${later(ms - fromMs)} · `}
+                    <ExactTime ms={ms} fromMs={fromMs} />
+                  </>
+                )}
               </span>
             )}
           </div>
@@ -254,6 +351,8 @@ export interface Column<Row> {
   kind?: "number" | "text" | "actions";
   /** `narrow`: the column leaves where the table has less than some 900 pixels. `phone`: it leaves on a phone only. */
   drop?: "narrow" | "phone";
+  /** The orders of the list by this column: the usual one, and its reverse. */
+  sorts?: readonly string[];
 }
 
 interface TableProps<Row> {
@@ -263,11 +362,19 @@ interface TableProps<Row> {
   href?: (row: Row) => string;
   empty?: Child;
   attributes?: (row: Row) => Record<string, string | undefined>;
+  /** The order of the list, and the addresses of the other orders. */
+  order?: { current: string; href: (sort: string) => string };
 }
 
-/** A table without a horizontal scroll bar: columns of little weight leave first, and on a phone each row is a short text. */
-export function Table<Row>({ caption, rows, columns, href, empty, attributes }: TableProps<Row>) {
+/**
+ * A table without a horizontal scroll bar: columns of little weight leave first, and on a phone each row is a short text. A column whose
+ * cells are all empty is left out.
+ */
+export function Table<Row>({ caption, rows, columns: all, href, empty, attributes, order }: TableProps<Row>) {
   if (rows.length === 0 && empty !== undefined) return <>{empty}</>;
+  const columns = all.filter(
+    ({ cell }, index) => index === 0 || rows.length === 0 || rows.some((row) => !isBlank(cell(row))),
+  );
   return (
     <div class="table">
       <table>
@@ -275,12 +382,8 @@ export function Table<Row>({ caption, rows, columns, href, empty, attributes }: 
         <thead>
           <tr>
             {columns.map((column) => (
-              <th scope="col" class={classOf(column)}>
-                {column.kind === "actions" ? (
-                  <span class="visually-hidden">{column.head || "Actions"}</span>
-                ) : (
-                  column.head
-                )}
+              <th scope="col" class={classOf(column)} aria-sort={sortOf(column, order)}>
+                <Heading column={column} order={order} />
               </th>
             ))}
           </tr>
@@ -314,6 +417,32 @@ export function Table<Row>({ caption, rows, columns, href, empty, attributes }: 
       </table>
     </div>
   );
+}
+
+function isBlank(content: Child): boolean {
+  return content === null || content === undefined || content === false || content === "";
+}
+
+function Heading<Row>({
+  column: { head, kind, sorts = [] },
+  order,
+}: {
+  column: Column<Row>;
+  order: TableProps<Row>["order"];
+}) {
+  const [usual, reverse = usual] = sorts;
+  if (order !== undefined && usual !== undefined && reverse !== undefined) {
+    const next = order.current === usual ? reverse : usual;
+    return <a href={order.href(next)}>{head}</a>;
+  }
+  return kind === "actions" ? <span class="visually-hidden">{head || "Actions"}</span> : <>{head}</>;
+}
+
+/** Names are in ascending order, and numbers and times in descending order, unless the order says `_up`. */
+function sortOf<Row>({ sorts, kind, head }: Column<Row>, order: TableProps<Row>["order"]) {
+  if (order === undefined || sorts?.includes(order.current) !== true) return undefined;
+  const isName = kind === undefined && !/seen|used|time/i.test(head);
+  return isName || order.current.endsWith("_up") ? "ascending" : "descending";
 }
 
 function classOf<Row>({ kind, drop }: Column<Row>): string | undefined {

@@ -1,17 +1,16 @@
 /** The page of a delivery, and "Deliver again": counts the deliveries that failed since a time, and sends them. */
-import type { AttemptResult } from "../../domain/events/attempts.ts";
-import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
+import type { AttemptResult } from "../../domain/notifications/attempts.ts";
+import { NOTIFICATION_CATALOGUE } from "../../domain/notifications/notification.ts";
 import { time as timeSchema } from "../../http/fields.ts";
 import { DELIVERIES_KEPT } from "../../limits.ts";
-import type { Delivery, Redelivery } from "../../notifications/destination-calls.ts";
-import { deliverAgain, findDelivery, redeliver } from "../../workspace/manage-destinations.ts";
-import { destinationsOf } from "../../workspace/objects.ts";
+import type { Delivery, ResentDeliveries } from "../../notifications/destination-calls.ts";
+import { deliverAgain, findDelivery, resendDeliveries } from "../../use-cases/manage-destinations.ts";
+import { destinationsOf } from "../../use-cases/objects.ts";
 import { Choices, Form, PostButton, TextField } from "../kit/forms.tsx";
 import { counted, exactTime, grouped, indented } from "../kit/format.ts";
-import { Badge, Clamped, Empty, Facts, Json, Notice, Panel, Table, Time } from "../kit/parts.tsx";
-import { done, notFoundPage, page } from "../page.tsx";
-import { type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
-import { destinationPath } from "../paths.ts";
+import { Badge, Clamped, Empty, ValueList, Json, Notice, Panel, Table, Time } from "../kit/parts.tsx";
+import { notFoundPage, page } from "../page.tsx";
+import { type Ctx, formText, pages, workspacePath, destinationPath, done } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import {
   DeliveryStatus,
@@ -33,16 +32,18 @@ export const deliveryPages = pages
     if (before === null) return notFoundPage(c, "delivery");
     const { id, destinationId, attempts } = before.delivery;
     const again = await deliverAgain(destinationsCall(c), destinationId, id);
-    return again.ok ? redirectToDelivery(c, again.value, attempts.length) : deliveryPage(c, problemText(again.refusal));
+    return again.ok
+      ? redirectToDelivery(c, again.value, attempts.length)
+      : deliveryPage(c, problemText(again.rejection));
   })
-  .get("/:id/again", requireDestination, (c) => redeliverPage(c))
+  .get("/:id/again", requireDestination, (c) => resendPage(c))
   .post("/:id/again", readForm(), requireDestination, async (c) => {
     const { id } = c.get("destination");
     const since = timeSchema.safeParse(formText(c.get("form"), "since"));
-    if (!since.success) return redeliverPage(c, "Choose a time.");
-    const repeated = await redeliver(destinationsCall(c), id, Date.parse(since.data));
-    if (!repeated.ok) return redeliverPage(c, problemText(repeated.refusal), 409);
-    const isAny = repeated.value.requeued > 0;
+    if (!since.success) return resendPage(c, "Choose a time.");
+    const repeated = await resendDeliveries(destinationsCall(c), id, Date.parse(since.data));
+    if (!repeated.ok) return resendPage(c, problemText(repeated.rejection), 409);
+    const isAny = repeated.value.resent > 0;
     return done(c, `settings/notifications/${id}`, isAny ? "delivered_again" : "nothing_delivered_again");
   });
 
@@ -62,11 +63,11 @@ export async function redirectToDelivery(c: Ctx, { id, destinationId }: Delivery
   return c.redirect(`${destinationPath(workspacePath(c), destinationId)}/deliveries/${id}`, 303);
 }
 
-async function deliveryPage(c: Ctx, refused?: string) {
+async function deliveryPage(c: Ctx, rejected?: string) {
   const found = await readDelivery(c);
   if (found === null) return notFoundPage(c, "delivery");
   const { delivery, destination, body } = found;
-  const { id, type, state, eventId, createdAtMs, attempts } = delivery;
+  const { id, type, state, notificationId, createdAtMs, attempts } = delivery;
   const path = destinationPath(workspacePath(c), destination.id);
   const inProgress = isInProgress(delivery, destination);
   const isWebhook = destination.type === "webhook";
@@ -82,21 +83,21 @@ async function deliveryPage(c: Ctx, refused?: string) {
     {
       section: "notifications",
       title: "Delivery",
-      heading: EVENT_CATALOGUE[type].label,
+      heading: NOTIFICATION_CATALOGUE[type].label,
       crumbs: [[destination.name, path]],
       actions: body !== null && again,
-      errors: [refused],
+      errors: [rejected],
       errorTitle: "Nothing was sent",
       errorStatus: 409,
     },
     <div id="delivery" class="stack" {...(inProgress ? { "data-refresh": "1000" } : {})}>
       <Outcome delivery={delivery} inProgress={inProgress} />
       <Panel title="Details">
-        <Facts
+        <ValueList
           of={[
             ["Status", <DeliveryStatus delivery={delivery} destination={destination} />],
-            ["Event", <code>{type}</code>],
-            [isWebhook ? "webhook-id" : "Event id", <code>{eventId}</code>],
+            ["Notification", <code>{type}</code>],
+            [isWebhook ? "webhook-id" : "Notification id", <code>{notificationId}</code>],
             ["Sent to", <code>{destination.maskedTarget}</code>],
             ["Created", <Time ms={createdAtMs} />],
           ]}
@@ -120,7 +121,7 @@ async function deliveryPage(c: Ctx, refused?: string) {
 }
 
 function Outcome({ delivery: { type, state, attempts }, inProgress }: { delivery: Delivery; inProgress: boolean }) {
-  const name = type === "destination.test" ? "Test" : "Event";
+  const name = type === "destination.test" ? "Test" : "Notification";
   const last = attempts.at(-1);
   if (last === undefined) {
     return (
@@ -180,7 +181,7 @@ const PRESETS = [
 ] as const;
 const USUAL_HOURS = 24;
 
-async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 422) {
+async function resendPage(c: Ctx, rejected?: string, errorStatus: 409 | 422 = 422) {
   const destination = c.get("destination");
   const path = destinationPath(workspacePath(c), destination.id);
   const typed = c.req.query("since") ?? "";
@@ -196,7 +197,7 @@ async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 
       intro:
         "Sends failed deliveries again, oldest first. Each keeps its id, so that the receiver can drop duplicates.",
       actions: !isActive && <PostButton action={`${path}/resume`} look="primary" text="Resume" />,
-      errors: [refused, error],
+      errors: [rejected, error],
       errorTitle: "Nothing was sent",
       errorStatus,
     },
@@ -208,22 +209,22 @@ async function redeliverPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 
         error={error}
       />
     ) : (
-      refused === undefined && (
+      rejected === undefined && (
         <Notice tone="warn" title="Nothing can be sent now" text={problemText("destination_not_active")} />
       )
     ),
   );
 }
 
-interface RedeliveryChoice {
+interface ResendChoice {
   label: string;
   since: string;
-  failed: Redelivery;
+  failed: ResentDeliveries;
   isChosen: boolean;
 }
 
 /** @param typedTime in ISO 8601. */
-async function readChoices(c: Ctx, destinationId: string, typedTime: string | undefined): Promise<RedeliveryChoice[]> {
+async function readChoices(c: Ctx, destinationId: string, typedTime: string | undefined): Promise<ResendChoice[]> {
   const nowMs = Date.now();
   const presets = PRESETS.map(({ label, hours }) => {
     const since = new Date(nowMs - hours * 3_600_000).toISOString();
@@ -243,13 +244,13 @@ async function readChoices(c: Ctx, destinationId: string, typedTime: string | un
 
 interface FailedDeliveriesProps {
   path: string;
-  choices: readonly RedeliveryChoice[];
+  choices: readonly ResendChoice[];
   typed: string;
   error: string | undefined;
 }
 
 function FailedDeliveries({ path, choices, typed, error }: FailedDeliveriesProps) {
-  if (choices.every(({ failed }) => failed.requeued === 0)) {
+  if (choices.every(({ failed }) => failed.resent === 0)) {
     return <Empty title="No failed deliveries" text={choices.slice(-1).map(({ failed }) => notSentText(failed))} />;
   }
   return (
@@ -288,12 +289,12 @@ function FailedDeliveries({ path, choices, typed, error }: FailedDeliveriesProps
   );
 }
 
-function numbersText(failed: Redelivery): string {
-  const [number, reasons] = [counted(failed.requeued, "delivery", "deliveries"), notSentText(failed)];
+function numbersText(failed: ResentDeliveries): string {
+  const [number, reasons] = [counted(failed.resent, "delivery", "deliveries"), notSentText(failed)];
   return reasons === "" ? number : `${number}. ${reasons}`;
 }
 
-function notSentText({ notRequeued: { personDeleted, tooManyWaiting, notKept } }: Redelivery): string {
+function notSentText({ notResent: { personDeleted, tooManyWaiting, notKept } }: ResentDeliveries): string {
   const reasons = [
     personDeleted > 0 && `${grouped(personDeleted)} of deleted people`,
     tooManyWaiting > 0 && `${grouped(tooManyWaiting)} while too many wait`,

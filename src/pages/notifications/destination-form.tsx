@@ -1,19 +1,24 @@
 /** Creates and edits a destination. */
-import type { CustomHeader, WantedHeader } from "../../domain/events/custom-header.ts";
-import { DESTINATION_TYPES, type Destination, type DestinationType } from "../../domain/events/destination.ts";
-import { envelopeOf } from "../../domain/events/request-body.ts";
-import { EVENT_CATALOGUE, eventTypes, exampleEvent, type EventType } from "../../domain/events/workspace-event.ts";
-import { ok, refuse, type Result } from "../../domain/result.ts";
+import type { CustomHeader, WantedHeader } from "../../domain/notifications/custom-header.ts";
+import { DESTINATION_TYPES, type Destination, type DestinationType } from "../../domain/notifications/destination.ts";
+import { envelopeOf } from "../../domain/notifications/request-body.ts";
+import {
+  NOTIFICATION_CATALOGUE,
+  notificationTypes,
+  exampleNotification,
+  type NotificationType,
+} from "../../domain/notifications/notification.ts";
+import { ok, reject, type Result } from "../../domain/result.ts";
 import { headerName, headerValue } from "../../http/fields.ts";
 import { counted } from "../../domain/text.ts";
 import { DESTINATION_HEADERS_MAX, DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
-import * as destinations from "../../workspace/manage-destinations.ts";
+import * as destinations from "../../use-cases/manage-destinations.ts";
 import { Check, Choices, Form, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Json, Panel } from "../kit/parts.tsx";
-import { done, page } from "../page.tsx";
-import { type Ctx, formText, pages, typedText } from "../pages-env.ts";
+import { page } from "../page.tsx";
+import { type Ctx, formText, pages, typedText, done } from "../pages-env.ts";
 import { checkName, issueText, readForm } from "../read-form.tsx";
 import {
   destinationsCall,
@@ -30,12 +35,12 @@ export const destinationFormPages = pages
   .get("/new", (c) => formPage(c, emptyDestination(newId("dst")), {}))
   .post("/new", readForm(), async (c) => {
     const typed = readDestination(c.get("form"), newId("dst"));
-    const wanted = checkDestination(typed, "is_refused");
-    if (!wanted.ok) return formPage(c, typed, wanted.refusal);
+    const wanted = checkDestination(typed, "is_rejected");
+    if (!wanted.ok) return formPage(c, typed, wanted.rejection);
     const created = await destinations.createDestination(destinationsCall(c), wanted.value, typed.id);
     return created.ok
       ? secretPage(c, created.value, "Destination created")
-      : formPage(c, typed, errorsOf(created.refusal));
+      : formPage(c, typed, errorsOf(created.rejection));
   })
   .get("/:id/change", requireDestination, (c) => {
     const stored = c.get("destination");
@@ -47,43 +52,44 @@ export const destinationFormPages = pages
     const { id, type } = stored;
     const typed = { ...readDestination(c.get("form"), id), id, type };
     const wanted = checkDestination(typed, "keeps_stored", stored.headerNames);
-    if (!wanted.ok) return formPage(c, typed, wanted.refusal, stored);
-    const { name, target, headers, events } = wanted.value;
-    const change = { name, headers, events, ...(target !== "" && { target }) };
+    if (!wanted.ok) return formPage(c, typed, wanted.rejection, stored);
+    const { name, target, headers, notifications } = wanted.value;
+    const change = { name, headers, notifications, ...(target !== "" && { target }) };
     const changed = await destinations.updateDestination(destinationsCall(c), id, change);
-    if (!changed.ok) return formPage(c, typed, errorsOf(changed.refusal), stored);
+    if (!changed.ok) return formPage(c, typed, errorsOf(changed.rejection), stored);
     return done(c, `settings/notifications/${id}`, "saved");
   });
 
 const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** The page of a new destination draws its id, so a form that is sent twice creates one destination. */
-export type TypedDestination = Pick<Destination, "id" | "name" | "type" | "events"> & {
+export type TypedDestination = Pick<Destination, "id" | "name" | "type" | "notifications"> & {
   target: string;
   /** An empty value keeps the stored one. */
   headers: CustomHeader[];
 };
 
-type Errors = Partial<Record<"name" | "target" | "headers" | "events" | "form" | HeaderField, string>>;
+type Errors = Partial<Record<"name" | "target" | "headers" | "notifications" | "form" | HeaderField, string>>;
 type HeaderField = `header_${"name" | "value"}_${number}`;
 
 /** The other types are frequent, or need a setting elsewhere. */
-const DEFAULT_EVENTS: readonly EventType[] = [
+const DEFAULT_NOTIFICATIONS: readonly NotificationType[] = [
   "person.score_crossed",
   "usage.level",
   "period.closed",
   "key.expiring",
-  "refusals.burst",
+  "rejections.burst",
   "dead_letters.added",
+  "misfits.expiring",
   "processing.late",
 ];
 
 export function emptyDestination(id: string): TypedDestination {
-  return { id, name: "", type: "webhook", target: "", headers: [], events: [...DEFAULT_EVENTS] };
+  return { id, name: "", type: "webhook", target: "", headers: [], notifications: [...DEFAULT_NOTIFICATIONS] };
 }
 
 export function readDestination(form: FormData, id: string): TypedDestination {
-  const [typedId, type, events] = [formText(form, "id"), formText(form, "type"), form.getAll("events")];
+  const [typedId, type, notifications] = [formText(form, "id"), formText(form, "type"), form.getAll("notifications")];
   return {
     id: DESTINATION_ID.test(typedId) ? typedId : id,
     name: typedText(form, "name"),
@@ -93,29 +99,29 @@ export function readDestination(form: FormData, id: string): TypedDestination {
       name: typedText(form, `header_name_${index}`).trim(),
       value: typedText(form, `header_value_${index}`).trim(),
     })).filter(({ name, value }) => name !== "" || value !== ""),
-    events: eventTypes.filter((known) => events.includes(known)),
+    notifications: notificationTypes.filter((known) => notifications.includes(known)),
   };
 }
 
 /** A typed target is checked when it is stored. @param storedNames headers whose value may be left empty. */
 export function checkDestination(
-  { name, type, target, headers, events }: TypedDestination,
-  emptyTarget: "is_refused" | "keeps_stored",
+  { name, type, target, headers, notifications }: TypedDestination,
+  emptyTarget: "is_rejected" | "keeps_stored",
   storedNames: readonly string[] = [],
 ): Result<destinations.WantedDestination, Errors> {
   const errors: Errors = headerErrors(headers, storedNames);
   const named = checkName(name);
-  if (!named.ok) errors.name = named.refusal;
+  if (!named.ok) errors.name = named.rejection;
   if (target.length > DESTINATION_URL_MAX_LENGTH) {
     errors.target = `Enter at most ${counted(DESTINATION_URL_MAX_LENGTH, "character")}.`;
   }
-  if (target === "" && emptyTarget === "is_refused") {
+  if (target === "" && emptyTarget === "is_rejected") {
     errors.target = type === "email" ? "Enter the email address." : "Enter the URL.";
   }
-  if (events.length === 0) errors.events = "Choose at least one event.";
-  if (!named.ok || Object.keys(errors).length > 0) return refuse(errors);
+  if (notifications.length === 0) errors.notifications = "Choose at least one notification.";
+  if (!named.ok || Object.keys(errors).length > 0) return reject(errors);
   const wanted = headers.map((header): WantedHeader => (header.value === "" ? { name: header.name } : header));
-  return ok({ name: named.value, type, target, headers: wanted, events });
+  return ok({ name: named.value, type, target, headers: wanted, notifications });
 }
 
 function headerErrors(headers: readonly CustomHeader[], storedNames: readonly string[]): Errors {
@@ -176,8 +182,8 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
           )}
         </div>
       </Panel>
-      <Panel title="Events" id="events">
-        <Events typed={typed} error={errors.events} workspaceId={c.get("workspace").id} />
+      <Panel title="Notifications" id="notifications">
+        <Notifications typed={typed} error={errors.notifications} workspaceId={c.get("workspace").id} />
       </Panel>
     </Form>,
   );
@@ -265,31 +271,31 @@ function Headers({ typed, errors, stored }: Pick<TargetProps, "typed" | "stored"
   );
 }
 
-function Events({ typed, error, workspaceId }: Pick<TargetProps, "typed" | "error"> & { workspaceId: string }) {
-  const described = error === undefined ? {} : { "aria-describedby": "events-error" };
+function Notifications({ typed, error, workspaceId }: Pick<TargetProps, "typed" | "error"> & { workspaceId: string }) {
+  const described = error === undefined ? {} : { "aria-describedby": "notifications-error" };
   return (
-    <fieldset class="field" aria-label="Events" {...described}>
+    <fieldset class="field" aria-label="Notifications" {...described}>
       {error !== undefined && (
-        <span class="error" id="events-error">
+        <span class="error" id="notifications-error">
           {error}
         </span>
       )}
       <div class="columns">
-        {eventTypes.map((type, index) => (
+        {notificationTypes.map((type, index) => (
           <Check
-            id={`event-${type}`}
-            name="events"
+            id={`notification-${type}`}
+            name="notifications"
             value={type}
-            label={EVENT_CATALOGUE[type].label}
-            hint={EVENT_CATALOGUE[type].when}
-            checked={typed.events.includes(type)}
+            label={NOTIFICATION_CATALOGUE[type].label}
+            hint={NOTIFICATION_CATALOGUE[type].when}
+            checked={typed.notifications.includes(type)}
             autofocus={error !== undefined && index === 0}
           >
             <details>
-              <summary class="small quiet" aria-label={`Example of ${EVENT_CATALOGUE[type].label}`}>
+              <summary class="small quiet" aria-label={`Example of ${NOTIFICATION_CATALOGUE[type].label}`}>
                 Example
               </summary>
-              <Json value={envelopeOf(exampleEvent(type), workspaceId)} label={`Example of ${type}`} />
+              <Json value={envelopeOf(exampleNotification(type), workspaceId)} label={`Example of ${type}`} />
             </details>
           </Check>
         ))}

@@ -1,20 +1,19 @@
-/** A destination: its status, events and latest deliveries, and the actions on it. */
-import type { Destination } from "../../domain/events/destination.ts";
-import { EVENT_CATALOGUE } from "../../domain/events/workspace-event.ts";
+/** A destination: its status, notifications and latest deliveries, and the actions on it. */
+import type { Destination } from "../../domain/notifications/destination.ts";
+import { NOTIFICATION_CATALOGUE } from "../../domain/notifications/notification.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS, PAGE_ROWS } from "../../limits.ts";
 import type { Delivery } from "../../notifications/destination-calls.ts";
-import type { PageOf } from "../../platform/list-page.ts";
-import * as destinations from "../../workspace/manage-destinations.ts";
-import { isOverlap, type Overlap } from "../../workspace/manage-keys.ts";
-import { destinationsOf } from "../../workspace/objects.ts";
+import type { ListPage } from "../../platform/list-page.ts";
+import * as destinations from "../../use-cases/manage-destinations.ts";
+import { isOverlap, type Overlap } from "../../use-cases/manage-keys.ts";
+import { destinationsOf } from "../../use-cases/objects.ts";
 import type { Done, Tone } from "../copy.ts";
-import { Confirm, LinkButton, Menu, PostButton, SelectField } from "../kit/forms.tsx";
+import { Confirm, LinkButton, Menu, PostButton, SelectField, TextField } from "../kit/forms.tsx";
 import { counted, grouped } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
-import { Badge, Empty, Facts, Notice, Panel, Table, Time } from "../kit/parts.tsx";
-import { done, notFoundPage, page } from "../page.tsx";
-import { type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
-import { destinationPath } from "../paths.ts";
+import { Badge, Empty, OneLine, ValueList, Notice, Panel, Table, Time } from "../kit/parts.tsx";
+import { notFoundPage, page } from "../page.tsx";
+import { type Ctx, formText, pages, workspacePath, destinationPath, done } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { redirectToDelivery } from "./delivery.tsx";
 import {
@@ -38,15 +37,27 @@ const OVERLAPS = {
   "7d": "In 7 days",
 } as const satisfies Record<Overlap, string>;
 
+const ROTATED_BEFORE =
+  "The secret was already rotated. The first answer showed the new one. If you did not copy it, rotate it again.";
+
 export const destinationPages = pages
   .createApp()
   .get("/:id", requireDestination, (c) => destinationPage(c))
   .post("/:id/rotate", readForm(), requireDestination, async (c) => {
     const overlap = formText(c.get("form"), "overlap");
     if (!isOverlap(overlap)) return destinationPage(c, "Choose when the old secret ends.", 422);
-    const rotated = await destinations.rotateSecret(destinationsCall(c), c.get("destination").id, overlap);
-    if (!rotated.ok) return destinationPage(c, problemText(rotated.refusal));
+    const secretId = formText(c.get("form"), "secret_id") || undefined;
+    const rotated = await destinations.rotateSecret(destinationsCall(c), c.get("destination").id, overlap, secretId);
+    if (!rotated.ok) return destinationPage(c, problemText(rotated.rejection));
+    if (!rotated.value.isNew) return destinationPage(c, ROTATED_BEFORE);
     return secretPage(c, rotated.value, "Secret rotated");
+  })
+  .post("/:id/confirm", readForm(), requireDestination, async (c) => {
+    const code = formText(c.get("form"), "code").trim();
+    const confirmed = await destinations.confirmDestination(destinationsCall(c), c.get("destination").id, code);
+    return confirmed.ok
+      ? afterChange(c, true, "destination_confirmed")
+      : destinationPage(c, problemText(confirmed.rejection), 422);
   })
   .post("/:id/pause", async (c) => {
     const { ok } = await destinations.pauseDestination(destinationsCall(c), c.req.param("id"));
@@ -62,7 +73,7 @@ export const destinationPages = pages
   })
   .post("/:id/test", requireDestination, async (c) => {
     const sent = await destinations.sendTest(destinationsCall(c), c.get("destination").id);
-    return sent.ok ? redirectToDelivery(c, sent.value, 0) : destinationPage(c, problemText(sent.refusal));
+    return sent.ok ? redirectToDelivery(c, sent.value, 0) : destinationPage(c, problemText(sent.rejection));
   });
 
 function afterChange(c: Ctx, isChanged: boolean, message: Done) {
@@ -73,7 +84,7 @@ function afterChange(c: Ctx, isChanged: boolean, message: Done) {
 /** A status with such a tone has a notice that says what to do. */
 const NOTICED_TONES: readonly Tone[] = ["warn", "bad"];
 
-async function destinationPage(c: Ctx, refused?: string, errorStatus: 409 | 422 = 409) {
+async function destinationPage(c: Ctx, rejected?: string, errorStatus: 409 | 422 = 409) {
   const destination = c.get("destination");
   const path = destinationPath(workspacePath(c), destination.id);
   const list = new ListAddress(path, c.req.query());
@@ -89,24 +100,42 @@ async function destinationPage(c: Ctx, refused?: string, errorStatus: 409 | 422 
       title: destination.name,
       crumbs: [],
       actions: <DestinationActions path={path} destination={destination} />,
-      errors: [refused],
+      errors: [rejected],
       errorTitle: "Nothing changed",
       errorStatus,
     },
     NOTICED_TONES.includes(tone) && <Notice tone={tone} title={label} text={text} />,
+    !destination.confirmed && <ConfirmPanel path={path} />,
     <Details destination={destination} lastTest={lastTest} />,
-    <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.requeued ?? 0} />,
+    <Deliveries destination={destination} list={list} deliveries={deliveries} failed={failed?.resent ?? 0} />,
     destination.type === "webhook" && <VerifyPanel />,
   );
 }
 
+function ConfirmPanel({ path }: { path: string }) {
+  return (
+    <Panel title="Confirm the address">
+      <form method="post" action={`${path}/confirm`} data-once>
+        <TextField name="code" label="Code" hint="Eight digits, from the email. It works for 24 hours." value="" />
+        <div class="row">
+          <button class="primary">Confirm address</button>
+        </div>
+      </form>
+    </Panel>
+  );
+}
+
 function DestinationActions({ path, destination }: { path: string; destination: Destination }) {
-  const { name, state, type } = destination;
+  const { name, state, type, secretId, confirmed } = destination;
   const isActive = state === "active";
   return (
     <>
       {!isActive && <PostButton action={`${path}/resume`} look="primary" text="Resume" />}
-      <PostButton action={`${path}/test`} look={isActive ? "primary" : ""} text="Send test" />
+      <PostButton
+        action={`${path}/test`}
+        look={isActive && confirmed ? "primary" : ""}
+        text={confirmed ? "Send test" : "Send new code"}
+      />
       <Menu label={`Actions for destination ${name}`}>
         <a href={`${path}/change`}>Edit</a>
         {isActive && <PostButton action={`${path}/pause`} text="Pause" />}
@@ -118,6 +147,7 @@ function DestinationActions({ path, destination }: { path: string; destination: 
             submit="Rotate secret"
             tone="primary"
             look=""
+            fields={{ secret_id: secretId ?? "" }}
           >
             <p>The new secret is shown once. Until the old one ends, deliveries are signed with both.</p>
             <SelectField name="overlap" label="Old secret ends" value="24h" options={Object.entries(OVERLAPS)} />
@@ -138,7 +168,8 @@ function DestinationActions({ path, destination }: { path: string; destination: 
 }
 
 function Details({ destination, lastTest }: { destination: Destination; lastTest: LastTest }) {
-  const { type, maskedTarget, events, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } = destination;
+  const { type, maskedTarget, notifications, createdAtMs, lastDeliveredAtMs, failingSinceMs, waiting, dropped } =
+    destination;
   const { headerNames, oldSecretEndsAtMs } = destination;
   const { tone, label, text } = statusOf(destination, lastTest);
   const status = (
@@ -148,18 +179,18 @@ function Details({ destination, lastTest }: { destination: Destination; lastTest
   );
   return (
     <Panel title="Details">
-      <Facts
+      <ValueList
         of={[
           ["Status", status],
           failingSinceMs !== null && ["Failing since", <Time ms={failingSinceMs} />],
           ["Type", TYPE_TEXT[type].label],
           [TYPE_TEXT[type].target, <code>{maskedTarget}</code>],
           headerNames.length > 0 && ["Headers", <HeaderNames names={headerNames} />],
-          ["Events", events.map((event) => EVENT_CATALOGUE[event].label).join(", ")],
+          ["Notifications", notifications.map((notification) => NOTIFICATION_CATALOGUE[notification].label).join(", ")],
           ["Created", <Time ms={createdAtMs} />],
           ["Last delivered", lastDeliveredAtMs === null ? "Never" : <Time ms={lastDeliveredAtMs} />],
           ["Waiting", counted(waiting, "delivery", "deliveries")],
-          dropped > 0 && ["Dropped", `${counted(dropped, "event")}: too many were waiting`],
+          dropped > 0 && ["Dropped", `${counted(dropped, "notification")}: too many were waiting`],
           oldSecretEndsAtMs !== null && ["Old secret", ["Also signs, ends ", <Time ms={oldSecretEndsAtMs} />]],
         ]}
       />
@@ -185,20 +216,23 @@ function HeaderNames({ names }: { names: readonly string[] }) {
 interface DeliveriesProps {
   destination: Destination;
   list: ListAddress;
-  deliveries: PageOf<Delivery>;
+  deliveries: ListPage<Delivery>;
   failed: number;
 }
 
 function Deliveries({ destination, list, deliveries, failed }: DeliveriesProps) {
   const refreshes = deliveries.items.some((delivery) => isInProgress(delivery, destination));
-  const again = ({ id, type }: Delivery) => (
+  const again = ({ id, type, state }: Delivery) => (
     <PostButton
       action={`${list.path}/deliveries/${id}/again`}
       look="small"
-      label={`Deliver ${EVENT_CATALOGUE[type].label} again`}
-      text="Deliver again"
+      label={`Deliver ${NOTIFICATION_CATALOGUE[type].label} ${state === "failed" ? "again" : "now"}`}
+      text={state === "failed" ? "Deliver again" : "Retry now"}
     />
   );
+  // A retry that waits can be sent at once.
+  const canSendNow = ({ state, attempts }: Delivery): boolean =>
+    state === "failed" || (destination.state === "active" && state === "waiting" && attempts.length > 0);
   return (
     <div id="deliveries" {...(refreshes ? { "data-refresh": "2000" } : {})}>
       <ListPanel
@@ -217,12 +251,26 @@ function Deliveries({ destination, list, deliveries, failed }: DeliveriesProps) 
           rows={deliveries.items}
           href={({ id }) => `${list.path}/deliveries/${id}`}
           columns={[
-            { head: "Event", cell: ({ type }) => EVENT_CATALOGUE[type].label },
+            {
+              head: "Notification",
+              cell: ({ type, subject = null }) => (
+                <>
+                  {NOTIFICATION_CATALOGUE[type].label}
+                  <small>{subject === null ? "Deleted with the person" : <OneLine text={subject} />}</small>
+                </>
+              ),
+            },
             { head: "Created", cell: ({ createdAtMs }) => <Time ms={createdAtMs} /> },
             { head: "Status", cell: (delivery) => <DeliveryStatus delivery={delivery} destination={destination} /> },
             { head: "Attempts", kind: "number", drop: "narrow", cell: ({ attempts }) => grouped(attempts.length) },
             { head: "Last answer", kind: "text", cell: ({ attempts }) => lastAnswer(attempts) },
-            { head: "Actions", kind: "actions", cell: (delivery) => delivery.state === "failed" && again(delivery) },
+            {
+              head: "Took",
+              kind: "number",
+              drop: "narrow",
+              cell: ({ attempts }) => attempts.length > 0 && `${grouped(attempts.at(-1)?.tookMs ?? 0)} ms`,
+            },
+            { head: "Actions", kind: "actions", cell: (delivery) => canSendNow(delivery) && again(delivery) },
           ]}
         />
         <p class="quiet small">

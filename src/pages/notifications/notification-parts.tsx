@@ -1,11 +1,11 @@
 /** Shared by the pages of notifications: calls, problems in words, and the status of destinations and deliveries. */
 import type { Child } from "hono/jsx";
-import type { HeaderRefusal } from "../../domain/events/custom-header.ts";
-import type { Destination, DestinationType, DisabledReason } from "../../domain/events/destination.ts";
+import type { HeaderRejection } from "../../domain/notifications/custom-header.ts";
+import type { Destination, DestinationType, DisabledReason } from "../../domain/notifications/destination.ts";
 import { DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../../limits.ts";
 import type { Delivery, DeliveryEnd } from "../../notifications/destination-calls.ts";
-import type * as destinations from "../../workspace/manage-destinations.ts";
-import { destinationsOf } from "../../workspace/objects.ts";
+import type * as destinations from "../../use-cases/manage-destinations.ts";
+import { destinationsOf } from "../../use-cases/objects.ts";
 import type { Tone } from "../copy.ts";
 import { Badge, Time } from "../kit/parts.tsx";
 import { notFoundPage } from "../page.tsx";
@@ -38,13 +38,15 @@ const TARGET_PROBLEM = {
 const HEADER_PROBLEM = {
   headers_of_webhooks_only: "Only webhooks have headers. Remove them.",
   header_without_value: "Enter a value for each new header.",
-  headers_for_another_host: "The URL has another host. Enter the value of each header again, or remove the header.",
-} as const satisfies Record<HeaderRefusal, string>;
+  headers_for_another_url: "The URL has changed. Enter the value of each header again, or remove the header.",
+} as const satisfies Record<HeaderRejection, string>;
 
 const PROBLEM = {
   type_not_offered: "This type is not available in this deployment.",
   too_many_destinations: `A workspace has at most ${DESTINATIONS_MAX} destinations. Delete one first.`,
   destination_not_active: "The destination is paused or switched off. Resume it first.",
+  code_wrong: "The code is wrong or expired, or was wrong five times. Send a new code.",
+  too_many_codes: "The workspace has sent ten codes in 24 hours, the most it may send. Try again later.",
   destination_without_secret: "Only webhooks have a secret.",
   not_found: "This no longer exists.",
   ...HEADER_PROBLEM,
@@ -85,13 +87,17 @@ interface DestinationStatus {
 }
 
 export function statusOf(destination: Destination, lastTest: LastTest): DestinationStatus {
-  const { state, disabledReason, failingSinceMs, lastDeliveredAtMs } = destination;
+  const { state, confirmed, disabledReason, failingSinceMs, lastDeliveredAtMs } = destination;
+  if (!confirmed) {
+    const text = "The address was sent a code. It gets nothing else until you enter the code.";
+    return { tone: "warn", label: "Unconfirmed", text };
+  }
   if (state === "disabled") {
     const reason = disabledReason === null ? "" : `${DISABLED[disabledReason]} `;
     return { tone: "bad", label: "Switched off", text: `${reason}Fix the receiver, then resume the destination.` };
   }
   if (state === "paused") {
-    const text = "New events are skipped. Waiting deliveries are sent when you resume the destination.";
+    const text = "New notifications are skipped. Waiting deliveries are sent when you resume the destination.";
     return { tone: "quiet", label: "Paused", text };
   }
   if (failingSinceMs !== null) {
@@ -103,7 +109,8 @@ export function statusOf(destination: Destination, lastTest: LastTest): Destinat
     return { tone: "bad", label: "Test failed", text: "Fix the receiver, then send another test." };
   }
   if (lastDeliveredAtMs === null) {
-    const text = lastTest === "delivered" ? "The test was delivered. No events yet." : "No events yet. Send a test.";
+    const text =
+      lastTest === "delivered" ? "The test was delivered. No notifications yet." : "No notifications yet. Send a test.";
     return { tone: "info", label: "Ready", text };
   }
   return { tone: "good", label: "Healthy", text: null };

@@ -1,15 +1,15 @@
 /** Notifications: the destinations, and the scores that raise a notification. For owners and admins only. */
-import type { Destination } from "../../domain/events/destination.ts";
-import { eventTypes, thresholdsOf, type ScoreThresholds } from "../../domain/events/workspace-event.ts";
-import { ok, refuse, type Result } from "../../domain/result.ts";
+import type { Destination } from "../../domain/notifications/destination.ts";
+import { notificationTypes, thresholdsOf, type ScoreThresholds } from "../../domain/notifications/notification.ts";
+import { ok, reject, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
-import { changeThresholds, thresholds as thresholdsSchema } from "../../workspace/manage-destinations.ts";
-import { destinationsOf } from "../../workspace/objects.ts";
+import { changeThresholds, thresholds as thresholdsSchema } from "../../use-cases/manage-destinations.ts";
+import { destinationsOf } from "../../use-cases/objects.ts";
 import { Form, LinkButton, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Badge, Count, Empty, Notice, Panel, Table, Time } from "../kit/parts.tsx";
-import { done, page } from "../page.tsx";
-import { type Ctx, pages, typedText } from "../pages-env.ts";
+import { page } from "../page.tsx";
+import { type Ctx, pages, typedText, done } from "../pages-env.ts";
 import { allFields, checkTyped, issueText, readForm } from "../read-form.tsx";
 import { managersOnly } from "../session/sign-in.tsx";
 import { deliveryPages } from "./delivery.tsx";
@@ -25,7 +25,7 @@ export const notificationPages = pages
     const form = c.get("form");
     const typed = { people: typedText(form, "thresholds"), accounts: typedText(form, "account_thresholds") };
     const checked = allFields({ people: readThresholds(typed.people), accounts: readThresholds(typed.accounts) });
-    if (!checked.ok) return listPage(c, typed, checked.refusal);
+    if (!checked.ok) return listPage(c, typed, checked.rejection);
     await changeThresholds(destinationsCall(c), checked.value.people, checked.value.accounts);
     return done(c, "settings/notifications", "thresholds_saved");
   })
@@ -43,10 +43,10 @@ export function readThresholds(typed: string): Result<number[], string> {
 
 function parseThresholds(typed: string): Result<number[], string> {
   const scores = typed.split(/[\s,;]+/).filter((text) => text !== "");
-  if (scores.some((text) => !/^-?\d{1,7}$/.test(text))) return refuse("Enter whole numbers, such as 50, 100.");
-  if (scores.length > THRESHOLDS_MAX) return refuse(`Enter at most ${THRESHOLDS_MAX} scores.`);
+  if (scores.some((text) => !/^-?\d{1,7}$/.test(text))) return reject("Enter whole numbers, such as 50, 100.");
+  if (scores.length > THRESHOLDS_MAX) return reject(`Enter at most ${THRESHOLDS_MAX} scores.`);
   const read = thresholdsSchema.safeParse(scores.map(Number));
-  return read.success ? ok(read.data) : refuse(issueText(read.error));
+  return read.success ? ok(read.data) : reject(issueText(read.error));
 }
 
 const SCORES = [
@@ -84,18 +84,20 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
     })),
   );
   const create = <LinkButton href={`${path}/new`} text="Create destination" look="primary" />;
-  const purpose = "A destination is notified when a score crosses a threshold, a key expires or signals are refused.";
+  const purpose = "A destination is notified when a score crosses a threshold, a key expires or signals are rejected.";
   return page(
     c,
     {
       section: "notifications",
       title: "Notifications",
-      intro: "Send events of this workspace to a webhook, a channel or an inbox.",
+      intro: "Send notifications of this workspace to a webhook, a channel or an inbox.",
       actions: rows.length > 0 && create,
       errors: Object.values(errors),
     },
     ...SCORES.map(({ kind, field, missing: [title, scores] }) => {
-      const subscribed = stored.filter(({ events }) => events.some((type) => thresholdsOf(type) === kind));
+      const subscribed = stored.filter(({ notifications }) =>
+        notifications.some((type) => thresholdsOf(type) === kind),
+      );
       if (thresholds[kind].length > 0 || subscribed.length === 0) return <></>;
       return (
         <Notice tone="warn" title={title}>
@@ -166,10 +168,10 @@ function DestinationsTable({ path, rows }: { path: string; rows: readonly Row[] 
           cell: ({ destination }) => <Count value={destination.waiting} />,
         },
         {
-          head: "Events",
+          head: "Notifications",
           kind: "number",
           drop: "narrow",
-          cell: ({ destination }) => `${destination.events.length} of ${eventTypes.length}`,
+          cell: ({ destination }) => `${destination.notifications.length} of ${notificationTypes.length}`,
         },
       ]}
     />

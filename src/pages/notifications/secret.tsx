@@ -3,8 +3,7 @@ import type { CreatedDestination } from "../../notifications/destination-calls.t
 import { LinkButton, PostButton } from "../kit/forms.tsx";
 import { CopyText, Notice, Panel, Time } from "../kit/parts.tsx";
 import { alreadyCreatedPage, page } from "../page.tsx";
-import { workspacePath, type Ctx } from "../pages-env.ts";
-import { destinationPath } from "../paths.ts";
+import { workspacePath, type Ctx, destinationPath } from "../pages-env.ts";
 
 export function secretPage(c: Ctx, { destination, secret, isNew }: CreatedDestination, title: string) {
   const { name, type, oldSecretEndsAtMs } = destination;
@@ -73,14 +72,14 @@ const webhook = new Webhook(process.env.WEBHOOK_SECRET);
 
 export async function receive(request) {
   const body = await request.text();
-  let event;
+  let notification;
   try {
-    event = webhook.verify(body, Object.fromEntries(request.headers));
+    notification = webhook.verify(body, Object.fromEntries(request.headers));
   } catch {
     return new Response(null, { status: 401 });
   }
-  // An event with the same id may arrive again: handle it once.
-  console.log(event.id, event.type, event.data);
+  // A notification with the same id may arrive again: handle it once.
+  console.log(notification.id, notification.type, notification.data);
   return new Response(null, { status: 204 });
 }`,
   },
@@ -98,11 +97,11 @@ webhook = Webhook(os.environ["WEBHOOK_SECRET"])
 @app.post("/hooks/signals")
 def receive():
     try:
-        event = webhook.verify(request.get_data(), dict(request.headers))
+        notification = webhook.verify(request.get_data(), dict(request.headers))
     except WebhookVerificationError:
         return "", 401
-    # An event with the same id may arrive again: handle it once.
-    print(event["id"], event["type"], event["data"])
+    # A notification with the same id may arrive again: handle it once.
+    print(notification["id"], notification["type"], notification["data"])
     return "", 204`,
   },
   {
@@ -121,7 +120,7 @@ func receive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	// An event with the same id may arrive again: handle it once.
+	// A notification with the same id may arrive again: handle it once.
 	log.Printf("%s", body)
 	w.WriteHeader(http.StatusNoContent)
 }`,

@@ -1,21 +1,20 @@
 /** The deletion of a person: what it removes, and its receipt. */
-import { iso } from "../../control/database.ts";
-import { deletionRequestedMs } from "../../control/deletions.ts";
+import { iso } from "../../d1/database.ts";
+import { deletionRequestedMs } from "../../d1/deletions.ts";
 import { emailAsStored } from "../../domain/signal/identity.ts";
 import { TRAIT_NAMES, traitsInWords } from "../../domain/signal/traits.ts";
-import { ok, refuse } from "../../domain/result.ts";
+import { ok, reject } from "../../domain/result.ts";
 import { DELETION_REMEMBERED_DAYS, EMAIL_MAX_LENGTH } from "../../limits.ts";
 import type { DeletionReceipt } from "../../store/protocol/store-operations.ts";
-import { deletePerson } from "../../workspace/delete-person.ts";
+import { deletePerson } from "../../use-cases/delete-person.ts";
 import { Form, FormErrors, LinkButton, TextField } from "../kit/forms.tsx";
 import { grouped } from "../kit/format.ts";
-import { Badge, Facts, Notice, Panel, Time } from "../kit/parts.tsx";
+import { Badge, ValueList, Notice, Panel, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
-import { contextOf, type Ctx, pages, storeOf, typedText, workspacePath } from "../pages-env.ts";
-import { personPath } from "../paths.ts";
+import { contextOf, type Ctx, pages, storeOf, typedText, workspacePath, personPath, emailOf } from "../pages-env.ts";
 import { checkTyped, readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
-import { emailOf, unknownPersonPage } from "./person.tsx";
+import { unknownPersonPage } from "./person.tsx";
 
 export const deletionPages = pages
   .createApp()
@@ -38,9 +37,9 @@ export const deletionPages = pages
     if (!(await personExists(c))) return redirectToReceipt(c);
     const typed = typedText(c.get("form"), "email");
     const confirmed = checkTyped(typed, 2 * EMAIL_MAX_LENGTH, (text) =>
-      emailAsStored(text) === email ? ok(null) : refuse(`Type ${email} to confirm.`),
+      emailAsStored(text) === email ? ok(null) : reject(`Type ${email} to confirm.`),
     );
-    if (!confirmed.ok) return deletePage(c, typed, confirmed.refusal);
+    if (!confirmed.ok) return deletePage(c, typed, confirmed.rejection);
     await deletePerson(contextOf(c), email);
     return redirectToReceipt(c);
   })
@@ -136,7 +135,7 @@ async function receiptPage(c: Ctx, deletion: { id: string } | { email: string })
         />
       )}
       <Panel>
-        <Facts
+        <ValueList
           of={[
             ["Status", isFinished ? <Badge tone="good">Complete</Badge> : <Badge tone="warn">In progress</Badge>],
             ["Receipt", <code>{id}</code>],

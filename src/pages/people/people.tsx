@@ -4,26 +4,25 @@ import { emailAsStored } from "../../domain/signal/identity.ts";
 import { SEARCHED_TRAITS, TRAIT_NAMES, traitLabel, traitsInWords } from "../../domain/signal/traits.ts";
 import { PAGE_ROWS, PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { PeopleSort, PersonSummary } from "../../store/protocol/people-and-accounts.ts";
-import { exportFile } from "../../workspace/export-file.ts";
+import { exportFile } from "../../use-cases/export-file.ts";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
-import { counted, withQuery } from "../kit/format.ts";
+import { counted } from "../kit/format.ts";
 import { Filters, LapsingNote, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
 import { Count, Empty, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { contextOf, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { personPath } from "../paths.ts";
+import { contextOf, pages, storeOf, workspacePath, personPath, withQuery } from "../pages-env.ts";
 import { problemPage } from "../session/form-guard.tsx";
 import { requireManager } from "../session/sign-in.tsx";
 import { deletionPages } from "./deletion.tsx";
 import { personPages } from "./person.tsx";
 
 const SORTS = {
-  newest: "Newest",
-  last_seen: "Last seen",
-  last_seen_up: "Longest unseen",
   score: "Highest score",
   score_up: "Lowest score",
+  last_seen: "Last seen",
+  last_seen_up: "Longest unseen",
+  newest: "Newest",
   email: "Email",
 } as const satisfies Record<PeopleSort, string>;
 
@@ -37,10 +36,10 @@ export const peoplePages = pages
     const list = new ListAddress(`${base}/people`, c.req.query());
     const query = {
       text: list.searchText("q", "Search", `Search email, ${traitsInWords(SEARCHED_TRAITS, "or")}`),
-      sort: list.sort(SORTS, "newest"),
+      sort: list.sort(SORTS, "score"),
       minScore: list.wholeNumber("score", "Score at least"),
       account: list.text("account", "Account", "External id of the account"),
-      ...list.days("Last seen"),
+      ...list.days("Last seen", "Last seen from"),
     };
     const people = await scanUntilMatch(list.slice(PAGE_ROWS), (slice) => storeOf(c).findPeople(query, slice));
     const isEmpty = people.items.length === 0;
@@ -73,7 +72,7 @@ export const peoplePages = pages
           )
         }
       >
-        <PeopleTable base={base} people={people.items} />
+        <PeopleTable base={base} people={people.items} order={list.order} />
       </ListPanel>,
     );
   })
@@ -96,10 +95,12 @@ export function PeopleTable({
   base,
   people,
   empty,
+  order,
 }: {
   base: string;
   people: readonly PersonSummary[];
   empty?: Child;
+  order?: ListAddress["order"];
 }) {
   return (
     <Table
@@ -107,19 +108,34 @@ export function PeopleTable({
       rows={people}
       empty={empty}
       href={({ email }) => personPath(base, email)}
+      {...(order === undefined ? {} : { order })}
       columns={[
-        { head: "Email", cell: ({ email }) => email },
-        ...TRAIT_NAMES.map((trait, index) => ({
+        { head: "Person", cell: (person) => <WhoCell {...person} />, sorts: ["email"] },
+        { head: "Score", kind: "number", cell: ({ score }) => <Count value={score} />, sorts: ["score", "score_up"] },
+        ...TRAIT_NAMES.filter((trait) => trait !== "name").map((trait) => ({
           head: traitLabel(trait),
           cell: (person: PersonSummary) => person[trait],
-          // A narrow table shows the name, and no other trait.
-          ...(index === 0 ? {} : { drop: "narrow" as const }),
+          drop: "narrow" as const,
         })),
-        { head: "Score", kind: "number", cell: ({ score }) => <Count value={score} /> },
-        { head: "First seen", drop: "narrow", cell: ({ firstSeenMs }) => <Time ms={firstSeenMs} /> },
-        { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} /> },
+        { head: "First seen", drop: "narrow", cell: ({ firstSeenMs }) => <Time ms={firstSeenMs} />, sorts: ["newest"] },
+        {
+          head: "Last seen",
+          cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} />,
+          sorts: ["last_seen", "last_seen_up"],
+        },
       ]}
     />
+  );
+}
+
+/** The name, and the email below it. */
+function WhoCell({ name, email }: Pick<PersonSummary, "name" | "email">) {
+  if (name === null) return <>{email}</>;
+  return (
+    <>
+      {name}
+      <small>{email}</small>
+    </>
   );
 }
 

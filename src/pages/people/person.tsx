@@ -1,8 +1,7 @@
 /** A person's page: their score with its breakdown by rule, their timeline, and the ids that they are known by. */
-import type { Child } from "hono/jsx";
-import { ruleNames } from "../../control/stored-rules.ts";
-import { DAY_MS } from "../../domain/duration.ts";
-import { emailAsStored } from "../../domain/signal/identity.ts";
+import type { Child, PropsWithChildren } from "hono/jsx";
+import { ruleNames } from "../../d1/stored-rules.ts";
+import { DAY_MS, utcDay } from "../../domain/duration.ts";
 import { TRAIT_NAMES, traitLabel } from "../../domain/signal/traits.ts";
 import { PAGE_ROWS, PERSON_MAX_IDS } from "../../limits.ts";
 import type {
@@ -16,20 +15,40 @@ import type {
   TimelineEntry,
   TimelineSignal,
 } from "../../store/protocol/people-and-accounts.ts";
+import { destinationsOf } from "../../use-cases/objects.ts";
 import { NAMED_BY_LABEL, signalTitle } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { TimeChart } from "../kit/charts.tsx";
 import { counted, day, exactTime, grouped, signed } from "../kit/format.ts";
 import { ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
-import { Empty, Facts, Panel, Stat, Stats, StatusBadge, Table, Tabs, Time } from "../kit/parts.tsx";
+import {
+  Clock,
+  Day,
+  Empty,
+  ValueList,
+  Panel,
+  ShareBar,
+  shareText,
+  Stat,
+  Stats,
+  StatusBadge,
+  Table,
+  Tabs,
+  Time,
+} from "../kit/parts.tsx";
 import { mayManage, page } from "../page.tsx";
-import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { accountPath, personPath, rulePath, signalPath } from "../paths.ts";
+import {
+  type Ctx,
+  emailOf,
+  pages,
+  storeOf,
+  workspacePath,
+  accountPath,
+  personPath,
+  rulePath,
+  signalPath,
+} from "../pages-env.ts";
 import { SignalList } from "../signal-list.tsx";
-
-export function emailOf(c: Ctx): string {
-  return emailAsStored(c.req.param("email") ?? "");
-}
 
 const TIMELINES = { all: "All signals", scores: "Scoring signals" } as const satisfies Record<PersonTimeline, string>;
 
@@ -47,7 +66,11 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
   const { person, curve } = found;
   const scoring = found.timeline.items.flatMap(({ scores }) => scores);
   const ruleIds = [...scoring, ...curve.byRule].map(({ ruleId }) => ruleId);
-  const rules = await ruleNames(c.get("db"), c.get("workspace").id, [...new Set(ruleIds)]);
+  const [rules, { people: thresholds }] = await Promise.all([
+    ruleNames(c.get("db"), c.get("workspace").id, [...new Set(ruleIds)]),
+    // Only owners and admins see notifications.
+    mayManage(c) ? destinationsOf(c.env, c.get("workspace").id).thresholds() : { people: [] },
+  ]);
   const actions = (
     <Menu label="Actions for this person">
       <a class="danger" href={`${path}/delete`}>
@@ -66,16 +89,16 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
       actions: mayManage(c) && actions,
     },
     <Stats>
-      <Stat label="Score" value={person.score} note={scoreNote(person, curve)} />
+      <Stat label="Score" value={person.score} note={scoreNote(person, curve)} lead />
       <Stat label="Last seen" value={<Time ms={person.lastSeenMs} />} />
       <Stat label="First seen" value={<Time ms={person.firstSeenMs} />} />
     </Stats>,
     <div class="columns main-first">
       <Panel title="Score over time">
-        <Curve curve={curve} score={person.score} />
+        <Curve curve={curve} score={person.score} thresholds={thresholds} />
       </Panel>
       <Panel title="Profile">
-        <Facts
+        <ValueList
           of={[
             ["Account", <AccountLink base={base} account={person.account} />],
             ...TRAIT_NAMES.map((trait) => [traitLabel(trait), person[trait] ?? UNKNOWN] as const),
@@ -118,7 +141,8 @@ export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 /** The curve spans at least this time, so that a new score is not drawn as a slow rise. */
 const CURVE_MIN_MS = 3_600_000;
 
-function scoreNote({ nextLapseAtMs }: PersonSummary, { signals, complete, byRule }: ScoreCurve): string {
+function scoreNote({ recomputing, nextLapseAtMs }: PersonSummary, { signals, complete, byRule }: ScoreCurve): string {
+  if (recomputing) return "being recomputed";
   if (signals === 0) return "no scoring signals yet";
   const lapsed = signals - byRule.reduce((sum, { times }) => sum + times, 0);
   const from = complete
@@ -133,7 +157,7 @@ function AccountLink({ base, account }: { base: string; account: PersonAccount |
 }
 
 /** Steps: a score stays the same until the next signal, or until points lapse. */
-function Curve({ curve, score }: { curve: ScoreCurve; score: number }) {
+function Curve({ curve, score, thresholds }: { curve: ScoreCurve; score: number; thresholds: readonly number[] }) {
   const [first] = curve.points;
   if (first === undefined) return <p class="quiet">No mapping rule has matched a signal of this person yet.</p>;
   const nowMs = Date.now();
@@ -146,6 +170,9 @@ function Curve({ curve, score }: { curve: ScoreCurve; score: number }) {
       label={`Score from ${grouped(curve.fromScore)} on ${exactTime(first.atMs)} to ${grouped(score)} now.`}
       caption={curve.complete ? undefined : `The latest ${counted(curve.signals, "scoring signal")}.`}
       series={[{ kind: "area", points: [...points, { atMs: nowMs, value: score }] }]}
+      references={thresholds
+        .filter((value) => value > 0)
+        .map((value) => ({ value, label: `Threshold ${grouped(value)}` }))}
       fromMs={Math.min(first.atMs, nowMs - CURVE_MIN_MS)}
       toMs={nowMs}
     />
@@ -153,18 +180,24 @@ function Curve({ curve, score }: { curve: ScoreCurve; score: number }) {
 }
 
 function Breakdown({ base, curve, rules }: { base: string; curve: ScoreCurve; rules: RuleNames }) {
+  const nameOf = (ruleId: string): string => rules.get(ruleId)?.name ?? "Deleted rule";
+  const added = curve.byRule.filter(({ points }) => points > 0);
+  const sum = added.reduce((total, { points }) => total + points, 0);
+  const label = added.map(({ ruleId, points }) => `${nameOf(ruleId)} ${shareText(points, sum)}`).join(", ");
   return (
     <Panel title="Where the score comes from" list>
       {!curve.complete && (
         <p class="quiet small">Of the latest {counted(curve.signals, "scoring signal")} of this person.</p>
       )}
+      {added.length > 1 && <ShareBar parts={added.map(({ points }) => points)} label={label} />}
       <Table
         caption="Score by rule"
         rows={curve.byRule}
         href={({ ruleId }) => rulePath(base, ruleId)}
         columns={[
-          { head: "Rule", cell: ({ ruleId }) => rules.get(ruleId)?.name ?? "Deleted rule" },
+          { head: "Rule", cell: ({ ruleId }) => nameOf(ruleId) },
           { head: "Points", kind: "number", cell: ({ points }) => <Points points={points} /> },
+          { head: "Share", kind: "number", cell: ({ points }) => points > 0 && shareText(points, sum) },
           { head: "Times", kind: "number", cell: ({ times }) => grouped(times) },
           { head: "Last", cell: ({ latestMs }) => <Time ms={latestMs} /> },
         ]}
@@ -215,26 +248,91 @@ function TimelinePanel({ base, found: { timeline, deletedUntilMs }, shown, list,
         )
       }
     >
-      <ol class="entries">
-        {timeline.items.map((entry) => (
-          <Entry entry={entry} base={base} rules={rules} />
-        ))}
-      </ol>
+      {byDay(timeline.items).map(([dayMs, runs]) => (
+        <section class="day">
+          <h3>
+            <Day ms={dayMs} />
+          </h3>
+          <ol class="entries">
+            {runs.map((run) => (
+              <Run run={run} base={base} rules={rules} />
+            ))}
+          </ol>
+        </section>
+      ))}
+      <p class="quiet small">Days and times in UTC.</p>
     </ListPanel>
   );
 }
 
-function Entry({ entry: { signal, scores }, base, rules }: { entry: TimelineEntry; base: string; rules: RuleNames }) {
-  const atMs = signal?.occurredAtMs ?? scores[0]?.occurredAtMs;
+function timeOf({ signal, scores }: TimelineEntry): number {
+  return signal?.occurredAtMs ?? scores[0]?.occurredAtMs ?? 0;
+}
+
+/** Equal signals without a score, one after the other, share an entry. */
+function byDay(entries: readonly TimelineEntry[]): [dayMs: number, runs: TimelineEntry[][]][] {
+  const days: [number, TimelineEntry[][]][] = [];
+  for (const entry of entries) {
+    const dayMs = utcDay(timeOf(entry));
+    if (days.at(-1)?.[0] !== dayMs) days.push([dayMs, []]);
+    const runs = days.at(-1)?.[1] ?? [];
+    const last = runs.at(-1)?.[0];
+    if (last !== undefined && isRepeat(last, entry)) runs.at(-1)?.push(entry);
+    else runs.push([entry]);
+  }
+  return days;
+}
+
+function isRepeat(a: TimelineEntry, b: TimelineEntry): boolean {
+  if (a.signal === null || b.signal === null || a.scores.length + b.scores.length > 0) return false;
+  const texts = ({ kind, event, source, topic, status, namedBy, namedByValue, linkedAtMs }: TimelineSignal) =>
+    JSON.stringify([kind, event, source, topic, status, namedBy, namedByValue, linkedAtMs]);
+  return texts(a.signal) === texts(b.signal);
+}
+
+function Run({ run: [first, ...others], base, rules }: { run: TimelineEntry[]; base: string; rules: RuleNames }) {
+  if (first === undefined) return <></>;
+  return (
+    <Entry entry={first} base={base} rules={rules}>
+      {others.length > 0 && (
+        <details>
+          <summary class="small">{`${grouped(others.length)} more like this`}</summary>
+          <span class="row">
+            {others.map(
+              (entry) =>
+                entry.signal !== null && (
+                  <a class="small" href={signalPath(base, entry.signal.id)}>
+                    <Clock ms={timeOf(entry)} />
+                  </a>
+                ),
+            )}
+          </span>
+        </details>
+      )}
+    </Entry>
+  );
+}
+
+interface EntryProps {
+  entry: TimelineEntry;
+  base: string;
+  rules: RuleNames;
+}
+
+function Entry({ entry, base, rules, children }: PropsWithChildren<EntryProps>) {
+  const { signal, scores } = entry;
   return (
     <li>
-      <span class="quiet">{atMs !== undefined && <Time ms={atMs} />}</span>
+      <span class="quiet">
+        <Clock ms={timeOf(entry)} />
+      </span>
       <div>
         {signal === null ? (
           <span class="quiet">Signal deleted after the retention time</span>
         ) : (
           <div class="row">
             <a href={signalPath(base, signal.id)}>{signalTitle(signal)}</a>
+            {signal.topic !== null && <span>{signal.topic}</span>}
             {signal.source !== null && <span class="tag">{signal.source}</span>}
             {signal.status !== "processed" && <StatusBadge status={signal.status} />}
             <span class="quiet small">{reasonOf(signal)}</span>
@@ -243,6 +341,7 @@ function Entry({ entry: { signal, scores }, base, rules }: { entry: TimelineEntr
         {scores.map((score) => (
           <Score score={score} base={base} rules={rules} />
         ))}
+        {children}
       </div>
     </li>
   );
@@ -284,18 +383,17 @@ export function Score({ score, base, rules }: { score: ScoringSignal; base: stri
 /** Why the signal belongs to this person. The page's title has the email, so it is not repeated. */
 function reasonOf({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): Child {
   if (kind === "identify") return "links ids to the email";
+  const byId = namedBy !== null && namedBy !== "email";
   return (
     <>
-      matched by {NAMED_BY_LABEL[namedBy ?? "email"]}
-      {namedBy !== null && namedBy !== "email" && (
+      {byId && (
         <>
-          {" "}
-          <code>{namedByValue}</code>
+          matched by {NAMED_BY_LABEL[namedBy]} <code>{namedByValue}</code>
         </>
       )}
       {linkedAtMs !== null && (
         <>
-          , anonymous until <Time ms={linkedAtMs} />
+          {byId ? ", anonymous" : "anonymous"} until <Time ms={linkedAtMs} />
         </>
       )}
     </>

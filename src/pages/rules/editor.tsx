@@ -2,19 +2,19 @@
  * The form of a mapping rule. The server adds and removes conditions, so the form works without a script. With a script, only
  * the conditions are replaced, and the preview follows the typed text.
  */
-import { findRule, type StoredRule } from "../../control/stored-rules.ts";
-import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-condition.ts";
+import { asSent } from "../../domain/json/json-value.ts";
+import { findRule, type StoredRule } from "../../d1/stored-rules.ts";
+import { COMPARATOR_NAMES, conditionValue } from "../../domain/rules/comparators.ts";
 import { POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
 import { fitsName } from "../../domain/signal/validate-signal.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
-import { previewRule, type RulePreview } from "../../workspace/rules-on-history.ts";
-import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
+import { type PersonEffect, previewRule, type RulePreview } from "../../use-cases/rules-on-history.ts";
+import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, COMPARATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { counted, grouped, signed } from "../kit/format.ts";
 import { Check, DataList, Form, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
-import { type Ctx, formText, storeOf } from "../pages-env.ts";
-import { signalPath } from "../paths.ts";
-import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../kit/parts.tsx";
+import { type Ctx, formText, storeOf, personPath, signalPath } from "../pages-env.ts";
+import { type Column, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Table, Time } from "../kit/parts.tsx";
 import {
   changeRows,
   readRuleForm,
@@ -79,20 +79,6 @@ export function RuleEditor(props: EditorProps) {
     ...(version !== undefined && { version: String(version) }),
     ...(source !== null && { source: source.id }),
   };
-  const previewing = (
-    <div class="row at-end">
-      <select name="days" aria-label="Days of the preview">
-        {PREVIEW_DAYS.map((days) => (
-          <option value={String(days)} selected={String(days) === form.days}>
-            Last {days} days
-          </option>
-        ))}
-      </select>
-      <button name="do" value="preview" data-swap="#preview">
-        Preview
-      </button>
-    </div>
-  );
   return (
     <div class="columns main-first">
       <Form
@@ -100,7 +86,6 @@ export function RuleEditor(props: EditorProps) {
         submit={submit}
         hidden={hidden}
         hasInnerButtons
-        beside={previewing}
         class="stack"
         id="rule"
         data-preview="#preview"
@@ -110,7 +95,13 @@ export function RuleEditor(props: EditorProps) {
         {Object.keys(errors).length > 0 && <FormErrors errors={[errors[""] ?? "Fix the fields marked below."]} />}
         <Fields {...props} errors={errors} />
       </Form>
-      <PreviewPanel base={base} preview={preview} paths={suggestions.paths} />
+      <PreviewPanel
+        base={base}
+        preview={preview}
+        paths={suggestions.paths}
+        days={form.days}
+        isSaved={version !== undefined}
+      />
     </div>
   );
 }
@@ -180,16 +171,28 @@ function Fields(props: FieldsProps) {
   );
 }
 
-function Conditions({ form: { conditions: rows }, errors, button }: FieldsProps) {
+interface ConditionsProps extends Pick<FieldsProps, "errors" | "button"> {
+  form: Pick<RuleForm, "conditions">;
+  /** What a form without conditions means. */
+  without?: string;
+}
+
+export function Conditions(props: ConditionsProps) {
+  const {
+    form: { conditions: rows },
+    errors,
+    button,
+    without = "No conditions: every signal of this event matches.",
+  } = props;
   return (
     <fieldset class="field" id="conditions">
       <legend>Conditions</legend>
       <p class="hint">
         A path is <code>event</code>, <code>source</code>, <code>email</code>, or such as{" "}
-        <code>properties.form_name</code>. <code>properties.items[].sku</code> looks at the first{" "}
-        {grouped(RULE_PATH_MAX_ELEMENTS)} items. Text is not case-sensitive.
+        <code>properties.form_name</code> or <code>payload.context.page</code>. <code>properties.items[].sku</code>{" "}
+        looks at the first {grouped(RULE_PATH_MAX_ELEMENTS)} items. Text is not case-sensitive.
       </p>
-      {rows.length === 0 && <p class="quiet">No conditions: every signal of this event matches.</p>}
+      {rows.length === 0 && <p class="quiet">{without}</p>}
       {rows.map((row, index) => (
         <Condition row={row} index={index} errors={errors} focused={button === "add" && index === rows.length - 1} />
       ))}
@@ -236,13 +239,13 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
         {...control("path", "path")}
       />
       <select {...control("operator", "comparison")}>
-        {MAPPING_OPERATORS.map((operator) => (
+        {COMPARATOR_NAMES.map((operator) => (
           <option
             value={operator}
             selected={operator === row.operator}
-            class={OPERATORS_WITHOUT_VALUE.includes(operator) ? "no-value" : undefined}
+            class={conditionValue(operator) === "none" ? "no-value" : undefined}
           >
-            {OPERATOR_LABEL[operator]}
+            {COMPARATOR_LABEL[operator]}
           </option>
         ))}
       </select>
@@ -308,29 +311,99 @@ interface PreviewProps {
   base: string;
   preview: PreviewResult;
   paths: readonly string[];
+  /** The chosen number of days. */
+  days: string;
+  /** The scores contain points of the saved rule already. */
+  isSaved: boolean;
 }
 
-export function PreviewPanel({ base, preview, paths }: PreviewProps) {
+/** The range of a preview, and its button. @param days the chosen number. */
+export function PreviewRange({ days }: { days: string }) {
+  return (
+    <div class="row">
+      <select name="days" form="rule" aria-label="Days of the preview">
+        {PREVIEW_DAYS.map((number) => (
+          <option value={String(number)} selected={String(number) === days}>
+            Last {number} days
+          </option>
+        ))}
+      </select>
+      <button name="do" value="preview" form="rule" data-swap="#preview">
+        Preview
+      </button>
+    </div>
+  );
+}
+
+export function PreviewsBusy() {
+  return <p class="quiet">Other previews of this workspace are running. Wait a moment, then press Preview.</p>;
+}
+
+export function PreviewPanel({ base, preview, paths, days, isSaved }: PreviewProps) {
   return (
     <div id="preview" aria-live="polite">
       <DataList id="paths" values={["event", "source", "email", ...paths]} />
-      <Panel title="Preview">
+      <Panel title="Preview" actions={<PreviewRange days={days} />}>
         {preview === null && (
           <p class="quiet">
             Shows the stored signals that the rule matches. <span class="no-script">Press Preview.</span>
           </p>
         )}
         {preview === "incomplete" && <p class="quiet">Complete the event and the conditions to see matches.</p>}
-        {preview === "busy" && (
-          <p class="quiet">Other previews of this workspace are running. Wait a moment, then press Preview.</p>
-        )}
-        {typeof preview === "object" && preview !== null && <Matches base={base} {...preview} />}
+        {preview === "busy" && <PreviewsBusy />}
+        {typeof preview === "object" && preview !== null && <Matches base={base} isSaved={isSaved} {...preview} />}
       </Panel>
     </div>
   );
 }
 
-function Matches({ base, days, found, similar }: Found & { base: string }) {
+const SCORE: Column<PersonEffect> = {
+  head: "Score",
+  kind: "number",
+  cell: ({ before, after }) => `${grouped(before)} → ${grouped(after)}`,
+};
+
+type EffectsFound = Pick<RulePreview, "byPerson" | "crossing" | "people">;
+
+/** What happens to people. @param props.isSaved the scores contain points of the saved rule already. */
+export function Effects({
+  base,
+  found: { byPerson, crossing, people },
+  isSaved,
+}: {
+  base: string;
+  found: EffectsFound;
+  isSaved: boolean;
+}) {
+  if (byPerson.length === 0) return <></>;
+  return (
+    <>
+      {!isSaved &&
+        crossing.map(({ threshold, risen, fallen }) => (
+          <p>
+            {risen > 0 && `${counted(risen, "person crosses", "people cross")} ${grouped(threshold)}. `}
+            {fallen > 0 && `${counted(fallen, "person falls", "people fall")} below ${grouped(threshold)}.`}
+          </p>
+        ))}
+      <Table
+        caption="People by points"
+        rows={byPerson}
+        href={({ email }) => personPath(base, email)}
+        columns={[
+          { head: "Person", cell: ({ name, email }) => name ?? email },
+          { head: "Points", kind: "number", cell: ({ points }) => signed(points), drop: isSaved ? "phone" : "narrow" },
+          ...(isSaved ? [] : [SCORE]),
+        ]}
+      />
+      {people > byPerson.length && (
+        <p class="quiet small">And {counted(people - byPerson.length, "more person", "more people")}.</p>
+      )}
+      {isSaved && <p class="quiet small">Scores may contain points of the saved version already.</p>}
+    </>
+  );
+}
+
+function Matches({ base, days, found, similar, isSaved }: Found & { base: string; isSaved: boolean }) {
   const { matches, lapsed, people, scoringSignals, points, samples, scanned, complete } = found;
   return (
     <>
@@ -361,6 +434,7 @@ function Matches({ base, days, found, similar }: Found & { base: string }) {
           }
         />
       )}
+      <Effects base={base} found={found} isSaved={isSaved} />
       {samples.map(({ id, email, event, source, receivedAtMs, payload }) => (
         <details>
           <summary>
@@ -372,7 +446,7 @@ function Matches({ base, days, found, similar }: Found & { base: string }) {
           <p class="quiet small">
             {event} from {source} · <a href={signalPath(base, id)}>View signal</a>
           </p>
-          <Json value={payload} label={`Payload of ${id}`} characters={JSON_SAMPLE_CHARACTERS} />
+          <Json value={asSent(payload)} label={`Payload of ${id}`} characters={JSON_SAMPLE_CHARACTERS} />
         </details>
       ))}
     </>

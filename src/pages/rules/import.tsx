@@ -1,11 +1,12 @@
 /** Mapping rules as a file: the export, and the import, which shows its changes first and is done as a whole. */
 import type { Child } from "hono/jsx";
-import { readAllRules } from "../../control/stored-rules.ts";
+import { readAllRules } from "../../d1/stored-rules.ts";
 import { cut } from "../../domain/text.ts";
 import { digestHex } from "../../platform/hashes.ts";
 import {
+  isEmpty,
   isPossible,
-  IMPORT_REFUSAL,
+  IMPORT_REJECTION,
   importRules,
   planRuleImport,
   readRuleFile,
@@ -13,13 +14,13 @@ import {
   type FileProblem,
   type RuleImport,
   type RuleImportStep,
-} from "../../workspace/import-rules.ts";
-import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
+} from "../../use-cases/import-rules.ts";
+import { LIMIT_COPY } from "../../use-cases/rejection-copy.ts";
 import { FormErrors, HiddenFields, LinkButton, TextArea } from "../kit/forms.tsx";
 import { counted } from "../kit/format.ts";
 import { Badge, Notice, Stat, Stats, Table } from "../kit/parts.tsx";
-import { done, page } from "../page.tsx";
-import { contextOf, type Ctx, formText, pages, typedText, workspacePath } from "../pages-env.ts";
+import { page } from "../page.tsx";
+import { contextOf, type Ctx, formText, pages, typedText, workspacePath, done } from "../pages-env.ts";
 import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
 import { managersOnly, requireManager } from "../session/sign-in.tsx";
 import { EnabledBadge, RuleDifferences, RuleSummary, VALUES_SHOWN } from "./rule-text.tsx";
@@ -40,8 +41,8 @@ export const ruleFilePages = pages
   .createApp()
   .get("/export.json", async (c) => {
     const { slug, id } = c.get("workspace");
-    const { rules } = await readAllRules(c.get("db"), id);
-    return c.body(ruleFileOf(rules), 200, {
+    const { rules, exclusions } = await readAllRules(c.get("db"), id);
+    return c.body(ruleFileOf(rules, exclusions.exclusions), 200, {
       "content-type": "application/json; charset=utf-8",
       "content-disposition": `attachment; filename="${slug}-mapping-rules.json"`,
     });
@@ -53,7 +54,7 @@ export const ruleFilePages = pages
     const form = c.get("form");
     const text = await importedText(form);
     const read = readRuleFile(text);
-    if (!read.ok) return importPage(c, 422, <ImportForm base={rulesPath(c)} text={text} problems={read.refusal} />);
+    if (!read.ok) return importPage(c, 422, <ImportForm base={rulesPath(c)} text={text} problems={read.rejection} />);
     const fingerprint = await digestHex(JSON.stringify(read.value));
     const preview = (plan: RuleImport, stopped: keyof typeof STOPPED | null = null) =>
       importPage(
@@ -70,7 +71,7 @@ export const ruleFilePages = pages
     }
     const imported = await importRules(contextOf(c), read.value, version);
     if (imported.ok) return done(c, "rules", "rules_imported");
-    const { reason, plan } = imported.refusal;
+    const { reason, plan } = imported.rejection;
     return preview(plan, reason === "rules_changed" ? reason : null);
   });
 
@@ -109,7 +110,7 @@ function ImportForm({ base, text = "", problems = [] }: FormProps) {
       <TextArea
         name="text"
         label="Or paste its text"
-        hint="Rules with a known id, or else a known name, are changed. Others are added. Rules not in the file stay."
+        hint="Rules and exclusions with a known id, or else a known name, are changed. Others are added. What is not in the file stays."
         value={isKept ? text : ""}
         rows={isInvalid ? 16 : 6}
         autofocus={isInvalid}
@@ -121,12 +122,12 @@ function ImportForm({ base, text = "", problems = [] }: FormProps) {
   );
 }
 
-function Problem({ problem: { index, name, messages } }: { problem: FileProblem }) {
+function Problem({ problem: { of, index, name, messages } }: { problem: FileProblem }) {
   const texts = messages.map((message) => cut(message, 300)).slice(0, 5);
   if (index === null) return <>{texts.join(" ")}</>;
   return (
     <>
-      {`Rule ${index + 1}${name === null ? "" : `, ${cut(name, 100)}`}:`}
+      {`${of === "exclusion" ? "Exclusion" : "Rule"} ${index + 1}${name === null ? "" : `, ${cut(name, 100)}`}:`}
       <ul>
         {texts.map((text) => (
           <li>{text}</li>
@@ -157,7 +158,7 @@ interface PreviewProps {
 function ImportPreview(props: PreviewProps) {
   const { base, plan, stopped } = props;
   const count = (kind: RuleImportStep["result"]) => plan.steps.filter((step) => step.result === kind).length;
-  const listed = (["refused", "changed", "added"] as const).flatMap((kind) =>
+  const listed = (["rejected", "changed", "added"] as const).flatMap((kind) =>
     plan.steps.filter((step): step is ShownStep => step.result === kind),
   );
   const shown = firstSteps(listed);
@@ -167,10 +168,10 @@ function ImportPreview(props: PreviewProps) {
       {plan.exceededLimit !== null && (
         <FormErrors title="The file cannot be imported" errors={[LIMIT_COPY[plan.exceededLimit]]} />
       )}
-      {count("refused") > 0 && (
+      {count("rejected") > 0 && (
         <FormErrors
           title="The file cannot be imported"
-          errors={["Fix the refused rules in the file, then preview it again."]}
+          errors={["Fix the rejected rules in the file, then preview it again."]}
         />
       )}
       <Stats>
@@ -178,7 +179,9 @@ function ImportPreview(props: PreviewProps) {
         <Stat label="Changed" value={count("changed")} />
         <Stat label="Unchanged" value={count("unchanged")} />
       </Stats>
-      {listed.length === 0 && <p>All rules of the file exist already and are the same.</p>}
+      {isEmpty(plan) && <p>All rules of the file exist already and are the same.</p>}
+      <ExclusionNames label="Exclusions added" names={plan.exclusions.added} />
+      <ExclusionNames label="Exclusions changed" names={plan.exclusions.changed} />
       {shown.length > 0 && (
         <Table
           caption="Import preview"
@@ -201,13 +204,25 @@ function ImportPreview(props: PreviewProps) {
       )}
       {shown.length < listed.length && <p class="quiet">And {counted(listed.length - shown.length, "more rule")}.</p>}
       <div class="row">
-        {isPossible(plan) && listed.length > 0 && (
-          <ConfirmImport {...props} label={`Import ${counted(listed.length, "rule")}`} />
-        )}
+        {isPossible(plan) && !isEmpty(plan) && <ConfirmImport {...props} label={importLabel(listed.length, plan)} />}
         <LinkButton href={`${base}/import`} text="Choose another file" />
       </div>
     </>
   );
+}
+
+function importLabel(rules: number, { exclusions: { added, changed } }: RuleImport): string {
+  const exclusions = added.length + changed.length;
+  const parts = [
+    ...(rules > 0 ? [counted(rules, "rule")] : []),
+    ...(exclusions > 0 ? [counted(exclusions, "exclusion")] : []),
+  ];
+  return `Import ${parts.join(" and ")}`;
+}
+
+function ExclusionNames({ label, names }: { label: string; names: readonly string[] }) {
+  if (names.length === 0) return <></>;
+  return <p>{`${label}: ${names.join(", ")}.`}</p>;
 }
 
 type ShownStep = Exclude<RuleImportStep, { result: "unchanged" }>;
@@ -217,10 +232,10 @@ function firstSteps(steps: readonly ShownStep[]): ShownStep[] {
   return steps.slice(0, SHOWN_RULES).filter((step) => (characters += JSON.stringify(step).length) <= SHOWN_CHARACTERS);
 }
 
-const STEP_COPY = { added: ["good", "Added"], changed: ["info", "Changed"], refused: ["bad", "Refused"] } as const;
+const STEP_COPY = { added: ["good", "Added"], changed: ["info", "Changed"], rejected: ["bad", "Rejected"] } as const;
 
 function StepDetails({ step }: { step: ShownStep }) {
-  if (step.result === "refused") return <>{IMPORT_REFUSAL[step.why]}</>;
+  if (step.result === "rejected") return <>{IMPORT_REJECTION[step.why]}</>;
   if (step.result === "changed") return <RuleDifferences before={step.before} after={step.rule} />;
   return <RuleSummary rule={step.rule} maxValues={VALUES_SHOWN} />;
 }

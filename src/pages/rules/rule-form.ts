@@ -1,13 +1,11 @@
 /** The form of a mapping rule: its fields as text, and the rule that they make. */
-import {
-  OPERATORS_WITH_LIST,
-  OPERATORS_WITHOUT_VALUE,
-  type MappingCondition,
-  type MappingOperator,
-} from "../../domain/rules/mapping-condition.ts";
+import type * as z from "zod";
+import { exclusionContent, type ExclusionContent } from "../../domain/rules/exclusion.ts";
+import { conditionValue, isComparatorName, type MappingCondition } from "../../domain/rules/comparators.ts";
 import type { ProposedRule } from "../../domain/rules/propose-conditions.ts";
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
-import { ok, refuse, type Result } from "../../domain/result.ts";
+import { isExact } from "../../domain/json/json-value.ts";
+import { ok, reject, type Result } from "../../domain/result.ts";
 import {
   CONDITION_MAX_VALUES,
   NAME_MAX_CODE_POINTS,
@@ -16,7 +14,7 @@ import {
   RULE_MAX_CONDITIONS,
 } from "../../limits.ts";
 import { fitsName } from "../../domain/signal/validate-signal.ts";
-import { newRule, ruleProblem } from "../../workspace/rule-schema.ts";
+import { newExclusion, newRule, ruleProblem } from "../../use-cases/rule-schema.ts";
 import { formText, typedText } from "../pages-env.ts";
 
 /** By field, such as `name` or `conditions.0.value`. */
@@ -47,7 +45,7 @@ export function readRuleForm(data: FormData): RuleForm {
     name: text("name"),
     event: text("event"),
     match: formText(data, "match"),
-    // Reads at most one row above the limit, so that the schema refuses the rule and the page stays small.
+    // Reads at most one row above the limit, so that the schema rejects the rule and the page stays small.
     conditions: data
       .getAll("path")
       .slice(0, RULE_MAX_CONDITIONS + 1)
@@ -139,9 +137,30 @@ export function parseRule(form: RuleForm, source: RuleContent | null = null): Re
     const { scoring_signal: scoringSignal, points_last_days: pointsLastDays, ...rule } = parsed.data;
     return ok({ ...rule, scoringSignal, pointsLastDays });
   }
+  return reject(errorsOf(parsed.error));
+}
+
+function errorsOf({ issues }: z.core.$ZodError): FieldErrors {
   const errors: FieldErrors = {};
-  for (const issue of parsed.error.issues) errors[issue.path.slice(0, 3).join(".")] ??= ruleProblem(issue);
-  return refuse(errors);
+  for (const issue of issues) errors[issue.path.slice(0, 3).join(".")] ??= ruleProblem(issue);
+  return errors;
+}
+
+/** As `parseRule`, for an exclusion. */
+export function parseExclusion(
+  form: RuleForm,
+  source: ExclusionContent | null = null,
+): Result<ExclusionContent, FieldErrors> {
+  const parsed = newExclusion.safeParse({
+    name: source !== null && form.name === postedInput(source.name) ? source.name : form.name,
+    match: form.match,
+    conditions: conditionsOf(form.conditions, source?.conditions ?? []),
+  });
+  return parsed.success ? ok(exclusionContent(parsed.data)) : reject(errorsOf(parsed.error));
+}
+
+export function formOfExclusion({ name, match, conditions }: ExclusionContent): RuleForm {
+  return { ...BLANK_FORM, name, match, conditions: conditions.map(rowOf) };
 }
 
 /** For the preview, which needs neither a name nor points. */
@@ -179,8 +198,9 @@ function postedInput(text: string): string {
 
 function conditionOf({ path, operator, value }: ConditionRow): unknown {
   const condition = { path: path.trim(), operator };
-  if (OPERATORS_WITHOUT_VALUE.includes(operator as MappingOperator)) return condition;
-  if (OPERATORS_WITH_LIST.includes(operator as MappingOperator)) return { ...condition, value: listOf(value) };
+  const needed = isComparatorName(operator) ? conditionValue(operator) : "one";
+  if (needed === "none") return condition;
+  if (needed === "list") return { ...condition, value: listOf(value) };
   return value.trim() === "" ? condition : { ...condition, value: scalarOf(withoutOuterLineEnds(value)) };
 }
 
@@ -194,7 +214,7 @@ function withoutOuterLineEnds(text: string): string {
 
 /**
  * The values of a list: one per line, or on a single line separated by commas. Reads at most one value above the limit, so that
- * the schema refuses the list without a look at all of them.
+ * the schema rejects the list without a look at all of them.
  */
 function listOf(text: string): (string | number)[] {
   return text
@@ -208,7 +228,8 @@ function listOf(text: string): (string | number)[] {
 /** A text is a number only where numbers are written so: to the rules, `7` and `"7"` are the same, `"007"` is not. */
 function scalarOf(text: string): string | number {
   if (!fitsName(text)) return text;
-  return String(Number(text)) === text && /^-?[\d.]+$/.test(text) ? Number(text) : text;
+  const number = Number(text);
+  return String(number) === text && isExact(number) && /^-?[\d.]+$/.test(text) ? number : text;
 }
 
 /** The line end after a list says that a comma in its only value is part of it. */

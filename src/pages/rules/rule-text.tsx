@@ -1,24 +1,24 @@
 /** A mapping rule in words, and how two versions of a rule differ. */
 import type { Child } from "hono/jsx";
-import type { MappingCondition } from "../../domain/rules/mapping-condition.ts";
+import type { MappingCondition } from "../../domain/rules/comparators.ts";
 import { RULE_FIELDS, ruleDifferences, type RuleContent } from "../../domain/rules/rule-content.ts";
-import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, OPERATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
+import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, COMPARATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { grouped, signed } from "../kit/format.ts";
-import { Badge, Facts } from "../kit/parts.tsx";
+import { Badge, ValueList } from "../kit/parts.tsx";
 
 /** Conditions, and values of each, that a list of differences shows. */
 const CONDITIONS_SHOWN = 10;
 export const VALUES_SHOWN = 10;
 
 export function EnabledBadge({ enabled }: { enabled: boolean }) {
-  return enabled ? <Badge tone="good">Enabled</Badge> : <Badge>Disabled</Badge>;
+  return enabled ? <>Enabled</> : <Badge>Disabled</Badge>;
 }
 
 /** @param props.maxValues values shown of each list; undefined: all. */
 export function RuleSummary({ rule, maxValues }: { rule: RuleContent; maxValues?: number }) {
   const fields = RULE_FIELDS.filter((field) => field !== "name" && field !== "enabled");
   return (
-    <Facts
+    <ValueList
       of={fields.map((field) => [
         RULE_FIELD_LABEL[field],
         <FieldText field={field} rule={rule} maxValues={maxValues} />,
@@ -61,13 +61,19 @@ function FieldText({ field, rule, maxValues }: FieldProps): Child {
   }
 }
 
-function ConditionText({ condition, maxValues }: { condition: MappingCondition; maxValues?: number | undefined }) {
+export function ConditionText({
+  condition,
+  maxValues,
+}: {
+  condition: MappingCondition;
+  maxValues?: number | undefined;
+}) {
   const { path, operator, value } = condition;
   const values = value === undefined ? [] : Array.isArray(value) ? value : [value];
   const shown = values.slice(0, maxValues);
   return (
     <>
-      <code>{path}</code> {OPERATOR_LABEL[operator]}{" "}
+      <code>{path}</code> {COMPARATOR_LABEL[operator]}{" "}
       {shown.map((text, index) => (
         <>
           {index > 0 && ", "}

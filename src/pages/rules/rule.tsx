@@ -1,30 +1,29 @@
 /**
  * A new mapping rule; a rule's page: scored signals, the editor for managers, application to past signals; and its versions:
- * changes, authors, and restoring a version (design §8.5).
+ * changes, authors, and restoring a version.
  */
-import { createRule, restoreRule, updateRule } from "../../control/rule-changes.ts";
+import { createRule, restoreRule, updateRule } from "../../d1/rule-changes.ts";
 import {
   findRule,
   findRuleVersion,
   listRuleVersions,
   type RuleVersion,
   type StoredRule,
-} from "../../control/stored-rules.ts";
-import { latestDays } from "../../domain/day-counts.ts";
+} from "../../d1/stored-rules.ts";
+import { latestDays } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/duration.ts";
 import { ruleDifferences } from "../../domain/rules/rule-content.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PREVIEW_MAX_DAYS, RULE_VERSIONS_KEPT } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
-import type { RuleFacts, RuleJob } from "../../store/protocol/store-operations.ts";
-import { LIMIT_COPY } from "../../workspace/refusal-copy.ts";
-import { applyRule, removeRule, previewRule, proposeFrom } from "../../workspace/rules-on-history.ts";
+import type { RuleResults, RuleJob } from "../../store/protocol/store-operations.ts";
+import { LIMIT_COPY } from "../../use-cases/rejection-copy.ts";
+import { applyRule, removeRule, previewRule, proposeFrom } from "../../use-cases/rules-on-history.ts";
 import { Check, Confirm, FormErrors, Menu, PostButton } from "../kit/forms.tsx";
 import { Sparkline } from "../kit/charts.tsx";
 import { authorName, counted, grouped } from "../kit/format.ts";
 import { Notice, Panel, Stat, Stats, Time, Timeline } from "../kit/parts.tsx";
-import { done, fragment, mayManage, notFoundPage, page } from "../page.tsx";
-import { contextOf, type Ctx, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { signalPath } from "../paths.ts";
+import { fragment, mayManage, notFoundPage, page } from "../page.tsx";
+import { contextOf, type Ctx, formText, pages, storeOf, workspacePath, signalPath, done } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { managersOnly, requireManager } from "../session/sign-in.tsx";
 import {
@@ -58,15 +57,18 @@ export const ruleDetailPages = pages
     const id = RULE_ID.test(typedId) ? typedId : newId("rule");
     if (editor.button !== "save") return newRulePage(c, editor, { id });
     const rule = parseRule(editor.form, editor.source);
-    if (!rule.ok) return newRulePage(c, { ...editor, errors: rule.refusal }, { id, status: 422 });
+    if (!rule.ok) return newRulePage(c, { ...editor, errors: rule.rejection }, { id, status: 422 });
     const created = await createRule(contextOf(c), rule.value, id);
     if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
-    return newRulePage(c, { ...editor, errors: { "": LIMIT_COPY[created.refusal] } }, { id, status: 409 });
+    return newRulePage(c, { ...editor, errors: { "": LIMIT_COPY[created.rejection] } }, { id, status: 409 });
   })
   .post("/preview", requireManager, readForm(), async (c) => {
     const { form, preview = null } = await readEditor(c, TYPING_SIGNALS);
     const { paths } = await suggestionsFor(c, form);
-    return fragment(c, <PreviewPanel base={workspacePath(c)} preview={preview} paths={paths} />);
+    // Only the form of a saved rule has its version.
+    const isSaved = c.get("form").has("version");
+    const props = { preview, paths, days: form.days, isSaved };
+    return fragment(c, <PreviewPanel base={workspacePath(c)} {...props} />);
   })
   .get("/:rule_id", async (c) => {
     const rule = await ruleOfPath(c);
@@ -78,10 +80,10 @@ export const ruleDetailPages = pages
     const version = postedVersion(c.get("form")) ?? rule.version;
     if (editor.button !== "save") return rulePage(c, rule, editor, { version });
     const change = parseRule(editor.form, editor.source);
-    if (!change.ok) return rulePage(c, rule, { ...editor, errors: change.refusal }, { version, status: 422 });
+    if (!change.ok) return rulePage(c, rule, { ...editor, errors: change.rejection }, { version, status: 422 });
     const updated = await updateRule(contextOf(c), rule.id, change.value, { version });
     if (updated.ok) return done(c, `rules/${rule.id}`, "rule_saved");
-    if (updated.refusal === "rules_too_large") {
+    if (updated.rejection === "rules_too_large") {
       return rulePage(c, rule, { ...editor, errors: { "": LIMIT_COPY.rules_too_large } }, { version, status: 409 });
     }
     const current = await ruleOfPath(c);
@@ -110,7 +112,7 @@ export const ruleDetailPages = pages
     if (restored.ok) {
       return c.redirect(`${workspacePath(c)}/rules/${ruleId}?done=rule_restored&restored=${version}`, 303);
     }
-    return restored.refusal === "not_found" ? notFoundPage(c, "version") : versionPage(c, restored.refusal);
+    return restored.rejection === "not_found" ? notFoundPage(c, "version") : versionPage(c, restored.rejection);
   });
 
 function ruleOfPath(c: Ctx): Promise<StoredRule | null> {
@@ -176,7 +178,7 @@ async function rulePage(
   const { version = rule.version, isOutdated = false, status = 200 } = shown;
   const [base, isManager, { done: message, restored = "" }] = [workspacePath(c), mayManage(c), c.req.query()];
   const path = `${base}/rules/${rule.id}`;
-  const [facts] = await storeOf(c).ruleFacts([rule.id]);
+  const [results] = await storeOf(c).ruleResults([rule.id]);
   return page(
     c,
     {
@@ -193,7 +195,7 @@ async function rulePage(
       actions: isManager && <Actions base={`${base}/rules`} rule={rule} />,
       status,
       doneText: /^\d{1,10}$/.test(restored) ? `Restored version ${restored} as version ${rule.version}.` : undefined,
-      next: message !== undefined && isManager && (await applyOffer(c, path, rule, facts)),
+      next: message !== undefined && isManager && (await applyOffer(c, path, rule, results)),
     },
     isOutdated && (
       <Notice
@@ -204,7 +206,7 @@ async function rulePage(
         <RuleSummary rule={rule} />
       </Notice>
     ),
-    <Results facts={facts} version={rule.version} />,
+    <Results results={results} version={rule.version} />,
     isManager ? (
       <RuleEditor
         {...editor}
@@ -268,9 +270,9 @@ function Actions({ base, rule: { id, name, enabled } }: { base: string; rule: St
 /** The page of a deleted rule that still has scoring signals or a job. */
 async function deletedPage(c: Ctx): Promise<Response> {
   const ruleId = c.req.param("rule_id") ?? "";
-  const [facts] = await storeOf(c).ruleFacts([ruleId]);
-  if (facts === undefined || (facts.job === null && !facts.hasScoringSignals)) return notFoundPage(c, "rule");
-  const { job, hasScoringSignals } = facts;
+  const [results] = await storeOf(c).ruleResults([ruleId]);
+  if (results === undefined || (results.job === null && !results.hasScoringSignals)) return notFoundPage(c, "rule");
+  const { job, hasScoringSignals } = results;
   return page(
     c,
     {
@@ -279,7 +281,7 @@ async function deletedPage(c: Ctx): Promise<Response> {
       crumbs: [],
       intro: hasScoringSignals ? "Its scoring signals stay with their points." : "Its scoring signals are removed.",
     },
-    <Results facts={facts} version={null} />,
+    <Results results={results} version={null} />,
     mayManage(c) && hasScoringSignals && !isInProgress(job) && (
       <Confirm
         label="Remove scoring signals"
@@ -299,21 +301,21 @@ export function isInProgress(job: RuleJob | null | undefined): boolean {
 }
 
 /** Number of signals of the last `days` days, today included, that the rule has scored. */
-export function scoredSince(facts: RuleFacts | undefined, today: number, days: number): number {
-  return latestDays(facts?.days ?? "", today, days).reduce((sum, count) => sum + count, 0);
+export function scoredSince(results: RuleResults | undefined, today: number, days: number): number {
+  return latestDays(results?.days ?? "", today, days).reduce((sum, count) => sum + count, 0);
 }
 
 /** Scored signals, and the latest application. Refreshes while in progress. @param props.version null: deleted rule. */
-function Results({ facts, version }: { facts: RuleFacts | undefined; version: number | null }) {
+function Results({ results, version }: { results: RuleResults | undefined; version: number | null }) {
   const today = dayOf(Date.now());
-  const days = latestDays(facts?.days ?? "", today, DAYS_COUNTED);
-  const job = facts?.job ?? null;
+  const days = latestDays(results?.days ?? "", today, DAYS_COUNTED);
+  const job = results?.job ?? null;
   const busiest = `${counted(Math.max(...days), "scored signal")} on the busiest day`;
   return (
     <div id="job" class="stack" {...(isInProgress(job) ? { "data-refresh": "1500" } : {})}>
       <Stats>
-        <Stat label="Scored, 7 days" value={scoredSince(facts, today, 7)} />
-        <Stat label={`Scored, ${DAYS_COUNTED} days`} value={scoredSince(facts, today, DAYS_COUNTED)} />
+        <Stat label="Scored, 7 days" value={scoredSince(results, today, 7)} />
+        <Stat label={`Scored, ${DAYS_COUNTED} days`} value={scoredSince(results, today, DAYS_COUNTED)} />
         <Stat label="Per day" value={<Sparkline values={days} label={busiest} />} />
       </Stats>
       {job !== null && <Job job={job} version={version} />}
@@ -350,8 +352,8 @@ function Job({ job, version }: { job: RuleJob; version: number | null }) {
 }
 
 /** Offered after a change: the application to past signals, unless it has begun or would change nothing. */
-async function applyOffer(c: Ctx, path: string, rule: StoredRule, facts: RuleFacts | undefined) {
-  const { job = null, hasScoringSignals = false } = facts ?? {};
+async function applyOffer(c: Ctx, path: string, rule: StoredRule, results: RuleResults | undefined) {
+  const { job = null, hasScoringSignals = false } = results ?? {};
   if (rule.enabled ? job?.ruleVersion === rule.version : job?.ruleVersion === null && isInProgress(job)) return <></>;
   let label = "Remove its scoring signals";
   if (rule.enabled) {
@@ -399,7 +401,7 @@ function changesOf(version: RuleVersion, before: RuleVersion | undefined) {
   return <p>{version.version === 1 ? "Rule created" : "Earlier versions are no longer kept."}</p>;
 }
 
-async function versionPage(c: Ctx, refusal?: "rule_changed" | "rules_too_large"): Promise<Response> {
+async function versionPage(c: Ctx, rejection?: "rule_changed" | "rules_too_large"): Promise<Response> {
   const [ruleId, number] = [c.req.param("rule_id") ?? "", Number(c.req.param("version"))];
   const found = await findRuleVersion(c.get("db"), c.get("workspace").id, ruleId, number);
   if (found === null) return notFoundPage(c, "version");
@@ -417,10 +419,12 @@ async function versionPage(c: Ctx, refusal?: "rule_changed" | "rules_too_large")
         ["Versions", `${path}/versions`],
       ],
       intro: ["By ", authorName(version.by), ", ", <Time ms={Date.parse(version.at)} />],
-      status: refusal === undefined ? 200 : 409,
+      status: rejection === undefined ? 200 : 409,
     },
-    refusal === "rules_too_large" && <FormErrors title="Nothing was restored" errors={[LIMIT_COPY.rules_too_large]} />,
-    refusal === "rule_changed" && (
+    rejection === "rules_too_large" && (
+      <FormErrors title="Nothing was restored" errors={[LIMIT_COPY.rules_too_large]} />
+    ),
+    rejection === "rule_changed" && (
       <Notice
         tone="warn"
         title="Nothing was restored: the rule has changed"

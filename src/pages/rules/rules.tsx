@@ -1,15 +1,16 @@
-/** Mapping rules (spec §1, design §8.5): the list, and the routes of a rule's pages. */
-import { listRules, type StoredRule } from "../../control/stored-rules.ts";
+/** Mapping rules (spec §1): the list, and the routes of a rule's pages. */
+import { listRules, type StoredRule } from "../../d1/stored-rules.ts";
 import { dayOf } from "../../domain/duration.ts";
 import { PAGE_ROWS } from "../../limits.ts";
-import type { RuleFacts } from "../../store/protocol/store-operations.ts";
+import type { RuleResults } from "../../store/protocol/store-operations.ts";
 import { pointsDurationText, FREQUENCY_LABEL } from "../copy.ts";
 import { LinkButton, Menu, PostButton } from "../kit/forms.tsx";
 import { counted, signed } from "../kit/format.ts";
-import { ListAddress, ListPanel } from "../kit/list.tsx";
+import { Filters, ListAddress, ListPanel } from "../kit/list.tsx";
 import { Badge, type Column, Count, Empty, Table } from "../kit/parts.tsx";
 import { mayManage, page } from "../page.tsx";
 import { pages, storeOf, workspacePath } from "../pages-env.ts";
+import { exclusionPages } from "./exclusions.tsx";
 import { ruleFilePages } from "./import.tsx";
 import { EnabledBadge } from "./rule-text.tsx";
 import { isInProgress, ruleDetailPages, scoredSince } from "./rule.tsx";
@@ -19,13 +20,15 @@ export const rulePages = pages
   .get("/", async (c) => {
     const base = `${workspacePath(c)}/rules`;
     const list = new ListAddress(base, c.req.query());
-    const rules = await listRules(c.get("db"), c.get("workspace").id, list.slice(PAGE_ROWS));
-    const facts = await storeOf(c).ruleFacts(rules.items.map(({ id }) => id));
-    const rows = rules.items.map((rule, index) => ({ ...rule, facts: facts[index] }));
+    const text = list.searchText("q", "Search", "Search name or event");
+    const rules = await listRules(c.get("db"), c.get("workspace").id, list.slice(PAGE_ROWS), text);
+    const results = await storeOf(c).ruleResults(rules.items.map(({ id }) => id));
+    const rows = rules.items.map((rule, index) => ({ ...rule, results: results[index] }));
     const actions = [
       <a class="button" href={`${base}/export.json`} download>
         Export
       </a>,
+      <LinkButton href={`${base}/exclusions`} text="Exclude signals" />,
       mayManage(c) && <LinkButton href={`${base}/import`} text="Import" />,
       mayManage(c) && <LinkButton href={`${base}/new`} text="Create rule" look="primary" />,
     ];
@@ -43,7 +46,8 @@ export const rulePages = pages
         intro: "A mapping rule gives points to the person of each signal that matches.",
         actions,
       },
-      <ListPanel list={list} found={rules} empty={<Empty title="No mapping rules yet" text={hint} />}>
+      (list.isFiltered || rules.items.length > 0) && <Filters list={list} />,
+      <ListPanel list={list} found={rules} noun="rules" empty={<Empty title="No mapping rules yet" text={hint} />}>
         <Table
           caption="Mapping rules"
           rows={rows}
@@ -54,9 +58,10 @@ export const rulePages = pages
     );
   })
   .route("/", ruleFilePages)
+  .route("/exclusions", exclusionPages)
   .route("/", ruleDetailPages);
 
-type Row = StoredRule & { facts: RuleFacts | undefined };
+type Row = StoredRule & { results: RuleResults | undefined };
 
 function columns(): Column<Row>[] {
   const today = dayOf(Date.now());
@@ -92,17 +97,17 @@ function columns(): Column<Row>[] {
         </>
       ),
     },
-    { head: "Scored, 7 days", kind: "number", cell: ({ facts }) => <Count value={scoredSince(facts, today, 7)} /> },
+    { head: "Scored, 7 days", kind: "number", cell: ({ results }) => <Count value={scoredSince(results, today, 7)} /> },
     {
       head: "30 days",
       kind: "number",
       drop: "narrow",
-      cell: ({ facts }) => <Count value={scoredSince(facts, today, 30)} />,
+      cell: ({ results }) => <Count value={scoredSince(results, today, 30)} />,
     },
     {
       head: "Status",
-      cell: ({ enabled, facts }) =>
-        isInProgress(facts?.job) ? <Badge tone="info">Applying</Badge> : <EnabledBadge enabled={enabled} />,
+      cell: ({ enabled, results }) =>
+        isInProgress(results?.job) ? <Badge tone="info">Applying</Badge> : <EnabledBadge enabled={enabled} />,
     },
   ];
 }

@@ -1,9 +1,9 @@
 /**
- * Refuses forms of other sites, and limits how often one network signs in and one person opens or changes something. The pages
- * that explain a refused request or a failed sign-in.
+ * Rejects forms of other sites, and limits how often one network signs in and one person opens or changes something. The pages
+ * that explain a rejected request or a failed sign-in.
  */
 import { csrf } from "hono/csrf";
-import { hasReachedDailyChanges } from "../../control/audit.ts";
+import { hasReachedDailyChanges } from "../../d1/audit.ts";
 import { FULL_BUCKET, type RateBucket, takeRequest } from "../../domain/quota/request-rate.ts";
 import { clientNetwork, isWithin, lookupWaitMs } from "../../http/auth-failures.ts";
 import { DOWNLOADS, turnOfPage } from "../../http/workspace-share.ts";
@@ -21,7 +21,7 @@ const FORM = /^(application\/x-www-form-urlencoded|multipart\/form-data)\s*(;|$)
 const checkOrigin = csrf();
 
 /**
- * Refuses a form that another site sends in a member's name. hono's csrf() checks only the content types that a foreign form
+ * Rejects a form that another site sends in a member's name. hono's csrf() checks only the content types that a foreign form
  * can have, so the pages accept no other types. Reads only headers.
  */
 export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
@@ -67,7 +67,7 @@ const viewers = new Lru<string, RateBucket>(VIEWERS);
 
 /**
  * Counts a GET of a person: a page, an export, or a poll of Live, over all sessions. Needs only the email, so that a flood is
- * refused before it reaches the database.
+ * rejected before it reaches the database.
  */
 export function mayView(c: Ctx, email: string): boolean {
   if (c.req.method === "POST") return true;
@@ -134,9 +134,9 @@ const PROBLEMS = {
     title: "Your email cannot be used here",
     text: "It is not an address, or it has characters that look like others. Sign in with another one.",
   },
-  refused: {
+  rejected: {
     status: 403,
-    title: "Your sign-in provider refused",
+    title: "Your sign-in provider rejected",
     text: "You are not signed in. Try again.",
   },
   provider_failed: {
@@ -231,7 +231,7 @@ export async function sessionEndedPage(c: Ctx, action: string): Promise<Response
     </a>
   );
   if (!form.ok) {
-    const { status, detail } = form.refusal;
+    const { status, detail } = form.rejection;
     const text = `Nothing was saved. ${detail} Sign in in a new tab, then go back in this tab and send the form again.`;
     return messagePage(c, { title, status, text }, signIn);
   }

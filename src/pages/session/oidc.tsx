@@ -3,13 +3,12 @@
  * result is an email. Nothing else is kept: no token of the provider outlives the sign-in.
  */
 import * as oauth from "oauth4webapi";
-import { controlDatabase } from "../../control/database.ts";
-import { storeAttempt, type SignInAttempt, takeAttempt } from "../../control/sessions.ts";
-import { ok, refuse, type Result } from "../../domain/result.ts";
+import { controlDatabase } from "../../d1/database.ts";
+import { storeAttempt, type SignInAttempt, takeAttempt } from "../../d1/sessions.ts";
+import { ok, reject, type Result } from "../../domain/result.ts";
 import { memberEmail } from "../../domain/signal/identity.ts";
-import type { AppEnv } from "../../env.ts";
+import { type AppEnv, isLoopback } from "../../env.ts";
 import { countMiss } from "../../http/auth-failures.ts";
-import { isLoopback } from "../../http/loopback.ts";
 import { SIGN_IN_ATTEMPT_MS } from "../../limits.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { messagePage } from "../page.tsx";
@@ -59,7 +58,7 @@ export const oidcDriver: SignInDriver = {
       if (attempt === null) return problemPage(c, "attempt_unknown");
       const email = await finishSignIn(c.env, callbackUrl(c), new URL(c.req.url), attempt).catch(providerFault(c));
       if (email === null) return problemPage(c, "provider_failed");
-      if (!email.ok) return problemPage(c, email.refusal);
+      if (!email.ok) return problemPage(c, email.rejection);
       if (!(await startSession(c, email.value, "oidc"))) return problemPage(c, "no_member");
       return c.redirect(attempt.target, 303);
     }),
@@ -130,7 +129,7 @@ async function finishSignIn(
     parameters = oauth.validateAuthResponse(server, client, returned, attempt.state);
   } catch (error) {
     // Either the provider says no (access_denied), or this is not its answer to this attempt.
-    return refuse(error instanceof oauth.AuthorizationResponseError ? "refused" : "attempt_unknown");
+    return reject(error instanceof oauth.AuthorizationResponseError ? "rejected" : "attempt_unknown");
   }
   const answer = await oauth.authorizationCodeGrantRequest(
     server,
@@ -166,22 +165,22 @@ interface EmailClaims {
 
 /**
  * The first email that is verified, else the first email. The claim `email_verified` is optional: a company's own provider,
- * which has assigned the addresses, often leaves it out. But if it is present and not true, it refuses the email of the same
- * answer. If no email is verified, it refuses the email of the other answer too.
+ * which has assigned the addresses, often leaves it out. But if it is present and not true, it rejects the email of the same
+ * answer. If no email is verified, it rejects the email of the other answer too.
  */
 function verifiedEmail(answers: readonly EmailClaims[]): Result<string, SignInProblem> {
   const named = answers.filter(({ email }) => email !== undefined);
   const chosen = named.find(isVerified) ?? named[0];
-  if (chosen === undefined) return refuse("email_missing");
+  if (chosen === undefined) return reject("email_missing");
   const email = memberEmail(chosen.email);
-  if (email === undefined) return refuse("email_unusable");
-  const isRefused = answers.some(
+  if (email === undefined) return reject("email_unusable");
+  const isRejected = answers.some(
     (answer) =>
       answer.verified !== undefined &&
       !isTrue(answer.verified) &&
       (!isVerified(chosen) || answer.email === undefined || memberEmail(answer.email) === email),
   );
-  return isRefused ? refuse("email_unverified") : ok(email);
+  return isRejected ? reject("email_unverified") : ok(email);
 }
 
 function isVerified({ email, verified }: EmailClaims): boolean {

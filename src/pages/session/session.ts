@@ -1,11 +1,11 @@
-/** The ways to sign in (design §10), and the sessions that this service keeps for those that have none of their own. */
+/** The ways to sign in, and the sessions that this service keeps for those that have none of their own. */
 import type { Hono } from "hono";
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import type { CookieOptions } from "hono/utils/cookie";
-import { controlDatabase } from "../../control/database.ts";
-import { closeSession, openSession, type SignInProof } from "../../control/sessions.ts";
+import { controlDatabase } from "../../d1/database.ts";
+import { closeSession, openSession, type SignInProof } from "../../d1/sessions.ts";
 import { countMiss } from "../../http/auth-failures.ts";
-import { isLoopback } from "../../http/loopback.ts";
+import { isLoopback } from "../../env.ts";
 import { SESSION_MS } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
 import { Lru } from "../../platform/lru.ts";
@@ -110,7 +110,7 @@ function cookieAttributes(c: Ctx): CookieOptions {
   return { path: "/", httpOnly: true, sameSite: "Lax", secure: !isPlainLoopback(c) };
 }
 
-/** `__Host-` makes the browser refuse the cookie without HTTPS and from other hosts of the domain. */
+/** `__Host-` makes the browser reject the cookie without HTTPS and from other hosts of the domain. */
 function cookieName(c: Ctx, cookie: TokenCookie): string {
   return isPlainLoopback(c) ? cookie : `__Host-${cookie}`;
 }

@@ -28,6 +28,7 @@ const SIGN_IN_SETTINGS = {
     behindAccess: false,
     needs: [{ variable: "OIDC_ISSUER" }, { variable: "OIDC_CLIENT_ID" }],
   },
+  off: { notDeployable: null, behindAccess: false, needs: [] },
   local: { notDeployable: "lets anybody sign in without a proof", behindAccess: false, needs: [] },
 } as const satisfies Record<string, SignInSettings>;
 
@@ -43,6 +44,6 @@ export function signInSettings(name: string): SignInSettings | null {
   return isSignInName(name) ? SIGN_IN_SETTINGS[name] : null;
 }
 
-export function isSignInName(name: string): name is SignInName {
+function isSignInName(name: string): name is SignInName {
   return Object.hasOwn(SIGN_IN_SETTINGS, name);
 }

@@ -1,25 +1,24 @@
 /**
- * Sign-in (design §10): drivers, middleware, and the pages of sign-in and of the choice of a workspace. The middleware reads
+ * Sign-in: drivers, middleware, and the pages of sign-in and of the choice of a workspace. The middleware reads
  * the role from D1 for each request, so a changed role takes effect at once.
  */
-import { controlDatabase } from "../../control/database.ts";
-import { findSignedIn, listEmails } from "../../control/sessions.ts";
-import { requireJurisdiction } from "../../domain/jurisdiction.ts";
+import { controlDatabase } from "../../d1/database.ts";
+import { findSignedIn, listEmails } from "../../d1/sessions.ts";
 import { canManage } from "../../domain/keys/role.ts";
 import { memberEmail } from "../../domain/signal/identity.ts";
-import { configuredJurisdiction } from "../../env.ts";
+import { configuredJurisdiction, isLoopback, requireJurisdiction } from "../../env.ts";
 import { clientNetwork, countFailure, countMiss } from "../../http/auth-failures.ts";
 import { ROLE_LABEL } from "../copy.ts";
 import { HiddenFields, TextField } from "../kit/forms.tsx";
 import type { Section } from "../kit/layout.tsx";
 import { managersOnlyPage, messagePage, notFoundPage, plainPage } from "../page.tsx";
 import { ADDRESS_MAX_LENGTH, type Answer, type Ctx, formText, pages, typedText } from "../pages-env.ts";
-import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
+import { formRejectedPage, readStrangersForm } from "../read-form.tsx";
 import { FIRST_PAGE, safeTarget } from "../safe-target.ts";
 import { mayAskForStranger, mayView, problemPage } from "./form-guard.tsx";
 import { oidcDriver } from "./oidc.tsx";
 import { endSession, knownSessions, type SignInDriver, startSession, withSessions } from "./session.ts";
-import { isSignInName, type SignInName } from "./sign-in-settings.ts";
+import type { SignInName } from "./sign-in-settings.ts";
 
 const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
 
@@ -59,6 +58,12 @@ function accessMissingPage(c: Ctx): Answer {
     <>
       This request did not come through the Cloudflare Access application whose audience is <code>ACCESS_AUD</code>.
       Protect <code>/w</code> and <code>/sign-in</code> with it and set that variable, or change <code>SIGN_IN</code>.
+      {isLoopback(c.req.url) && (
+        <>
+          {" "}
+          On your own machine, <code>npm run dev</code> starts the service with local sign-in.
+        </>
+      )}
     </>
   );
   return messagePage(c, { title: "Sign-in is not set up", status: 401, text });
@@ -101,7 +106,7 @@ const localDriver: SignInDriver = {
   },
   routes: pages.createApp().post("/", async (c) => {
     const form = await readStrangersForm(c);
-    if (!form.ok) return formRefusedPage(c, form.refusal);
+    if (!form.ok) return formRejectedPage(c, form.rejection);
     const email = memberEmail(typedText(form.value, "email"));
     if (email === undefined || !(await startSession(c, email, "local"))) return problemPage(c, "no_member");
     return c.redirect(safeTarget(formText(form.value, "to", ADDRESS_MAX_LENGTH)), 303);
@@ -116,18 +121,40 @@ function isLocalBrowser(c: Ctx): boolean {
   return c.req.header("sec-fetch-site") !== undefined;
 }
 
-const DRIVERS: Record<SignInName, SignInDriver> = { access: accessDriver, oidc: oidcDriver, local: localDriver };
+/** A deployment without sign-in: its pages are closed, and everything else works. */
+const offDriver: SignInDriver = {
+  proofOf: () => Promise.resolve(null),
+  signInPage: closedPage,
+  notSignedIn: closedPage,
+  signedOut: closedPage,
+};
+
+function closedPage(c: Ctx): Answer {
+  const text = (
+    <>
+      Nobody can sign in to this deployment yet. Webhooks and the operator API work. To open the pages, set{" "}
+      <code>SIGN_IN</code> to <code>access</code> or <code>oidc</code> in <code>wrangler.toml</code> and deploy again.
+    </>
+  );
+  return messagePage(c, { title: "The pages are closed", status: 403, text });
+}
+
+const DRIVERS = new Map<string, SignInDriver>(
+  Object.entries({ access: accessDriver, oidc: oidcDriver, off: offDriver, local: localDriver } satisfies Record<
+    SignInName,
+    SignInDriver
+  >),
+);
 
 /** Null: sign-in is off, and so are the pages. */
 function signInDriver(c: Ctx): SignInDriver | null {
-  const on: string = c.env.SIGN_IN;
-  return isSignInName(on) ? DRIVERS[on] : null;
+  return DRIVERS.get(c.env.SIGN_IN) ?? null;
 }
 
 /** Routes of a driver that is off do not exist. */
 const driverRoutes = pages.createApp();
 
-for (const [name, driver] of Object.entries(DRIVERS)) {
+for (const [name, driver] of DRIVERS) {
   if (driver.routes === undefined) continue;
   const onlyWhileOn = pages.createMiddleware(async (c, next) => {
     if (signInDriver(c) !== driver) return notFoundPage(c);
@@ -172,11 +199,24 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
 
 /** Runs after requireSignIn. Another person's workspace gets the same answer as a missing workspace. */
 export const requireMember = pages.createMiddleware(async (c, next) => {
-  if (c.get("workspace") === undefined) return notFoundPage(c);
+  const workspace = c.get("workspace");
+  if (workspace === undefined) return notFoundPage(c);
+  if (workspace.state === "ended") return endedPage(c);
+  if (workspace.state === "importing") return importingPage(c);
   await next();
 });
 
-/** Refuses members who are not owner or admin. The parameters are those of managersOnlyPage. */
+function importingPage(c: Ctx): Answer {
+  const text = "Its data is on the way from another place. Until it is complete, senders are asked to send again.";
+  return messagePage(c, { title: "This workspace is being imported", status: 503, text });
+}
+
+function endedPage(c: Ctx): Answer {
+  const text = "The operator of this service has ended it. Its keys are rejected, and its data is being deleted.";
+  return messagePage(c, { title: "This workspace has ended", status: 410, text });
+}
+
+/** Rejects members who are not owner or admin. The parameters are those of managersOnlyPage. */
 export function managersOnly(title: string, action: string, section: Section | null = null) {
   return pages.createMiddleware(async (c, next) => {
     if (!canManage(c.get("role"))) return managersOnlyPage(c, title, action, section);

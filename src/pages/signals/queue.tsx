@@ -1,16 +1,15 @@
 /** Signal queue (spec §6.3): signals by event and source, the page of an event, and the routes of the other pages of signals. */
-import { DAY_MS, dayOf } from "../../domain/duration.ts";
-import { latestDays } from "../../domain/day-counts.ts";
+import { asSent } from "../../domain/json/json-value.ts";
+import { DAY_MS, dayOf, latestDays } from "../../domain/duration.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PAGE_ROWS, QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
 import type { QueueGroup, QueueSort, SignalTrace, StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { LinkButton } from "../kit/forms.tsx";
 import { Sparkline, TimeChart } from "../kit/charts.tsx";
-import { counted, withQuery } from "../kit/format.ts";
+import { counted } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
 import { Count, Empty, Json, Notice, Panel, Stat, Stats, StatusBadge, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { groupPath, signalPath } from "../paths.ts";
+import { type Ctx, pages, storeOf, workspacePath, groupPath, signalPath, withQuery } from "../pages-env.ts";
 import { SignalList } from "../signal-list.tsx";
 import { isSignalId, listPages, NoSignals, SIGNAL_PAGE, SignalLink, SignalTabs } from "./signals.tsx";
 import { tracePages } from "./trace.tsx";
@@ -38,7 +37,7 @@ export const signalPages = pages
       source: list.text("source", "Source"),
       only: list.choice("only", "Show", ONLY),
       sort: list.sort(SORTS, "last_seen"),
-      ...list.days("Last seen"),
+      ...list.days("Last seen", "Last seen from"),
     };
     const found = await scanUntilMatch(list.slice(PAGE_ROWS), async (slice) => {
       const { groups, ...rest } = await storeOf(c).queuePage(filter, slice);
@@ -65,7 +64,7 @@ export const signalPages = pages
         searched={counted(scans * QUEUE_SCAN_GROUPS, "event")}
         empty={<NoEvents base={base} totals={totals} />}
       >
-        <Groups base={base} items={items} />
+        <Groups base={base} items={items} order={list.order} />
       </ListPanel>,
     );
   })
@@ -73,26 +72,41 @@ export const signalPages = pages
   .route("/", listPages)
   .route("/", tracePages);
 
-function Groups({ base, items }: { base: string; items: readonly QueueGroup[] }) {
+interface GroupsProps {
+  base: string;
+  items: readonly QueueGroup[];
+  order: ListAddress["order"];
+}
+
+function Groups({ base, items, order }: GroupsProps) {
   const today = dayOf(Date.now());
   return (
     <Table
       caption="Events"
       rows={items}
       href={({ event, source }) => groupPath(base, event, source)}
+      order={order}
       columns={[
-        { head: "Event", cell: ({ event }) => event },
+        { head: "Event", cell: ({ event }) => event, sorts: ["name"] },
         { head: "Source", cell: ({ source }) => source },
-        { head: "Signals", kind: "number", cell: ({ count }) => <Count value={count} /> },
-        { head: "Held", kind: "number", cell: ({ held }) => <Count value={held} />, drop: "phone" },
-        { head: "Anonymous", kind: "number", cell: ({ anonymous }) => <Count value={anonymous} />, drop: "narrow" },
+        { head: "Signals", kind: "number", cell: ({ count }) => <Count value={count} />, sorts: ["count"] },
+        { head: "Held", kind: "number", cell: ({ held }) => held > 0 && <Count value={held} />, drop: "phone" },
+        {
+          head: "Anonymous",
+          kind: "number",
+          cell: ({ anonymous }) => anonymous > 0 && <Count value={anonymous} />,
+          drop: "narrow",
+        },
         {
           head: `Last ${SPARKLINE_DAYS} days`,
           cell: ({ days }) => <LatestDays values={latestDays(days, today, SPARKLINE_DAYS)} />,
           drop: "narrow",
         },
-        { head: "First seen", cell: ({ firstSeenMs }) => <Time ms={firstSeenMs} />, drop: "narrow" },
-        { head: "Last seen", cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} /> },
+        {
+          head: "Last seen",
+          cell: ({ lastSeenMs }) => <Time ms={lastSeenMs} />,
+          sorts: ["last_seen", "last_seen_up"],
+        },
       ]}
     />
   );
@@ -192,7 +206,7 @@ function SamplesPanel({ base, samples }: { base: string; samples: readonly Signa
           <summary>
             <StatusBadge status={status} /> {email ?? "Unknown person"}, <Time ms={receivedAtMs} />
           </summary>
-          <Json value={payload} label={`Payload of ${id}`} />
+          <Json value={asSent(payload)} label={`Payload of ${id}`} />
           <SignalLink base={base} id={id} />
         </details>
       ))}

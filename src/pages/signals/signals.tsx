@@ -1,17 +1,18 @@
 /** The lists of all signals and of dead letters, and the parts that all pages of signals share. */
 import type { SignalStatus } from "../../domain/signal/signal.ts";
+import { TOO_MANY_STEPS } from "../../domain/rules/evaluate-rules.ts";
+import { namesSent } from "../../domain/signal/normalise.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { StoreTotals } from "../../store/protocol/stored-signals.ts";
-import { replayDeadLetters } from "../../workspace/signal-operations.ts";
+import { replayDeadLetters } from "../../use-cases/signal-operations.ts";
 import { optionsOf, STATUS_COPY } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
 import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
 import { grouped } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
-import { Empty, ShortId, Table, Tabs, Time } from "../kit/parts.tsx";
-import { done, mayManage, page } from "../page.tsx";
-import { contextOf, formText, pages, storeOf, workspacePath } from "../pages-env.ts";
-import { signalPath } from "../paths.ts";
+import { Empty, ShortId, Table, Tabs, Time, WithCode } from "../kit/parts.tsx";
+import { mayManage, page } from "../page.tsx";
+import { contextOf, formText, pages, storeOf, workspacePath, signalPath, done } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { SignalList } from "../signal-list.tsx";
 import { requireManager } from "../session/sign-in.tsx";
@@ -46,8 +47,8 @@ export const listPages = pages
       <SignalTabs base={base} shown={isHeld ? "/all?status=held" : "/all"} totals={totals} />,
       isHeld && totals.held > 0 && (
         <p>
-          Held signals do not update scores until an owner or admin releases them.{" "}
-          <a href={`${base}/usage/plan`}>Release held signals</a>
+          Held signals do not update scores until an owner or admin releases them, which needs a larger plan, overages
+          or room below the limit. <a href={`${base}/usage/plan#held`}>See what is needed</a>
         </p>
       ),
       <Filters list={list} suggestions={{ event: names.events, source: names.sources }} />,
@@ -75,8 +76,20 @@ export const listPages = pages
           rows={found.items}
           href={({ id }) => signalPath(base, id)}
           columns={[
-            { head: "Signal", cell: ({ id }) => <ShortId id={id} /> },
-            { head: "Reason", kind: "text", cell: ({ reason }) => reason },
+            {
+              head: "Signal",
+              cell: ({ id, payload }) => (
+                <>
+                  {namesSent(payload).event ?? "Unreadable signal"}
+                  <small>
+                    <ShortId id={id} />
+                  </small>
+                </>
+              ),
+            },
+            { head: "Person", cell: ({ payload }) => namesSent(payload).email },
+            { head: "Source", cell: ({ payload }) => namesSent(payload).source, drop: "narrow" },
+            { head: "Reason", kind: "text", cell: ({ reason }) => <DeadReason base={base} reason={reason} /> },
             { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
             { head: "Replay", kind: "actions", cell: ({ id }) => isManager && <ReplayButton base={base} id={id} /> },
           ]}
@@ -93,6 +106,15 @@ export const listPages = pages
     const back = replayed > 0 && id !== undefined ? `signals/${id}` : "signals/dead-letters";
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
   });
+
+export function DeadReason({ base, reason }: { base: string; reason: string }) {
+  if (reason !== TOO_MANY_STEPS) return <WithCode text={reason} />;
+  return (
+    <>
+      <strong>Rules take too long.</strong> {reason} <a href={`${base}/rules`}>View mapping rules</a>
+    </>
+  );
+}
 
 export function SignalLink({ base, id }: { base: string; id: string }) {
   return (

@@ -1,24 +1,53 @@
-/** One signal from receipt to score (design §1.3: nothing is silent). */
+/** The trace of a signal from receipt to score: its status is always explained. */
+import { asSent, isJsonObject, parsed } from "../../domain/json/json-value.ts";
 import type { Child } from "hono/jsx";
-import { type ApiKey, findKey } from "../../control/api-keys.ts";
-import { ruleNames } from "../../control/stored-rules.ts";
-import { emailProblemOf } from "../../domain/signal/normalise.ts";
-import { timeProblemOf } from "../../domain/signal/occurred-at.ts";
+import { type ApiKey, findKey } from "../../d1/api-keys.ts";
+import { exclusionName } from "../../d1/exclusions.ts";
+import { ruleNames } from "../../d1/stored-rules.ts";
+import { DAY_MS } from "../../domain/duration.ts";
+import { MISFIT_KEPT_DAYS } from "../../limits.ts";
+import { addressPathIn } from "../../domain/template/propose-template.ts";
 import type { MatchedRule, SignalTrace } from "../../store/protocol/stored-signals.ts";
-import type { Admission } from "../../wire/admission.ts";
-import { followSignal } from "../../workspace/signal-operations.ts";
+import type { Admission } from "../../wire/message.ts";
+import { followSignal } from "../../use-cases/signal-operations.ts";
 import { ALREADY_SCORED, ENDPOINT_LABEL, FREQUENCY_LABEL, NAMED_BY_LABEL, signalTitle } from "../copy.ts";
 import { KeyTitle } from "../keys/key-parts.tsx";
 import { LinkButton } from "../kit/forms.tsx";
-import { counted, day, grouped, signed, withQuery } from "../kit/format.ts";
-import { Badge, CopyText, Facts, Json, Panel, StatusBadge, Timeline, type TimelineStep } from "../kit/parts.tsx";
+import { counted, day, grouped, signed } from "../kit/format.ts";
+import {
+  Badge,
+  CopyId,
+  ValueList,
+  Json,
+  Panel,
+  StatusBadge,
+  Timeline,
+  WithCode,
+  type TimelineStep,
+} from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { pages, workspacePath } from "../pages-env.ts";
-import { groupPath, keyPath, personPath, rulePath, signalPath } from "../paths.ts";
+import {
+  pages,
+  workspacePath,
+  accountPath,
+  groupPath,
+  keyPath,
+  mapPath,
+  personPath,
+  rulePath,
+  signalPath,
+  withQuery,
+} from "../pages-env.ts";
 import { lapseText, type RuleNames } from "../people/person.tsx";
-import { ReplayButton } from "./signals.tsx";
+import { DeadReason, ReplayButton } from "./signals.tsx";
 
 const REFRESH_MS = 2_000;
+
+interface Names {
+  rules: RuleNames;
+  /** Of the exclusion that covers the signal; null: no stored version of the exclusions has it. */
+  exclusion: string | null;
+}
 
 export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
   const [base, { id }, db] = [workspacePath(c), c.get("workspace"), c.get("db")];
@@ -26,31 +55,47 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
   if (found === null) return notFoundPage(c, "signal");
   const trace = "recorded" in found ? found.recorded : null;
   const signal = "recorded" in found ? found.recorded : found.inFlight;
-  const [apiKey, rules] = await Promise.all([
+  const [apiKey, rules, exclusion] = await Promise.all([
     // Spec §1: only owners and admins see keys.
     mayManage(c) ? findKey(db, id, signal.keyId) : null,
     ruleNames(db, id, trace?.rulesMatched.map(({ ruleId }) => ruleId) ?? []),
+    trace === null || trace.excludedBy === null ? null : exclusionName(db, id, trace.excludedBy),
   ]);
-  const canMakeRule = mayManage(c) && trace?.kind === "signal" && trace.payload !== null;
+  const names = { rules, exclusion };
   const { event = null, source = null } = trace?.kind === "signal" ? trace : {};
+  const canMakeRule = mayManage(c) && trace?.kind === "signal" && trace.payload !== null;
+  const canMap = mayManage(c) && trace !== null && needsTemplate(trace);
+  const map = <LinkButton href={mapPath(base, signal)} text="Map this payload" look={canMakeRule ? "" : "primary"} />;
   const create = <LinkButton href={withQuery(`${base}/rules/new`, { from: signal.id })} text="Create mapping rule" />;
   return page(
     c,
     {
       section: "signals",
       title: signal.id,
-      heading: trace === null ? "Signal" : signalTitle(trace),
+      heading:
+        trace === null
+          ? "Signal"
+          : trace.misfit && trace.event === null
+            ? "Signal that its template does not fit"
+            : signalTitle(trace),
       crumbs: event !== null && source !== null ? [[event, groupPath(base, event, source)]] : [],
-      actions: canMakeRule && create,
+      actions: [canMap && map, canMakeRule && create],
     },
     <div class="columns wide" id="trace" {...(trace === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
       <Panel title="Trace" actions={<Status trace={trace} />}>
-        <Timeline steps={stepsOf(base, signal, trace, rules, mayManage(c))} />
+        <Timeline steps={stepsOf(base, signal, trace, names, mayManage(c))} fromMs={signal.receivedAtMs} />
       </Panel>
       <SignalPanel base={base} signal={signal} trace={trace} apiKey={apiKey} />
     </div>,
   );
 });
+
+/** A misfit, or a signal whose payload may name a person whom no template reads. */
+function needsTemplate({ endpoint, kind, status, payload, misfit, person, ...trace }: SignalTrace): boolean {
+  if (payload === null || endpoint !== "signal_staging") return false;
+  const isNameless = trace.email === null && trace.userId === null && trace.anonymousId === null;
+  return misfit || (kind === "signal" && status === "processed" && person === null && isNameless);
+}
 
 function Status({ trace }: { trace: SignalTrace | null }) {
   if (trace !== null && trace.deletedAtMs !== null) return <Badge>Deleted</Badge>;
@@ -73,9 +118,10 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
   );
   return (
     <Panel title="Signal">
-      <Facts
+      <ValueList
         of={[
-          ["Id", <CopyText id="signal-id" label="signal id" text={signal.id} />],
+          ["Id", <CopyId id={signal.id} label="signal id" />],
+          ["About", trace?.topic],
           ["API key", key],
           ["Source", trace?.source],
           ["Email", trace?.email],
@@ -83,11 +129,14 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
           ["Anonymous id", trace?.anonymousId],
         ]}
       />
-      {[emailProblemOf(trace?.payload), timeProblemOf(trace?.payload)].map(
-        (problem) => problem !== null && <p>{problem}</p>,
-      )}
+      {trace !== null &&
+        Object.values(trace.problems).map((problem) => (
+          <p>
+            <WithCode text={problem} />
+          </p>
+        ))}
       {trace !== null && trace.payload !== null ? (
-        <Json value={trace.payload} label="Payload as it was sent" />
+        <Json value={asSent(trace.payload)} label="Payload as it was sent" />
       ) : (
         <p class="quiet">{noPayload(trace)}</p>
       )}
@@ -99,17 +148,27 @@ function noPayload(trace: SignalTrace | null): string {
   if (trace === null) return "The payload appears once the signal is recorded.";
   if (trace.deletedAtMs !== null) return "The payload was deleted with the person.";
   if (trace.payloadLost) return "The payload is missing in cold storage. Its effects are kept.";
-  if (trace.status === "duplicate")
-    return "The payload of a duplicate is not kept. It equals that of the first signal.";
+  if (trace.status === "duplicate") {
+    const first = trace.sameId ? "The first signal has the same id." : "It equals that of the first signal.";
+    return `The payload of a duplicate is not kept. ${first}`;
+  }
+  if (isPurgedMisfit(trace)) {
+    return `The payload was deleted, because no template has fitted it within ${MISFIT_KEPT_DAYS} days.`;
+  }
   if (trace.status === "purged") return "The payload was deleted at the end of the billing period.";
   return "The payload is not stored.";
+}
+
+/** Deletions and the ends of billing periods purge too, but the line of another signal, or with the time of the deletion. */
+function isPurgedMisfit({ status, kind, deletedAtMs }: SignalTrace): boolean {
+  return status === "purged" && kind === "unknown" && deletedAtMs === null;
 }
 
 function stepsOf(
   base: string,
   signal: Admission | SignalTrace,
   trace: SignalTrace | null,
-  rules: RuleNames,
+  names: Names,
   mayReplay: boolean,
 ): TimelineStep[] {
   const received = { title: "Received", ms: signal.receivedAtMs, text: `${ENDPOINT_LABEL[signal.endpoint]} endpoint` };
@@ -117,13 +176,13 @@ function stepsOf(
   const { occurredAtMs, occurredFrom, receivedAtMs, recordedAtMs, deletedAtMs } = trace;
   const by = occurredAtMs === receivedAtMs ? "Not before the receipt, by " : "By ";
   const occurred = { title: "Occurred", ms: occurredAtMs, text: [by, <code>{occurredFrom}</code>, " in the payload"] };
-  const recorded = `${duration(recordedAtMs - receivedAtMs)} after receipt`;
+  const recorded = "In the Signal Store, with its place in the usage";
   return [
     ...(occurredFrom === "received" ? [] : [occurred]),
     received,
     verdictStep(base, signal),
     { title: "Recorded", ms: recordedAtMs, text: recorded },
-    ...(deletedAtMs === null ? outcomeSteps(base, trace, rules, mayReplay) : [deletedStep(deletedAtMs)]),
+    ...(deletedAtMs === null ? outcomeSteps(base, trace, names, mayReplay) : [deletedStep(deletedAtMs)]),
   ];
 }
 
@@ -158,7 +217,7 @@ function deletedStep(ms: number): TimelineStep {
   return { title: `Deleted on ${day(ms)}`, ms, text };
 }
 
-function outcomeSteps(base: string, trace: SignalTrace, rules: RuleNames, mayReplay: boolean): TimelineStep[] {
+function outcomeSteps(base: string, trace: SignalTrace, names: Names, mayReplay: boolean): TimelineStep[] {
   const { id, status, duplicateOf, heldUntilMs, deadReason } = trace;
   switch (status) {
     case "duplicate": {
@@ -167,7 +226,8 @@ function outcomeSteps(base: string, trace: SignalTrace, rules: RuleNames, mayRep
           {duplicateOf}
         </a>
       );
-      const text = ["Same content as ", first || "an earlier signal", ". Counted, but not scored."];
+      const same = trace.sameId ? "Same id as " : "Same content as ";
+      const text = [same, first || "an earlier signal", ". Counted, but not scored."];
       return [{ title: "Duplicate", text }];
     }
     case "held": {
@@ -175,24 +235,35 @@ function outcomeSteps(base: string, trace: SignalTrace, rules: RuleNames, mayRep
       return [{ title: "Waiting", tone: "warn", text }];
     }
     case "purged": {
+      if (isPurgedMisfit(trace)) {
+        const ms = trace.recordedAtMs + MISFIT_KEPT_DAYS * DAY_MS;
+        const text = `The template of its key did not fit it, and no other has within ${MISFIT_KEPT_DAYS} days. Its payload is deleted. It counts in the usage.`;
+        return [{ title: "Purged", ms, text }];
+      }
       const text = "The billing period ended while the signal was held. Its payload and person are deleted.";
       return [{ title: "Purged", ms: heldUntilMs, text }];
     }
     case "dead": {
-      const text = [<p>{deadReason ?? "Unknown reason."}</p>, mayReplay && <ReplayButton base={base} id={id} />];
-      return [{ title: "Could not be processed", tone: "bad", text }];
+      const text = [
+        <p>
+          <DeadReason base={base} reason={deadReason ?? "Unknown reason."} />
+        </p>,
+        mayReplay && <ReplayButton base={base} id={id} />,
+      ];
+      const title = trace.misfit ? "The payload template does not fit" : "Could not be processed";
+      return [{ title, tone: "bad", text }];
     }
     case "anonymous": {
       const text =
         "Waits in cold storage. An identify call that gives this visitor an email assigns and scores the signal.";
-      return [{ title: "Visitor not known yet", tone: "info", text }];
+      return [{ title: "Visitor not known yet", tone: "info", text }, ...accountSteps(base, trace)];
     }
     case "processed":
-      return processedSteps(base, trace, rules);
+      return processedSteps(base, trace, names);
   }
 }
 
-function processedSteps(base: string, trace: SignalTrace, rules: RuleNames): TimelineStep[] {
+function processedSteps(base: string, trace: SignalTrace, names: Names): TimelineStep[] {
   const { person, kind } = trace;
   if (kind === "account") {
     const text = ["Mapped by the payload template of its key. ", <a href={`${base}/accounts`}>View accounts</a>];
@@ -200,10 +271,16 @@ function processedSteps(base: string, trace: SignalTrace, rules: RuleNames): Tim
   }
   const isIdentify = kind === "identify";
   if (person === null) {
+    const { email: emailProblem, id: idProblem } = trace.problems;
     const [title, text] = isIdentify
       ? ["No person identified", "Without an email, an identify call creates no person and links no ids."]
-      : ["No person named", "The signal has no email, user id or anonymous id. It scores nothing."];
-    return [{ title, text }];
+      : [
+          "No person named",
+          emailProblem !== undefined || idProblem !== undefined
+            ? "The signal's email and ids name nobody, for the reasons above. It scores nothing."
+            : "The signal has no email, user id or anonymous id. It scores nothing.",
+        ];
+    return [{ title, text: [text, <AddressFound trace={trace} />] }];
   }
   const found: TimelineStep = {
     title: isIdentify ? "Person identified" : "Person found",
@@ -215,11 +292,59 @@ function processedSteps(base: string, trace: SignalTrace, rules: RuleNames): Tim
       person.linkedAtMs !== null && ", linked when the visitor became known",
     ],
   };
-  return kind === "signal" ? [found, ...scoreSteps(base, trace, rules)] : [found];
+  const isScored = kind === "signal" && (!trace.isGroupCall || trace.rulesMatched.length > 0);
+  return [found, ...accountSteps(base, trace), ...(isScored ? scoreSteps(base, trace, names) : [])];
 }
 
-function scoreSteps(base: string, trace: SignalTrace, rules: RuleNames): TimelineStep[] {
-  const { rulesTried, rulesMatched } = trace;
+/** Where an address stands that nothing reads. The address itself is not repeated. */
+function AddressFound({ trace }: { trace: SignalTrace }) {
+  const path = needsTemplate(trace) ? addressPathIn(parsed(trace.payload)) : undefined;
+  if (path === undefined) return <></>;
+  return (
+    <>
+      {" "}
+      An address stands at <code>{path}</code>, which{" "}
+      {trace.mapped ? "its template does not read" : "a payload template can read"}.
+    </>
+  );
+}
+
+/** Fields that a step names. */
+const FIELDS_NAMED = 10;
+
+/** The effect of a `group` call, or of an identify call that names a company: membership, and the account's fields. */
+function accountSteps(base: string, trace: SignalTrace): TimelineStep[] {
+  const { traits, person, isGroupCall, payload } = trace;
+  if (traits.account === undefined) return [];
+  const link = <a href={accountPath(base, traits.account)}>{trace.topic ?? traits.account}</a>;
+  const sent = isGroupCall ? parsed(payload) : null;
+  const names = isJsonObject(sent) && isJsonObject(sent["traits"]) ? Object.keys(sent["traits"]) : [];
+  const shown = names.slice(0, FIELDS_NAMED).join(", ");
+  const more = names.length > FIELDS_NAMED ? ` and ${grouped(names.length - FIELDS_NAMED)} more` : "";
+  const fields = names.length === 0 ? "" : ` Sent fields: ${shown}${more}. An account update sets a field first.`;
+  const title = person === null ? "Account named" : "Member of account";
+  const text =
+    person === null
+      ? [link, ". The visitor becomes its member once they are known.", fields]
+      : [person.email, " is now a member of ", link, ".", fields];
+  return [{ title, tone: "good", text }];
+}
+
+function scoreSteps(base: string, trace: SignalTrace, { rules, exclusion }: Names): TimelineStep[] {
+  const { rulesTried, rulesMatched, excludedBy } = trace;
+  if (excludedBy !== null) {
+    return [
+      {
+        title: "Excluded: scores nothing",
+        tone: "quiet",
+        text: [
+          "Covered by ",
+          <a href={`${base}/rules/exclusions`}>{exclusion ?? "an exclusion that is no longer kept"}</a>,
+          ". It counts as a signal, but never for a score.",
+        ],
+      },
+    ];
+  }
   const scoring = rulesMatched.filter((match) => match.scored && !lapsedOnArrival(trace, match));
   const added = scoring.reduce((sum, { points }) => sum + points, 0);
   const matches = rulesMatched.map((match) => {
@@ -282,9 +407,4 @@ function frequencyText(base: string, { scored, scoredBy, frequency }: MatchedRul
       , <a href={signalPath(base, scoredBy)}>{ALREADY_SCORED[frequency]}</a>
     </>
   );
-}
-
-function duration(ms: number): string {
-  if (ms < 120_000) return `${(Math.max(0, ms) / 1_000).toFixed(1)} seconds`;
-  return ms < 2 * 3_600_000 ? `${Math.round(ms / 60_000)} minutes` : `${Math.round(ms / 3_600_000)} hours`;
 }

@@ -1,19 +1,19 @@
 /** Usage, tab Plan: owners and admins change the plan and overages, and release held signals. */
-import { isPlanOffered, plansFor, type Plan } from "../../control/plans.ts";
-import { updateWorkspace, type WorkspaceChange } from "../../control/workspaces.ts";
+import { isPlanOffered, plansFor, type Plan } from "../../d1/plans.ts";
+import { updateWorkspace, type WorkspaceChange } from "../../d1/workspaces.ts";
 import { overageCost, type OveragePrice } from "../../domain/quota/billing.ts";
 import { ordinalsTaken, overageOfRelease, quotaBounds, roomToRelease } from "../../domain/quota/quota.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { Usage } from "../../quota/protocol.ts";
-import { configureWorkspace, usageOf } from "../../workspace/configure-workspace.ts";
-import { readBooks } from "../../workspace/read-health.ts";
-import { releaseHeldSignals } from "../../workspace/signal-operations.ts";
+import { configureWorkspace, usageOf } from "../../use-cases/configure-workspace.ts";
+import { readBooks } from "../../use-cases/read-health.ts";
+import { releaseHeldSignals } from "../../use-cases/signal-operations.ts";
 import type { Done } from "../copy.ts";
 import { Confirm } from "../kit/forms.tsx";
 import { counted, grouped, money } from "../kit/format.ts";
 import { Badge, type Column, Panel, Table } from "../kit/parts.tsx";
-import { done, mayManage, page } from "../page.tsx";
-import { contextOf, type Ctx, formText, pages, workspacePath } from "../pages-env.ts";
+import { mayManage, page } from "../page.tsx";
+import { contextOf, type Ctx, formText, pages, workspacePath, done } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { requireManager } from "../session/sign-in.tsx";
 import { type NoticeCopy, usageHead, UsageTabs } from "../usage-notices.tsx";
@@ -27,15 +27,20 @@ export const planPages = pages
   .post("/plan", requireManager, readForm(), async (c) => {
     const plan = formText(c.get("form"), "plan");
     const isOffered = plan !== "" && (await isPlanOffered(c.get("db"), plan, c.get("workspace").id));
-    return isOffered ? changeWorkspace(c, { plan }, "plan_changed") : planPage(c, UNKNOWN_PLAN);
+    return isOffered ? changeAndRelease(c, { plan }, "plan_changed") : planPage(c, UNKNOWN_PLAN);
   })
   .post("/overages", requireManager, readForm(), async (c) => {
     const overages = formText(c.get("form"), "overages");
     if (overages !== "on" && overages !== "off") return planPage(c, "Overages are either on or off.");
-    return changeWorkspace(c, { overages: overages === "on" }, `overages_${overages}`);
+    return changeAndRelease(c, { overages: overages === "on" }, `overages_${overages}`);
   })
-  .post("/release", requireManager, async (c) => {
-    const { released, isUnderWay } = await releaseHeldSignals(contextOf(c));
+  .post("/release", requireManager, readForm(), async (c) => {
+    const [most, overages] = [formText(c.get("form"), "most"), formText(c.get("form"), "overages")];
+    const isConfirmed = /^[1-9]\d{0,15}$/.test(most) && (overages === "on" || overages === "off");
+    const confirmed = { most: Number(most), overages: overages === "on" };
+    const release = isConfirmed ? await releaseHeldSignals(contextOf(c), confirmed) : null;
+    if (release === null) return planPage(c, "Overages have changed meanwhile. Look at the price, and release again.");
+    const { released, isUnderWay } = release;
     if (isUnderWay) return done(c, "usage/plan", "release_under_way");
     return done(c, "usage/plan", released > 0 ? "released" : "none_released");
   });
@@ -68,6 +73,17 @@ async function planPage(c: Ctx, error?: string): Promise<Response> {
   );
 }
 
+/** The form of a change may also release held signals: as many as it said. */
+async function changeAndRelease(c: Ctx, to: WorkspaceChange, text: Done): Promise<Response> {
+  const changed = await changeWorkspace(c, to, text);
+  const release = formText(c.get("form"), "release");
+  if (changed.status !== 303 || !/^[1-9]\d{0,15}$/.test(release)) return changed;
+  const overages = to.overages ?? (await usageOf(c.env, c.get("db"), c.get("workspace"))).overages;
+  const released = await releaseHeldSignals(contextOf(c), { most: Number(release), overages });
+  // The change is made. Without a release the page still offers it.
+  return released === null || released.released === 0 ? changed : done(c, "usage/plan", "changed_and_released");
+}
+
 /** If the counter cannot be reached, the change is stored, and the next page that reads the usage pushes it. */
 async function changeWorkspace(c: Ctx, to: WorkspaceChange, text: Done): Promise<Response> {
   const updated = await updateWorkspace(contextOf(c), to);
@@ -92,13 +108,13 @@ function PlansTable({ base, usage, plans, current, mayChange }: Props) {
     cell: ({ id, name, ...terms }) =>
       id !== current && (
         <Confirm
-          label={terms.signalLimit > usage.signalLimit ? "Upgrade" : "Downgrade"}
+          label={upgradeText(terms.signalLimit > usage.signalLimit ? "Upgrade" : "Downgrade", releasable(usage, terms))}
           title={`Change to the ${name} plan?`}
           action={`${base}/usage/plan`}
-          submit={`Change to ${name}`}
+          submit={upgradeText(`Change to ${name}`, releasable(usage, terms))}
           tone="primary"
           look="button small"
-          fields={{ plan: id }}
+          fields={{ plan: id, ...releaseField(releasable(usage, terms)) }}
         >
           <p>{changeText(usage, { ...terms, overages: usage.overages })}</p>
           {terms.paid && !usage.paid && (
@@ -114,31 +130,37 @@ function PlansTable({ base, usage, plans, current, mayChange }: Props) {
       columns={[
         {
           head: "Plan",
-          cell: ({ id, name }) => (
+          cell: ({ id, name, paid }) => (
             <>
-              {name} {id === current && <span class="tag">Current</span>}
+              {name} {!paid && <span class="tag">Free</span>} {id === current && <span class="tag">Current</span>}
             </>
           ),
         },
         { head: "Signals", kind: "number", cell: ({ signalLimit }) => grouped(signalLimit) },
-        {
-          head: "Price",
-          cell: ({ paid, overagePrice }) => (
-            <>
-              {paid ? "Paid" : "Free"}
-              {overagePrice !== null && <small>Overages {priceText(overagePrice)}</small>}
-            </>
-          ),
-        },
+        { head: "Overages", cell: ({ overagePrice }) => overagePrice !== null && priceText(overagePrice) },
         ...(mayChange ? [changes] : []),
       ]}
     />
   );
 }
 
+/** Held signals that a change makes room for, and that cannot be released without it. */
+function releasable(usage: Usage, to: Partial<Pick<Usage, "signalLimit" | "overages">>): number {
+  return roomToRelease(usage) > 0 ? 0 : Math.min(usage.held, roomToRelease({ ...usage, ...to }));
+}
+
+function upgradeText(text: string, release: number): string {
+  return release === 0 ? text : `${text} and release ${grouped(release)}`;
+}
+
+function releaseField(release: number): Record<string, string> {
+  return release === 0 ? {} : { release: String(release) };
+}
+
 function OveragesPanel({ base, usage, price, mayChange }: Props) {
   const { overages, overage } = usage;
   const verb = overages ? "Disable" : "Enable";
+  const release = overages ? 0 : releasable(usage, { overages: true });
   return (
     <Panel title="Overages">
       <p>
@@ -155,12 +177,12 @@ function OveragesPanel({ base, usage, price, mayChange }: Props) {
       )}
       {mayChange && (
         <Confirm
-          label={`${verb} overages`}
+          label={upgradeText(`${verb} overages`, release)}
           title={`${verb} overages?`}
           action={`${base}/usage/overages`}
-          submit={`${verb} overages`}
+          submit={`${upgradeText(`${verb} overages`, release)}${costText(release === 0 ? 0 : overageOfRelease({ ...usage, overages: true }, release), price)}`}
           tone={overages ? "danger" : "primary"}
-          fields={{ overages: overages ? "off" : "on" }}
+          fields={{ overages: overages ? "off" : "on", ...releaseField(release) }}
         >
           <p>{changeText(usage, { ...usage, overages: !overages, overagePrice: price })}</p>
         </Confirm>
@@ -173,7 +195,7 @@ function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props & { stor
   const { fit, text } = heldText(usage, storedHeld);
   const submit = `Release ${counted(fit, "signal")}${costText(overageOfRelease(usage, fit), price)}`;
   return (
-    <Panel title="Held signals">
+    <Panel title="Held signals" id="held">
       <p>{text}</p>
       {mayChange && fit > 0 && (
         <Confirm
@@ -183,6 +205,8 @@ function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props & { stor
           submit={submit}
           tone="primary"
         >
+          <input type="hidden" name="most" value={fit} />
+          <input type="hidden" name="overages" value={usage.overages ? "on" : "off"} />
           <p>The oldest {counted(fit, "held signal is", "held signals are")} processed: rules run and scores change.</p>
           <p>This cannot be undone.</p>
         </Confirm>
@@ -214,8 +238,8 @@ export function extraRoomText(usage: Usage): NoticeCopy {
   const soFar = `${streak === 0 ? "None" : grouped(streak)} so far.`;
   if (extraRoomRemoved) {
     const now = overages
-      ? "Overages are on, so no signal is refused."
-      : "Signals beyond the limit are refused. Upgrade or enable overages to accept more.";
+      ? "Overages are on, so no signal is rejected."
+      : "Signals beyond the limit are rejected. Upgrade or enable overages to accept more.";
     const text = `${OVERAGE_STREAK_LIMIT} periods in a row ended over the limit. ${now}`;
     return { tone: "bad", title: "Permanently lost", text };
   }
@@ -253,14 +277,14 @@ export function changeText(usage: Usage, to: Terms): string {
   const { hold } = quotaBounds(after);
   const room = roomToRelease(after);
   const beyond = usage.extraRoomRemoved
-    ? "Signals beyond that are refused"
-    : `Then ${grouped(to.signalLimit)} are held, and signals beyond ${grouped(hold)} are refused`;
+    ? "Signals beyond that are rejected"
+    : `Then ${grouped(to.signalLimit)} are held, and signals beyond ${grouped(hold)} are rejected`;
   const price = to.overagePrice === null ? "" : ` at ${priceText(to.overagePrice)}`;
   const next = to.overages
     ? `All signals are accepted. Those beyond ${grouped(to.signalLimit)} per period are billed${price}.`
     : left > 0
       ? `${counted(left, "more signal is", "more signals are")} accepted in this period. ${beyond}.`
-      : `The limit is reached in this period: the next signals are ${used >= hold ? "refused" : "held"}.`;
+      : `The limit is reached in this period: the next signals are ${used >= hold ? "rejected" : "held"}.`;
   const held = usage.held > 0 && room > 0 ? ` You can then release ${counted(room, "held signal")}.` : "";
   return `Takes effect with the next signal. ${next}${held}`;
 }

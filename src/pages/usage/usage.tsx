@@ -1,22 +1,24 @@
 /** Usage (spec §8): the tabs Usage and Ledger (the books of design §1.2, past periods, storage). plan.tsx has the tab Plan. */
-import { plansFor, type Plan } from "../../control/plans.ts";
-import { DAY_MS } from "../../domain/duration.ts";
+import { plansFor, type Plan } from "../../d1/plans.ts";
+import { canManage } from "../../domain/keys/role.ts";
+import { DAY_MS, utcDay } from "../../domain/duration.ts";
 import type { Balance } from "../../domain/quota/balance.ts";
 import type { OveragePrice } from "../../domain/quota/billing.ts";
 import { expectedUsage, paceOf, whenReached, type Pace } from "../../domain/quota/forecast.ts";
 import { ordinalsTaken, quotaBounds, quotaCeiling, VERDICTS, type VerdictCounts } from "../../domain/quota/quota.ts";
-import { usageCurve, utcDay, verdictsPerDay, type CurvePoint, type UsageDay } from "../../domain/quota/usage-day.ts";
-import { usageLevel } from "../../domain/quota/usage-levels.ts";
+import { usageCurve, verdictsPerDay, type CurvePoint, type UsageDay } from "../../domain/quota/usage-day.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
-import { usageByDayOf, usageOf } from "../../workspace/configure-workspace.ts";
-import { readBooks, readStorageHealth, type Room } from "../../workspace/read-health.ts";
+import { usageByDayOf, usageOf } from "../../use-cases/configure-workspace.ts";
+import { readBooks, readStorageHealth, type Room } from "../../use-cases/read-health.ts";
 import { VERDICT_LABELS, verdictSentence } from "../copy.ts";
 import { DayBars, TimeChart, type Point, type Reference, type Series } from "../kit/charts.tsx";
 import { ago, counted, day, grouped } from "../kit/format.ts";
-import { Badge, type Column, Count, Empty, Facts, Meter, Panel, Stat, Stats, Table } from "../kit/parts.tsx";
+import { Badge, type Column, Count, Empty, ValueList, Meter, Panel, Stat, Stats, Table } from "../kit/parts.tsx";
 import { page } from "../page.tsx";
-import { type Ctx, pages, workspacePath } from "../pages-env.ts";
+import { keyText, readKeyNames } from "../keys/key-parts.tsx";
+import { sectionPath } from "../kit/layout.tsx";
+import { type Ctx, keyPath, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { percentFull, usageHead, UsageTabs, waitingText } from "../usage-notices.tsx";
 import { costText, planPages } from "./plan.tsx";
 
@@ -47,15 +49,16 @@ export const usagePages = pages
         ) : (
           <Stat label="Held" value={usage.held} note="no effect on scores" />
         )}
-        <Stat label="Refused" value={usage.rejected} note="with a 429" />
+        <Stat label="Rejected" value={usage.rejected} note="with a 429" />
         <Stat
-          label="Left until refusals"
+          label="Left until rejections"
           value={ceiling === null ? "Unlimited" : Math.max(0, ceiling - used)}
           note={ceiling === null ? "overages are on" : limit}
         />
       </Stats>,
       <PeriodPanel base={base} usage={usage} days={days} pace={pace} plan={plan} nowMs={nowMs} />,
       <DaysPanel usage={usage} days={days} nowMs={nowMs} />,
+      await keysPanel(c, usage),
     );
   })
   .get("/ledger", (c) => ledgerPage(c))
@@ -77,14 +80,16 @@ interface PeriodProps extends Props {
 
 function percent(used: number, signalLimit: number): string {
   const value = (100 * used) / signalLimit;
-  return `${value > 0 && value < 10 ? value.toFixed(1) : grouped(Math.floor(value))} %`;
+  return `${value > 0 && value < 10 ? value.toFixed(1) : grouped(Math.floor(value))}%`;
 }
 
 function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
   const { periodStartMs, periodEndMs, signalLimit } = usage;
   const used = ordinalsTaken(usage);
   const ceiling = quotaCeiling(usage);
-  const forecast = forecastText(usage, pace, plan?.overagePrice ?? null, nowMs);
+  const curve = usageCurve(days, periodStartMs, { ...usage, nowMs });
+  const forecast = forecastText(usage, pace, plan?.overagePrice ?? null, { nowMs, curve });
+  const lines = curves(curve, pace, periodEndMs, ceiling);
   const references: Reference[] = [{ value: signalLimit, label: `Limit ${grouped(signalLimit)}` }];
   if (ceiling !== null && ceiling > signalLimit) {
     references.push({ value: ceiling, label: `Twice the limit ${grouped(ceiling)}`, tone: "bad" });
@@ -96,24 +101,37 @@ function PeriodPanel({ base, usage, days, pace, plan, nowMs }: PeriodProps) {
       <TimeChart
         label={`${counted(used, "signal")} since ${day(periodStartMs)}, limit ${grouped(signalLimit)}. ${forecast}`}
         caption={forecast}
-        series={curves(usageCurve(days, periodStartMs, { ...usage, nowMs }), pace, periodEndMs, ceiling)}
+        series={lines}
         references={references}
         fromMs={periodStartMs}
         toMs={periodEndMs}
       />
+      <ul class="legend">
+        <li>Used</li>
+        {lines.length > 1 && <li class="dashed">Forecast</li>}
+      </ul>
     </Panel>
   );
 }
 
+/** The bar ends at twice the limit, or without extra room at the limit: beyond the limit it is amber, at its end red. */
 export function UsageMeter({ usage, nowMs }: { usage: Usage; nowMs: number }) {
   const { signalLimit, periodEndMs, overages } = usage;
   const used = ordinalsTaken(usage);
-  const level = usageLevel(used, signalLimit);
-  const tone = level === null ? {} : { tone: level === 80 || overages ? ("warn" as const) : ("bad" as const) };
+  const end = quotaBounds(usage).hold;
   const text = `${grouped(used)} of ${counted(signalLimit, "signal")} used`;
+  const beyond = !overages && used >= end ? "bad" : "warn";
   return (
     <>
-      <Meter share={used / signalLimit} label={text} {...tone} />
+      <div>
+        <Meter share={used / end} mark={signalLimit / end} label={text} beyond={beyond} />
+        {end > signalLimit && (
+          <div class="meter-scale" aria-hidden="true">
+            <span>Limit {grouped(signalLimit)}</span>
+            <span>Twice the limit {grouped(end)}</span>
+          </div>
+        )}
+      </div>
       <p class="quiet">
         {text}. The period ends on {day(periodEndMs)}, {ago(periodEndMs, nowMs)}.
       </p>
@@ -124,7 +142,7 @@ export function UsageMeter({ usage, nowMs }: { usage: Usage; nowMs: number }) {
 /** A forecast from fewer full days may be far too high, and would flatten the measured curve. */
 const FORECAST_DRAWN_DAYS = 3;
 
-/** Without overages the forecast is flat from the ceiling on, because further signals are refused. */
+/** Without overages the forecast is flat from the ceiling on, because further signals are rejected. */
 function curves(curve: CurvePoint[], pace: Pace | null, periodEndMs: number, ceiling: number | null): Series[] {
   const points = curve.map((point): Point => ({ atMs: point.atMs, value: ordinalsTaken(point) }));
   const measured: Series = { kind: "area", points };
@@ -138,7 +156,18 @@ function curves(curve: CurvePoint[], pace: Pace | null, periodEndMs: number, cei
   return [measured, { kind: "dashed", points: [now, ...flat] }];
 }
 
-function forecastText(usage: Usage, pace: Pace | null, price: OveragePrice | null, nowMs: number): string {
+interface Until {
+  nowMs: number;
+  /** What was used, in order of time. */
+  curve: readonly CurvePoint[];
+}
+
+export function forecastText(
+  usage: Usage,
+  pace: Pace | null,
+  price: OveragePrice | null,
+  { nowMs, curve }: Until,
+): string {
   if (pace === null) return "No forecast yet: it needs an hour of signals.";
   const { signalLimit, periodEndMs, overages, extraRoomRemoved } = usage;
   const now = { nowMs, periodEndMs, used: ordinalsTaken(usage) };
@@ -150,14 +179,22 @@ function forecastText(usage: Usage, pace: Pace | null, price: OveragePrice | nul
     const beyond = total - signalLimit;
     return `${perDay}, you reach about ${grouped(total)} by ${day(periodEndMs)}: ${counted(beyond, "overage")}${costText(beyond, price)}.`;
   }
-  const reach = (target: number, name: string): string => {
-    const at = whenReached(target, pace.perDay, now);
-    if (at === null) return `do not reach ${name} in this period`;
-    return at === "reached" ? `have reached ${name}` : `reach ${name} on ${day(at)}`;
+  const { hold } = quotaBounds(usage);
+  const limitAt = whenReached(signalLimit, pace.perDay, now);
+  const hasRoom = limitAt !== null && !overages && !extraRoomRemoved;
+  const twiceAt = hasRoom ? whenReached(hold, pace.perDay, now) : null;
+  const dayOfPassing = (target: number): string => {
+    const passed = curve.find((point) => ordinalsTaken(point) >= target);
+    // A point is at the end of its day.
+    return passed === undefined ? "" : ` on ${day(passed.atMs - 1)}`;
   };
-  const isReached = whenReached(signalLimit, pace.perDay, now) !== null;
-  const twice = isReached && !overages && !extraRoomRemoved;
-  return `${perDay}, you ${reach(signalLimit, "the limit")}${twice ? ` and ${reach(quotaBounds(usage).hold, "twice the limit")}` : ""}.`;
+  const passed = limitAt === "reached" ? `You reached the limit${dayOfPassing(signalLimit)}` : "";
+  if (twiceAt === "reached") return `${passed}, and twice the limit${dayOfPassing(hold)}.`;
+  const twice =
+    twiceAt === null ? "stay below twice the limit in this period" : `reach twice the limit on ${day(twiceAt)}`;
+  if (passed !== "") return hasRoom ? `${passed}. ${perDay}, you ${twice}.` : `${passed}.`;
+  if (typeof limitAt !== "number") return `${perDay}, you stay below the limit in this period.`;
+  return `${perDay}, you reach the limit on ${day(limitAt)}${hasRoom ? `, and ${twice}` : ""}.`;
 }
 
 const VERDICT_COLUMNS = VERDICTS.map((verdict): Column<VerdictCounts> => {
@@ -181,6 +218,40 @@ function DaysPanel({ usage, days, nowMs }: Props) {
           columns={[{ head: "Day (UTC)", cell: ({ atMs }) => day(atMs) }, ...VERDICT_COLUMNS]}
         />
       </details>
+    </Panel>
+  );
+}
+
+const KEYS_SHOWN = 100;
+
+/** Signals by key, most first. Only for owners and admins, who may see keys (spec §1). */
+async function keysPanel(c: Ctx, usage: Usage) {
+  if (!canManage(c.get("role"))) return <></>;
+  const found = Object.entries(await storeOf(c).keyUsage(usage.periodStartMs));
+  const sent = found.filter(([, { signals }]) => signals > 0).toSorted(([, a], [, b]) => b.signals - a.signals);
+  const shown = sent.slice(0, KEYS_SHOWN);
+  const [names, base] = [
+    await readKeyNames(
+      c,
+      shown.map(([keyId]) => keyId),
+    ),
+    workspacePath(c),
+  ];
+  const inFlight = ordinalsTaken(usage) - sent.reduce((sum, [, { signals }]) => sum + signals, 0);
+  return (
+    <Panel title="Signals by key, this period" actions={<a href={sectionPath(c, "keys")}>View all keys</a>} list>
+      <Table
+        caption="Signals by key"
+        rows={shown}
+        href={([keyId]) => keyPath(base, keyId)}
+        empty={<Empty title="No signals yet" text="Each key that sends in this period appears here." />}
+        columns={[
+          { head: "Key", cell: ([keyId]) => keyText(names.get(keyId), keyId) },
+          { head: "Signals", kind: "number", cell: ([, { signals }]) => <Count value={signals} /> },
+          { head: "Today (UTC)", kind: "number", cell: ([, { days }]) => <Count value={days.at(-1) ?? 0} /> },
+        ]}
+      />
+      {inFlight > 0 && <p class="quiet">{counted(inFlight, "signal")} more on the way to the store.</p>}
     </Panel>
   );
 }
@@ -224,7 +295,11 @@ const PLACES = {
     path: "signals/all?status=duplicate",
   },
   held: { name: "Held", meaning: "Over the limit, no effect on scores", path: "signals/all?status=held" },
-  purged: { name: "Purged", meaning: "Still held when their period ended", path: "signals/all?status=purged" },
+  purged: {
+    name: "Purged",
+    meaning: "Still held when their period ended, or kept for 90 days without a template that fits",
+    path: "signals/all?status=purged",
+  },
   deadLettered: { name: "Dead letters", meaning: "Could not be processed", path: "signals/dead-letters" },
   inFlight: { name: "In flight", meaning: "On their way to the store" },
   accepted: { name: "Accepted", meaning: "All signals answered with 202" },
@@ -297,7 +372,7 @@ function StoragePanel({ room }: { room: Room }) {
   return (
     <Panel title="Storage">
       <Meter share={room.store.bytes / room.store.maxBytes} label={used} />
-      <Facts
+      <ValueList
         of={[
           ["Used", used],
           ["Waiting", waitingText(room, Date.now())],

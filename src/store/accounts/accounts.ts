@@ -1,11 +1,12 @@
 /**
- * Accounts as a batch reads and changes them (design §8.7): upserted by external id. For each field, the latest received update counts.
+ * Accounts as a batch reads and changes them: upserted by external id. For each field, the latest received update counts.
  * A group call only sets fields that no update has set. If the account has room for every update, any order of delivery gives the same
  * account.
  *
- * An account has the sum of its members' scores. The transaction that changes a person also calls `changeMember`.
+ * An account has the sum of its members' scores. It was first seen with the earliest of its members, or when it was first named. The
+ * transaction that changes a person also calls `changeMember`, and writes each account once, after all its members.
  */
-import { updateRefusal, valueBytes } from "../../domain/accounts/account-size.ts";
+import { updateRejection, valueBytes } from "../../domain/accounts/account-size.ts";
 import {
   ACCOUNT_TARGETS,
   isAccountField,
@@ -13,10 +14,11 @@ import {
   type AccountRecord,
 } from "../../domain/accounts/payload-template.ts";
 import { canonicalJson } from "../../domain/signal/canonical-form.ts";
+import { FIELD_HISTORY_MAX_BYTES, FIELD_HISTORY_MAX_CHANGES } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
-import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
+import { isLater, type ReceivedOrder } from "../../wire/message.ts";
 import type { AccountChangeRow, AccountRow, PersonRow } from "../schema.ts";
-import type { ScoreNews } from "../state/raise-events.ts";
+import type { ScoreNotifications } from "../state/raise-notifications.ts";
 
 /** The update that each value came from, by target, such as `plan` or `attributes.region`. */
 export type ValueClaims = Record<string, ValueClaim>;
@@ -39,26 +41,40 @@ interface KnownAccount {
   id: number | null;
   /** By target. */
   values: Map<string, Value>;
+  histories: HistorySizes;
   bytes: number;
-  firstSeenMs: number;
-  lastSeenMs: number;
+  /** The earliest and the latest receipt of an update, or of a group call with traits; null: only members have named the account. */
+  namedMs: { first: number; last: number } | null;
   hasChanged: boolean;
 }
 
 /** The name of an account in lists and notifications: JSON, which `nameOf` reads. A long name is left out. */
 export const SHORT_NAME = "CASE WHEN length(name) <= 1000 THEN name END";
-const READ_SUMS = `SELECT id, score, people, first_seen, last_seen, claims = '{}' AS is_bare,
+const READ_SUMS = `SELECT id, score, score_before, people, first_named_at, first_seen, last_seen,
   ${SHORT_NAME} AS name FROM accounts WHERE external_id = ?`;
-const CREATE = `INSERT INTO accounts (external_id, attributes, claims, first_seen, last_seen)
-  VALUES (?1, '{}', '{}', ?2, ?2) RETURNING id`;
+const NO_CHANGE: MemberChange = {
+  score: 0,
+  people: 0,
+  firstMs: Number.POSITIVE_INFINITY,
+  lostFirstMs: Number.POSITIVE_INFINITY,
+  seenMs: 0,
+  isRecomputed: false,
+};
+const CREATE = `INSERT INTO accounts (external_id, attributes, claims, first_named_at, first_seen, last_seen)
+  VALUES (?1, '{}', '{}', ?2, ?2, ?2) RETURNING id`;
 
-type Member = Pick<PersonRow, "account" | "score" | "last_seen" | "last_day">;
+type Member = Pick<PersonRow, "account" | "score" | "score_before" | "first_seen" | "last_seen" | "last_day">;
 
 interface MemberChange {
   score: number;
   people: number;
+  /** The earliest first times that changed members have now, and that members had who have left or were first seen later; else Infinity. */
+  firstMs: number;
+  lostFirstMs: number;
   /** When a member was last seen, if that is a later day than before, else 0. */
   seenMs: number;
+  /** Whether matches of a member are being replaced. */
+  isRecomputed: boolean;
 }
 
 export class Accounts {
@@ -73,101 +89,148 @@ export class Accounts {
 
   /** Applies an update. Returns null, or why the account has no room for the update; then nothing has changed. */
   update(record: AccountRecord, claim: ValueClaim): string | null {
-    const account = this.#account(record.externalId, claim.receivedAtMs);
+    const account = this.#account(record.externalId);
     const sent = valuesOf(record, claim);
     const taken = new Map([...sent].filter(([target]) => isLatest(account, target, claim)));
-    const refusal = updateRefusal(account.bytes, account.values, { sent, taken });
-    if (refusal !== null) return refusal;
+    const rejection = updateRejection(account.bytes, account.values, { sent, taken });
+    if (rejection !== null) return rejection;
 
     const id = this.#noteUpdate(account, record.externalId, claim);
     for (const field of ACCOUNT_FIELDS) {
       const [value, last] = [sent.get(field), account.values.get(field)];
       // No update has set a value of a group call, so the field has no history yet.
-      if (value !== undefined) this.#addToHistory(id, last?.claim.by === "group" ? undefined : last, field, value);
+      if (value === undefined) continue;
+      const of = { accountId: id, field, size: (account.histories[field] ??= { changes: 0, bytes: 0, cut: null }) };
+      this.#addToHistory(of, last?.claim.by === "group" ? undefined : last, value);
     }
     for (const [target, value] of taken) setValue(account, target, value);
     return null;
   }
 
-  /** Sets the values of a group call, except values that an account update has set. Values without room are left out. */
+  /**
+   * Sets the values of a group call, except values that an account update has set. New values are left out if there is no room for all of
+   * them. The call names the account even if none of its values is set.
+   */
   setTraits(record: AccountRecord, order: ValueClaim): void {
     const claim: ValueClaim = { ...order, by: "group" };
-    const account = this.#account(record.externalId, claim.receivedAtMs);
+    const sent = valuesOf(record, claim);
+    if (sent.size === 0) return;
+    const account = this.#account(record.externalId);
+    const ofGroups = [...account.values.values()].filter(({ claim: { by } }) => by === "group").length;
+    const fresh = [...sent.keys()].filter((target) => !account.values.has(target)).length;
+    const hasRoom = ofGroups + fresh <= GROUP_ATTRIBUTES_MAX;
     const taken = new Map(
-      [...valuesOf(record, claim)].filter(([target]) => {
+      [...sent].filter(([target]) => {
         const last = account.values.get(target);
-        return last === undefined || (last.claim.by === "group" && isLater(claim, last.claim));
+        return last === undefined ? hasRoom : last.claim.by === "group" && isLater(claim, last.claim);
       }),
     );
-    const attributes = [...account.values.values()].filter(({ claim: { by } }) => by === "group").length;
-    if (taken.size === 0 || attributes + taken.size > GROUP_ATTRIBUTES_MAX) return;
-    if (updateRefusal(account.bytes, account.values, { sent: taken, taken }) !== null) return;
     this.#noteUpdate(account, record.externalId, claim);
+    if (updateRejection(account.bytes, account.values, { sent: taken, taken }) !== null) return;
     for (const [target, value] of taken) setValue(account, target, value);
   }
 
   /** Notes how a person has changed. @param before null: a new person. @param now null: the person is deleted. */
   changeMember(before: Member | null, now: Member | null): void {
-    if (before?.account === now?.account && now !== null && before !== null) {
-      const seenMs = now.last_day > before.last_day ? now.last_seen : 0;
-      if (now.score !== before.score || seenMs > 0) this.#addChange(now.account, now.score - before.score, 0, seenMs);
+    const isRecomputed = now !== null && now.score_before !== null;
+    if (before !== null && now !== null && before.account === now.account) {
+      const change: MemberChange = {
+        score: now.score - before.score,
+        people: 0,
+        firstMs: now.first_seen < before.first_seen ? now.first_seen : Number.POSITIVE_INFINITY,
+        lostFirstMs: now.first_seen > before.first_seen ? before.first_seen : Number.POSITIVE_INFINITY,
+        seenMs: now.last_day > before.last_day ? now.last_seen : 0,
+        isRecomputed,
+      };
+      const isSeen = now.first_seen !== before.first_seen || change.seenMs > 0;
+      if (change.score !== 0 || isSeen || isRecomputed || before.score_before !== null)
+        this.#addChange(now.account, change);
       return;
     }
-    if (before !== null) this.#addChange(before.account, -before.score, -1, 0);
-    if (now !== null) this.#addChange(now.account, now.score, 1, now.last_seen);
+    if (before !== null) {
+      const left = { score: -before.score, people: -1, lostFirstMs: before.first_seen };
+      this.#addChange(before.account, { ...NO_CHANGE, ...left });
+    }
+    if (now !== null) {
+      const joined = { score: now.score, people: 1, firstMs: now.first_seen, seenMs: now.last_seen, isRecomputed };
+      this.#addChange(now.account, { ...NO_CHANGE, ...joined });
+    }
   }
 
-  /** @param news null: no destination subscribes to scores. */
-  write(news: ScoreNews | null): void {
+  /** Call it once, after the rows of all members are written. @param notifications null: no destination subscribes to scores. */
+  flush(notifications: ScoreNotifications | null): void {
     for (const [externalId, account] of this.#byExternalId) {
-      if (account.hasChanged && !this.#memberChanges.has(externalId)) this.#addChange(externalId, 0, 0, 0);
+      if (account.hasChanged) this.#addChange(externalId, NO_CHANGE);
     }
-    for (const [externalId, change] of this.#memberChanges) this.#write(externalId, change, news);
+    for (const [externalId, change] of this.#memberChanges) this.#write(externalId, change, notifications);
     this.#memberChanges.clear();
     this.#byExternalId.clear();
   }
 
-  #write(externalId: string, { score, people, seenMs }: MemberChange, news: ScoreNews | null): void {
-    const [before] = this.#sql.exec<SumsRow>(READ_SUMS, externalId);
+  #write(externalId: string, change: MemberChange, notifications: ScoreNotifications | null): void {
+    const [stored] = this.#sql.exec<SumsRow>(READ_SUMS, externalId);
+    const before: Sums = stored ?? NO_SUMS;
     const account = this.#byExternalId.get(externalId);
     const changed = account?.hasChanged === true ? account : null;
-    if (before === undefined) {
-      if (people > 0) {
-        insertRow(this.#sql, "accounts", {
-          external_id: externalId,
-          attributes: "{}",
-          claims: "{}",
-          first_seen: seenMs,
-          last_seen: seenMs,
-          score,
-          people,
-        });
-      }
-    } else if (people < 0 && before.people + people === 0 && before.is_bare === 1 && changed === null) {
-      this.#sql.exec("DELETE FROM accounts WHERE id = ?", before.id);
-    } else {
-      const { is_bare: _bare, name: _name, ...stored } = before;
-      updateRow<Partial<AccountRow>>(this.#sql, "accounts", ["id"], stored, {
-        ...stored,
-        ...(changed !== null && valueColumns(changed.values)),
-        first_seen: Math.min(before.first_seen, changed?.firstSeenMs ?? before.first_seen),
-        last_seen: Math.max(before.last_seen, seenMs, changed?.lastSeenMs ?? 0),
-        score: before.score + score,
-        people: before.people + people,
-      });
+    const firstNamedMs = changed?.namedMs?.first ?? before.first_named_at;
+    const from = before.score_before ?? before.score;
+    const isRecomputed = (change.isRecomputed || before.score_before !== null) && this.#isRecomputed(externalId);
+    const now: Sums = {
+      first_named_at: firstNamedMs,
+      first_seen: this.#firstSeenMs(externalId, change, before.first_seen, firstNamedMs),
+      last_seen: Math.max(before.last_seen, change.seenMs, changed?.namedMs?.last ?? 0),
+      score: before.score + change.score,
+      score_before: isRecomputed ? from : null,
+      people: before.people + change.people,
+    };
+    const isEmpty = now.people === 0 && firstNamedMs === null;
+    if (stored === undefined) {
+      const row = { external_id: externalId, attributes: "{}", claims: "{}", ...now };
+      if (!isEmpty) insertRow(this.#sql, "accounts", row);
+    } else if (isEmpty) this.#sql.exec("DELETE FROM accounts WHERE id = ?", stored.id);
+    else {
+      const values = changed === null ? {} : valueColumns(changed);
+      const row = { id: stored.id, ...now, ...values };
+      updateRow<Partial<AccountRow>>(this.#sql, "accounts", ["id"], stored, row);
     }
-    if (score === 0) return;
-    const from = before?.score ?? 0;
-    news?.noteAccountScore({ external_id: externalId, name: nameOf(before?.name ?? null), score: from + score }, from);
+    // While matches of a member are replaced, no threshold counts.
+    if (notifications === null || isRecomputed || now.score === from) return;
+    // An update of the same batch may have named the account.
+    const name = changed === null ? stored?.name : this.#sql.exec<SumsRow>(READ_SUMS, externalId).one().name;
+    notifications.compareAccount({ external_id: externalId, name: nameOf(name ?? null), score: now.score }, from);
   }
 
-  #addChange(externalId: string | null, score: number, people: number, seenMs: number): void {
+  /** Whether matches of a member are being replaced. */
+  #isRecomputed(externalId: string): boolean {
+    const query = "SELECT 1 FROM people WHERE account = ? AND score_before IS NOT NULL LIMIT 1";
+    return this.#sql.exec(query, externalId).toArray().length > 0;
+  }
+
+  /** The members are read only if the time so far may have come from a member who has left, or was first seen later. */
+  #firstSeenMs(
+    externalId: string,
+    { firstMs, lostFirstMs }: MemberChange,
+    beforeMs: number,
+    firstNamedMs: number | null,
+  ): number {
+    const namedMs = firstNamedMs ?? Number.POSITIVE_INFINITY;
+    if (lostFirstMs > beforeMs || namedMs <= beforeMs) return Math.min(beforeMs, firstMs, namedMs);
+    const { ms } = this.#sql
+      .exec<{ ms: number | null }>("SELECT min(first_seen) AS ms FROM people WHERE account = ?", externalId)
+      .one();
+    return Math.min(namedMs, ms ?? Number.POSITIVE_INFINITY);
+  }
+
+  #addChange(externalId: string | null, change: MemberChange): void {
     if (externalId === null) return;
-    const change = this.#memberChanges.get(externalId) ?? { score: 0, people: 0, seenMs: 0 };
+    const known = this.#memberChanges.get(externalId) ?? NO_CHANGE;
     this.#memberChanges.set(externalId, {
-      score: change.score + score,
-      people: change.people + people,
-      seenMs: Math.max(change.seenMs, seenMs),
+      score: known.score + change.score,
+      people: known.people + change.people,
+      firstMs: Math.min(known.firstMs, change.firstMs),
+      lostFirstMs: Math.min(known.lostFirstMs, change.lostFirstMs),
+      seenMs: Math.max(known.seenMs, change.seenMs),
+      isRecomputed: known.isRecomputed || change.isRecomputed,
     });
   }
 
@@ -175,21 +238,25 @@ export class Accounts {
   #noteUpdate(account: KnownAccount, externalId: string, { receivedAtMs }: ValueClaim): number {
     account.id ??= this.#sql.exec<{ id: number }>(CREATE, externalId, receivedAtMs).one().id;
     account.hasChanged = true;
-    account.firstSeenMs = Math.min(account.firstSeenMs, receivedAtMs);
-    account.lastSeenMs = Math.max(account.lastSeenMs, receivedAtMs);
+    account.namedMs = {
+      first: Math.min(account.namedMs?.first ?? receivedAtMs, receivedAtMs),
+      last: Math.max(account.namedMs?.last ?? receivedAtMs, receivedAtMs),
+    };
     return account.id;
   }
 
-  #addToHistory(accountId: number, last: Value | undefined, field: AccountField, { text: after, claim }: Value): void {
-    const of = { accountId, field };
+  #addToHistory(of: FieldOfAccount, last: Value | undefined, { text: after, claim }: Value): void {
+    const { size } = of;
+    if (size.cut !== null && !isLater(claim, size.cut)) return;
     if (last !== undefined && !isLater(claim, last.claim)) insertLateChange(this.#sql, of, after, claim, last.claim);
     else if (last?.text !== after) {
       insertChange(this.#sql, of, { before: last?.text ?? null, after, claim, beforeLast: last?.claim ?? null });
     }
+    if (size.changes > FIELD_HISTORY_MAX_CHANGES || size.bytes > FIELD_HISTORY_MAX_BYTES) cutHistory(this.#sql, of);
   }
 
-  #account(externalId: string, atMs: number): KnownAccount {
-    const account = this.#byExternalId.get(externalId) ?? this.#read(externalId) ?? emptyAccount(externalId, atMs);
+  #account(externalId: string): KnownAccount {
+    const account = this.#byExternalId.get(externalId) ?? this.#read(externalId) ?? emptyAccount(externalId);
     this.#byExternalId.set(externalId, account);
     return account;
   }
@@ -197,7 +264,9 @@ export class Accounts {
   #read(externalId: string): KnownAccount | undefined {
     const row = this.#sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId).toArray()[0];
     if (row === undefined) return undefined;
-    const account = { ...emptyAccount(externalId, row.first_seen), id: row.id, lastSeenMs: row.last_seen };
+    const namedMs = row.first_named_at === null ? null : { first: row.first_named_at, last: 0 };
+    const histories = JSON.parse(row.histories) as HistorySizes;
+    const account = { ...emptyAccount(externalId), id: row.id, histories, namedMs };
     const attributes = JSON.parse(row.attributes) as Record<string, unknown>;
     for (const [target, claim] of Object.entries(JSON.parse(row.claims) as ValueClaims)) {
       const text = isAccountField(target)
@@ -209,13 +278,24 @@ export class Accounts {
   }
 }
 
-type SumsRow = Pick<AccountRow, "id" | "score" | "people" | "first_seen" | "last_seen" | "name"> & { is_bare: number };
+type Sums = Pick<AccountRow, "score" | "score_before" | "people" | "first_named_at" | "first_seen" | "last_seen">;
+type SumsRow = Sums & Pick<AccountRow, "id" | "name">;
+/** Of an account that is not stored. */
+const NO_SUMS: Sums = {
+  score: 0,
+  score_before: null,
+  people: 0,
+  first_named_at: null,
+  first_seen: Number.MAX_SAFE_INTEGER,
+  last_seen: 0,
+};
 
-function valueColumns(values: ReadonlyMap<string, Value>): Partial<AccountRow> {
+function valueColumns({ values, histories }: KnownAccount): Partial<AccountRow> {
   return {
     ...Object.fromEntries(ACCOUNT_FIELDS.map((field) => [field, values.get(field)?.text ?? null])),
     attributes: attributesText(values),
     claims: JSON.stringify(Object.fromEntries([...values].map(([target, { claim }]) => [target, claim]))),
+    histories: JSON.stringify(histories),
   };
 }
 
@@ -225,9 +305,9 @@ export function nameOf(json: string | null): string | null {
   return name === null || typeof name === "string" ? name : String(json);
 }
 
-function emptyAccount(externalId: string, atMs: number): KnownAccount {
+function emptyAccount(externalId: string): KnownAccount {
   const bytes = Buffer.byteLength(externalId);
-  return { id: null, values: new Map(), bytes, firstSeenMs: atMs, lastSeenMs: atMs, hasChanged: false };
+  return { id: null, values: new Map(), histories: {}, bytes, namedMs: null, hasChanged: false };
 }
 
 function valuesOf({ fields, attributes }: AccountRecord, claim: ValueClaim): Map<string, Value> {
@@ -268,6 +348,9 @@ function attributesText(values: ReadonlyMap<string, Value>): string {
 // nothing, except the latest repeat, which the next change notes (`beforeLast`). A late update takes its place: the next change gets
 // a new value before; within a run of repeats, the history goes there and back; if the next change has the same value, that change moves
 // back in time. If no value was sent more than twice, the history is the same for any order of delivery.
+//
+// A history keeps its latest FIELD_HISTORY_MAX_CHANGES changes with FIELD_HISTORY_MAX_BYTES of values. The account's row knows how much
+// there is, so that an update counts nothing. A late update from before the cut is ignored.
 
 /** The signal that set a value: an account update, or a group call. */
 interface ValueClaim extends ReceivedOrder {
@@ -275,9 +358,25 @@ interface ValueClaim extends ReceivedOrder {
   by?: "group";
 }
 
+/** The size of a field's history in `account_changes`. */
+interface HistorySize {
+  changes: number;
+  /** Of the values before and after. */
+  bytes: number;
+  /** The latest change that was dropped; null: none was. */
+  cut: ReceivedOrder | null;
+}
+
+export type HistorySizes = Partial<Record<AccountField, HistorySize>>;
+
+export function isHistoryCut(histories: string): boolean {
+  return Object.values(JSON.parse(histories) as HistorySizes).some(({ cut }) => cut !== null);
+}
+
 interface FieldOfAccount {
   accountId: number;
   field: AccountField;
+  size: HistorySize;
 }
 
 interface Change {
@@ -293,8 +392,10 @@ const READ_PREVIOUS = `SELECT * ${OF_FIELD} AND ("at", ordinal) < (?, ?) ORDER B
 const READ_NEXT = `SELECT * ${OF_FIELD} AND ("at", ordinal) > (?, ?) ORDER BY "at", ordinal LIMIT 1`;
 const DELETE = `DELETE ${OF_FIELD} AND "at" = ? AND ordinal = ?`;
 
-function insertChange(sql: SqlStorage, { accountId, field }: FieldOfAccount, change: Change): void {
+function insertChange(sql: SqlStorage, { accountId, field, size }: FieldOfAccount, change: Change): void {
   const { before, after, claim, beforeLast } = change;
+  size.changes++;
+  size.bytes += bytesOf(change);
   insertRow(sql, "account_changes", {
     account_id: accountId,
     field,
@@ -321,8 +422,10 @@ function insertLateChange(
   const next = readChange(sql, READ_NEXT, of, claim);
   const previousLast = next === null ? last : next.beforeLast;
   const isWithin = previous !== null && previousLast !== null && isLater(previousLast, claim);
+  // The change before may have been dropped.
+  const before = previous?.after ?? next?.before ?? null;
 
-  if (previous?.after === value) {
+  if (before === value) {
     if (!isWithin && next !== null) replaceChange(sql, of, next, { ...next, beforeLast: claim });
   } else if (isWithin) {
     insertChange(sql, of, { before: previous.after, after: value, claim, beforeLast: previous.claim });
@@ -330,7 +433,6 @@ function insertLateChange(
   } else if (next?.after === value) {
     replaceChange(sql, of, next, { ...next, claim });
   } else {
-    const before = previous?.after ?? null;
     insertChange(sql, of, { before, after: value, claim, beforeLast: previousLast });
     if (next !== null) replaceChange(sql, of, next, { ...next, before: value, beforeLast: claim });
   }
@@ -338,7 +440,36 @@ function insertLateChange(
 
 function replaceChange(sql: SqlStorage, of: FieldOfAccount, old: Change, change: Change): void {
   sql.exec(DELETE, of.accountId, of.field, old.claim.receivedAtMs, old.claim.ordinal);
+  of.size.changes--;
+  of.size.bytes -= bytesOf(old);
   insertChange(sql, of, change);
+}
+
+function bytesOf({ before, after }: Pick<Change, "before" | "after">): number {
+  return Buffer.byteLength(before ?? "") + Buffer.byteLength(after);
+}
+
+/** A full history loses a tenth, so that not every change deletes one. */
+const CUT_TO = 0.9;
+
+/** Drops the oldest changes. */
+function cutHistory(sql: SqlStorage, { accountId, field, size }: FieldOfAccount): void {
+  const isTooLong = (): boolean =>
+    size.changes > 1 &&
+    (size.changes > CUT_TO * FIELD_HISTORY_MAX_CHANGES || size.bytes > CUT_TO * FIELD_HISTORY_MAX_BYTES);
+  const oldest = sql.exec<Pick<AccountChangeRow, "at" | "ordinal" | "before" | "after">>(
+    `SELECT "at", ordinal, "before", "after" ${OF_FIELD} ORDER BY "at", ordinal`,
+    accountId,
+    field,
+  );
+  for (const change of oldest) {
+    if (!isTooLong()) break;
+    size.changes--;
+    size.bytes -= bytesOf(change);
+    size.cut = { receivedAtMs: change.at, ordinal: change.ordinal };
+  }
+  const { receivedAtMs = 0, ordinal = 0 } = size.cut ?? {};
+  sql.exec(`DELETE ${OF_FIELD} AND ("at", ordinal) <= (?, ?)`, accountId, field, receivedAtMs, ordinal);
 }
 
 function readChange(sql: SqlStorage, query: string, of: FieldOfAccount, at: ValueClaim): Change | null {

@@ -1,12 +1,10 @@
 /**
  * Removes the content of lines. Their places in the books and the names of their events stay. Facts and payloads change at once;
- * `write` writes timelines, groups and samples.
+ * `flush` writes timelines, groups and samples.
  */
-import { isLater } from "../../wire/admission.ts";
-import { scrubCold } from "../log/cold.ts";
-import { keepsPayload, type Facts } from "../log/line.ts";
-import type { Log } from "../log/log.ts";
-import type { Segment } from "../log/segment.ts";
+import { isLater } from "../../wire/message.ts";
+import { keepsPayload, type SignalFacts } from "../log/line.ts";
+import type { LinesOfPortion, NumberedLine, SignalLog } from "../log/signal-log.ts";
 import { VisitorLists } from "../people/identities.ts";
 import {
   changeStatus,
@@ -19,16 +17,11 @@ import {
 } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 
-/** A new sample is searched among these latest signals and segments of an event: some 20 ms. */
+/** A new sample is searched among these latest signals and portions of an event: some 20 ms. */
 const SAMPLE_MAX_SIGNALS = 1_000;
-const SAMPLE_MAX_SEGMENTS = 64;
+const SAMPLE_MAX_PORTIONS = 64;
 /** Groups per step that get a new sample. Other groups keep a sample without a payload. */
 const SAMPLE_MAX_GROUPS = 40;
-
-export interface NumberedLine {
-  seq: number;
-  facts: Facts;
-}
 
 export class Blanking {
   readonly #state: StoreState;
@@ -43,15 +36,19 @@ export class Blanking {
   }
 
   /** Returns the lines that had content, as they were. @param reduce returns the facts that are left. */
-  blank(log: Log, segment: Segment, seqs: readonly number[], reduce: (facts: Facts) => Facts): NumberedLine[] {
-    const lines = seqs.map((seq) => ({ seq, facts: segment.facts(seq) })).filter(({ facts }) => keepsPayload(facts));
+  blank(
+    log: SignalLog,
+    { portion, seqs }: LinesOfPortion,
+    reduce: (facts: SignalFacts) => SignalFacts,
+  ): NumberedLine[] {
+    const lines = seqs.map((seq) => ({ seq, facts: portion.facts(seq) })).filter(({ facts }) => keepsPayload(facts));
     if (lines.length === 0) return [];
-    const changes = new Map<number, Facts>();
+    const changes = new Map<number, SignalFacts>();
     for (const { seq, facts } of lines) {
       const after = reduce(facts);
       const group = groupOf(facts);
       changes.set(seq, after);
-      changeStatus(this.#state.books, countedSignal(facts), countedStatusOf(facts), countedStatusOf(after));
+      changeStatus(this.#state.head, countedSignal(facts), countedStatusOf(facts), countedStatusOf(after));
       if (log.name === "signals") this.#lists.drop(seq, facts);
       if (group === null) continue;
       const key = groupKey(group);
@@ -59,15 +56,13 @@ export class Blanking {
       ofGroup.seqs.add(sampleSeq(log, seq));
       this.#blanked.set(key, ofGroup);
     }
-    if (segment.coldObject === null) log.blank(segment, changes.keys());
-    else this.coldObjects += scrubCold(this.#state.sql, [segment]);
-    log.rewrite(segment, changes);
+    this.coldObjects += log.rewrite(portion, changes);
     return lines;
   }
 
-  write(): void {
+  flush(): void {
     updateGroups(this.#state);
-    this.#lists.write(this.#state.sql);
+    this.#lists.flush(this.#state.sql);
     this.#replaceSamples();
   }
 
@@ -100,20 +95,20 @@ export class Blanking {
 }
 
 /** Null: none of the latest lines has a payload. `seq` is as `sample_seq` in the table `event_groups`: negative for a held line. */
-function findSample(log: Log, { event, source }: GroupName): NumberedLine | null {
-  let [segments, lines] = [0, 0];
+function findSample(log: SignalLog, { event, source }: GroupName): NumberedLine | null {
+  let [portions, lines] = [0, 0];
   // The signals of a group without a source have sources that name persons, so the walk cannot filter by source.
-  for (const segment of log.walkBack(Number.MAX_SAFE_INTEGER, { event, source: source || undefined })) {
-    for (const seq of segment.seqsWith("event", event).toReversed()) {
-      const facts = segment.facts(seq);
+  for (const portion of log.walk({ before: Number.MAX_SAFE_INTEGER }, { event, source: source || undefined })) {
+    for (const seq of portion.seqs.toReversed()) {
+      const facts = portion.facts(seq);
       if (groupOf(facts)?.source === source && keepsPayload(facts)) return { facts, seq: sampleSeq(log, seq) };
       if (++lines >= SAMPLE_MAX_SIGNALS) return null;
     }
-    if (++segments >= SAMPLE_MAX_SEGMENTS) return null;
+    if (++portions >= SAMPLE_MAX_PORTIONS) return null;
   }
   return null;
 }
 
-function sampleSeq(log: Log, seq: number): number {
+function sampleSeq(log: SignalLog, seq: number): number {
   return log.name === "held" ? -seq : seq;
 }

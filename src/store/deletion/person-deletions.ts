@@ -1,28 +1,18 @@
 /**
- * Deletes a person with all linked data (design §15): a job in steps, one transaction each. The first step removes the person, so that
+ * Deletes a person with all linked data: a job in steps, one transaction each. The first step removes the person, so that
  * nothing names them and later signals make a new person. The alarm takes the next steps. The job ends when Destinations and R2 have no
  * copy either.
  */
-import { DAY_MS } from "../../domain/duration.ts";
-import { withoutPerson } from "../../domain/events/workspace-event.ts";
 import { Accounts } from "../accounts/accounts.ts";
-import { hashOfName } from "../../domain/signal/identity.ts";
-import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
+import { isJsonObject, parsed } from "../../domain/json/json-value.ts";
+import { previousIdOf } from "../../domain/signal/normalise.ts";
+import { hashOfName, markOfName } from "../../domain/signal/identity.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
-import { type ReceivedOrder, isLater } from "../../wire/admission.ts";
-import { isScrubbing } from "../log/cold.ts";
-import { afterDeletion, type Facts } from "../log/line.ts";
-import { AFTER_DELETION, endLinkJob, putOffLinkJob } from "../people/linking.ts";
-import { People, writeAndRecount } from "../people/people.ts";
-import {
-  claimInForce,
-  claimsInStore,
-  deletePairs,
-  visitorOfPayload,
-  type VisitorNames,
-  type Identities,
-  idsOf,
-} from "../people/identities.ts";
+import type { Admission, ReceivedOrder } from "../../wire/message.ts";
+import { afterDeletion, asVisitors, isHeldMisfit, type SignalFacts } from "../log/line.ts";
+import { endLinkJob, putOffLinkJob, startLinkJob } from "../people/linking.ts";
+import { People } from "../people/people.ts";
+import { idsOf, visitorOfPayload, type VisitorNames, type Call } from "../people/identities.ts";
 import {
   changeEntries,
   entriesAfter,
@@ -37,63 +27,65 @@ import {
 } from "../people/timelines.ts";
 import type { DeletionReceipt, ForgottenDeletion } from "../protocol/store-operations.ts";
 import type { DeadLetterRow, DeletionRow, PersonRow } from "../schema.ts";
-import { admissionOf } from "../state/dead-letters.ts";
+import { admissionOf, countMisfit, emptyLetter, payloadOfLetter } from "../state/dead-letters.ts";
 import { countScore } from "../state/rule-outcomes.ts";
-import { changeStatus } from "../state/status-change.ts";
+import { changeStatus, countedSignal } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Blanking, type NumberedLine } from "./blanking.ts";
+import type { NumberedLine, Portion } from "../log/signal-log.ts";
+import { Blanking } from "./blanking.ts";
+import { deletionsNamedIn, giveIds, rememberEmail, rememberIds } from "./deleted-names.ts";
+import {
+  DELETION_REMEMBERED_MS,
+  FULL_DRAINED_MS,
+  nextDeletionMs,
+  nextPurgeMs,
+  nextRetentionMs,
+  ONLY_COLD_LEFT,
+  UNFINISHED,
+} from "../state/due.ts";
+import { STEPS } from "../steps.ts";
 
-/** Budget of a step in lines: a person with few signals is completely deleted when the call returns. */
-export const DELETION_STEP_LINES = 2_000;
-/** A day after a store was last full, all signals that waited for room are recorded: 5 GB are 60 signals a second. */
-export const FULL_DRAINED_MS = DAY_MS;
-const REMEMBERED_MS = DELETION_REMEMBERED_DAYS * DAY_MS;
-
-/** Dead letters per portion. The next constants are costs in lines: of a dead letter, a deleted id, a rewritten segment. */
-const DEAD_LETTERS_AT_ONCE = 50;
+/** Costs in lines: of a dead letter, four compared names, a deleted id, a rewritten portion of the log. */
 const DEAD_LETTER_LINES = 10;
+const NAMES_PER_LINE = 4;
 const IDENTITY_LINES = 2;
-const SEGMENT_LINES = 25;
-/** One row of a timeline may refer to hundreds of segments. */
-const PORTION_SEGMENTS = 20;
+const PORTION_LINES = 25;
 
-/** Condition for deletions that only cold storage may delay. */
-const ONLY_COLD_LEFT = "finished_at IS NULL AND email IS NULL AND hand_over = 0";
+/** Of the deletions of an email. Numbers of people only grow, while the clock may have been set back. */
+const IS_LATEST = "person_id = (SELECT max(person_id) FROM deletions WHERE";
 
 /** Takes the first step. A running deletion searches for later data too, unless a new person has the email by now. */
 export function beginDeletion(state: StoreState, id: string, email: string, nowMs: number): void {
   const { sql, raised } = state;
-  const askedAtMs = unusedMomentMs(sql, nowMs);
   const hash = hashOfName({ kind: "email", value: email });
   const last = findJob(sql, "email_hash", hash);
   const [person] = sql.exec<DeletedPerson>(
-    "SELECT id, recent, account, score, last_seen, last_day FROM people WHERE email = ?",
+    "SELECT id, recent, account, score, score_before, first_seen, last_seen, last_day FROM people WHERE email = ?",
     email,
   );
-  if (last?.finished_at === null && person === undefined) searchAgain(sql, last, email, askedAtMs);
+  const mark = markOfName(email);
+  if (last?.finished_at === null && person === undefined) searchAgain(sql, last, mark, nowMs);
   else {
-    if (person !== undefined) removePerson(sql, person, askedAtMs);
-    insertJob(sql, { id, email, email_hash: hash, person_id: person?.id ?? null }, askedAtMs);
+    if (person !== undefined) removePerson(sql, person, nowMs);
+    insertJob(state, { id, email_hash: hash }, mark, person?.id ?? null, nowMs);
   }
-  // Notifications that wait for the hand-over must not name the person.
-  raised.rewrite((event) => withoutPerson(event, (named) => named === email));
-  rememberName(sql, hash, 0, askedAtMs);
   const job = findJob(sql, "email_hash", hash);
-  if (job?.hand_over === 0) {
-    sql.exec("UPDATE deletions SET hand_over = 1 WHERE id = ?", job.id);
-    raised.raiseDeletion({ receiptId: job.id, email, atMs: askedAtMs });
+  if (job?.to_forward === 0) {
+    sql.exec("UPDATE deletions SET to_forward = 1 WHERE id = ?", job.id);
+    raised.raiseDeletion({ receiptId: job.id, email, atMs: nowMs });
   }
   stepDeletions(state, nowMs);
+  state.due.by("deletion", nextDeletionMs(state));
 }
 
-export function noteHandedOver({ sql }: StoreState, receiptId: string, nowMs: number): void {
-  sql.exec("UPDATE deletions SET hand_over = 0 WHERE id = ?", receiptId);
-  endDeletions(sql, nowMs);
+export function noteForwarded(state: StoreState, receiptId: string, nowMs: number): void {
+  state.sql.exec("UPDATE deletions SET to_forward = 0 WHERE id = ?", receiptId);
+  endDeletions(state, nowMs);
 }
 
-export function waitsForDestinations(sql: SqlStorage, email: string): boolean {
+export function waitsForDestinations({ sql, signals }: StoreState, email: string): boolean {
   const job = findJob(sql, "email_hash", hashOfName({ kind: "email", value: email }));
-  return job?.hand_over === 1 && job.email === null && !isScrubbing(sql);
+  return job?.to_forward === 1 && job.step === "cold" && !signals.isClearing;
 }
 
 /** Repeats deletions that the store does not know, as of now, because signals of the person may still be in transit. */
@@ -114,10 +106,9 @@ export function repeatDeletions(state: StoreState, forgotten: readonly Forgotten
       beginDeletion(state, id, email, beginsAtMs);
       continue;
     }
-    const askedAtMs = unusedMomentMs(sql, beginsAtMs);
-    rememberName(sql, emailHash, 0, askedAtMs);
-    insertJob(sql, { id, email: "", email_hash: emailHash, person_id: null }, askedAtMs);
+    insertJob(state, { id, email_hash: emailHash }, null, null, beginsAtMs);
   }
+  state.due.by("deletion", nextDeletionMs(state));
 }
 
 /** Null: the person was not deleted, or that is long ago. */
@@ -133,42 +124,76 @@ function findReceipt(sql: SqlStorage, column: "id" | "email_hash", value: string
   const rows = sql.exec(
     `SELECT id, requested_at AS requestedAtMs, finished_at AS finishedAtMs, people, identities, signals, anonymous, held,
        dead_letters AS deadLetters, scoring_signals AS scoringSignals, cold_objects AS coldObjects
-     FROM deletions WHERE ${column} = ? ORDER BY requested_at DESC, id DESC LIMIT 1`,
+     FROM deletions WHERE ${IS_LATEST} ${column} = ?)`,
     value,
   );
   return (rows.toArray()[0] as DeletionReceipt | undefined) ?? null;
 }
 
-/** When a deletion continues or names can be forgotten, in milliseconds since 1970; null: never. */
-export function nextDeletionMs({ sql, books }: StoreState, nowMs: number): number | null {
-  const inR2 = sql.exec(`SELECT 1 FROM deletions WHERE ${ONLY_COLD_LEFT} LIMIT 1`).toArray();
-  if (nextJob(sql) !== undefined || (inR2.length > 0 && !isScrubbing(sql))) return nowMs;
-  const oldest = sql.exec<{ at: number | null }>("SELECT min(at) AS at FROM deleted_names").one().at;
-  return oldest === null ? null : Math.max(oldest + REMEMBERED_MS, books.fullAtMs + FULL_DRAINED_MS);
-}
-
 /** Takes a step of the longest waiting job, and forgets old deletions. */
 export function stepDeletions(state: StoreState, nowMs: number): void {
-  const { sql } = state;
-  if (state.books.fullAtMs + FULL_DRAINED_MS <= nowMs) {
-    sql.exec(
-      `DELETE FROM deleted_names
-       WHERE (hash, since) IN (SELECT hash, since FROM deleted_names WHERE at <= ? LIMIT ?)`,
-      nowMs - REMEMBERED_MS,
-      DELETION_STEP_LINES,
-    );
-  }
-  sql.exec("DELETE FROM deletions WHERE finished_at <= ?", nowMs - REMEMBERED_MS);
+  const { sql, head } = state;
+  if (head.fullAtMs + FULL_DRAINED_MS <= nowMs) forgetDeletions(sql, nowMs - DELETION_REMEMBERED_MS);
   const job = nextJob(sql);
-  if (job !== undefined) new DeletionStep(state, job, nowMs).take();
-  endDeletions(sql, nowMs);
+  if (job !== undefined) {
+    new DeletionStep(state, job, nowMs).take();
+    // They wait while a deletion is under way.
+    state.due.by("retention", nextRetentionMs(state));
+    state.due.by("purge", nextPurgeMs(state));
+  }
+  endDeletions(state, nowMs);
 }
 
-function endDeletions(sql: SqlStorage, nowMs: number): void {
-  if (!isScrubbing(sql)) sql.exec(`UPDATE deletions SET finished_at = ? WHERE ${ONLY_COLD_LEFT}`, nowMs);
+/** A receipt goes after its names. */
+function forgetDeletions(sql: SqlStorage, finishedByMs: number): void {
+  sql.exec(
+    `DELETE FROM deleted_names WHERE (hash, at, ordinal, deletion) IN (
+       SELECT hash, at, ordinal, deletion FROM deletions CROSS JOIN deleted_names ON deletion = person_id
+       WHERE finished_at <= ? LIMIT ?)`,
+    finishedByMs,
+    STEPS.deletionLines,
+  );
+  sql.exec(
+    `DELETE FROM deletions WHERE finished_at <= ?
+       AND NOT EXISTS (SELECT 1 FROM deleted_names WHERE deletion = person_id)`,
+    finishedByMs,
+  );
 }
 
-type DeletedPerson = Pick<PersonRow, "id" | "recent" | "account" | "score" | "last_seen" | "last_day">;
+function endDeletions(state: StoreState, nowMs: number): void {
+  const { sql, signals, due } = state;
+  if (signals.isClearing) return;
+  const ended = sql.exec(`UPDATE deletions SET finished_at = ? WHERE ${ONLY_COLD_LEFT}`, nowMs);
+  if (ended.rowsWritten > 0) due.by("deletion", nextDeletionMs(state));
+}
+
+/**
+ * Gives the ids of a purged call to its deletion. With new ids it is under way again.
+ *
+ * @param call null: it is unreadable. @returns the new ids.
+ */
+export function giveToDeletion(
+  state: StoreState,
+  people: People,
+  call: Call | null,
+  order: ReceivedOrder,
+): readonly VisitorId[] {
+  const given = call && giveIds(state.sql, people.owners, call, order);
+  if (given === null) return [];
+  searchNewIds(state.sql, given.deletion);
+  state.due.atOnce("deletion");
+  return given.ids;
+}
+
+/** A finished deletion is under way again. */
+function searchNewIds(sql: SqlStorage, deletion: number): void {
+  sql.exec("UPDATE deletions SET finished_at = NULL, step = 'identities', position = 0 WHERE person_id = ?", deletion);
+}
+
+type DeletedPerson = Pick<
+  PersonRow,
+  "id" | "recent" | "account" | "score" | "score_before" | "first_seen" | "last_seen" | "last_day"
+>;
 
 /** Removes the person and remembers their ids. Lines and claims still have the person's number, which is never used again. */
 function removePerson(sql: SqlStorage, person: DeletedPerson, atMs: number): void {
@@ -177,24 +202,16 @@ function removePerson(sql: SqlStorage, person: DeletedPerson, atMs: number): voi
   sql.exec("DELETE FROM people WHERE id = ?", id);
   const accounts = new Accounts(sql);
   accounts.changeMember(person, null);
-  accounts.write(null);
-  const claims = sql.exec("SELECT key, at FROM identities WHERE person_id = ? ORDER BY at, ordinal", id);
-  const ids = [...claims.raw<[key: ArrayBuffer, at: number]>()];
-  const sinceMs = new Map(ids.map(([key, at]) => [hashOfName(visitorOfKey(key)), at] as const));
-  for (const [hash, ms] of sinceMs) rememberName(sql, hash, ms, atMs);
-  // The deletion searches the lines of these ids before they are linked.
-  sql.exec(
-    "UPDATE link_jobs SET due_at = ? WHERE key IN (SELECT key FROM identities WHERE person_id = ?)",
-    AFTER_DELETION,
-    id,
-  );
+  accounts.flush(null);
+  rememberIds(sql, id, atMs);
 }
 
-/** Lets a running deletion search again under the names of the person. */
-function searchAgain(sql: SqlStorage, job: DeletionRow, email: string, nowMs: number): void {
-  sql.exec("UPDATE deleted_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
-  const step = job.step === "identities" || job.step === "lines" ? job.step : "held";
-  updateRow<DeletionRow>(sql, "deletions", ["id"], job, { ...job, email, asked_at: nowMs, step, position: 0 });
+/** Lets a running deletion search again for the email. Its ids may have another user since the first request. */
+function searchAgain(sql: SqlStorage, job: DeletionRow, mark: number, nowMs: number): void {
+  rememberEmail(sql, { hash: job.email_hash, mark }, job.person_id, nowMs);
+  const isBefore = job.step === "identities" || job.step === "lines";
+  const next = isBefore ? {} : { step: "held" as const, position: 0 };
+  updateRow<DeletionRow>(sql, "deletions", ["id"], job, { ...job, last_requested_at: nowMs, ...next });
 }
 
 /** Processes portions of one stage after another, until the budget is used. */
@@ -205,7 +222,7 @@ class DeletionStep {
   readonly #nowMs: number;
   readonly #blanking: Blanking;
   readonly #people: People;
-  #budget = DELETION_STEP_LINES;
+  #budget = STEPS.deletionLines;
 
   constructor(state: StoreState, job: DeletionRow, nowMs: number) {
     this.#state = state;
@@ -218,9 +235,9 @@ class DeletionStep {
 
   take(): void {
     const { sql, signals, held } = this.#state;
-    while (this.#budget > 0 && this.#job.email !== null) this.#takePortion();
-    this.#blanking.write();
-    writeAndRecount(this.#state, this.#people);
+    while (this.#budget > 0 && this.#job.step !== "cold") this.#takePortion();
+    this.#blanking.flush();
+    this.#people.flush();
     this.#job.cold_objects += this.#blanking.coldObjects;
     updateRow(sql, "deletions", ["id"], this.#before, this.#job);
     signals.flush();
@@ -238,8 +255,6 @@ class DeletionStep {
       case "dead_letters":
         return this.#deleteDeadLetters();
       case "cold":
-        this.#job.email = null;
-        this.#job.person_id = null;
     }
   }
 
@@ -263,38 +278,26 @@ class DeletionStep {
     const last = entries.at(-1);
     this.#budget -= entries.length;
     job.position = last?.seq ?? 0;
-    if (last !== undefined) return this.#deleteListed(id, entries);
+    if (last !== undefined) return this.#deleteListed(entries);
     this.#deleteId(id);
     this.#budget -= IDENTITY_LINES;
   }
 
   #deleteId(id: VisitorId): void {
     const { sql } = this.#state;
-    const key = visitorKey(id);
     // The plus prevents the index on the person, which would read all ids of the person each time.
-    sql.exec("DELETE FROM identities WHERE key = ? AND +person_id = ?", key, this.#job.person_id);
-    deletePairs(sql, key);
-    // If another person of the id is left and is not being deleted, their lines can be linked now.
-    const left = claimsInStore(sql, id).length;
-    if (left === 0) endLinkJob(sql, id);
-    else if (left === this.#people.identities.claimsOf(id).length) putOffLinkJob(sql, id, this.#nowMs);
+    sql.exec("DELETE FROM identities WHERE key = ? AND +person_id = ?", visitorKey(id), this.#job.person_id);
+    // Lines that are left can be linked now, if somebody else has the id.
+    if (this.#people.identities.claimsOf(id).length > 0) putOffLinkJob(this.#state, id, this.#nowMs);
+    else endLinkJob(sql, id);
     this.#job.identities++;
   }
 
   /** Deletes lines that wait to be linked to the person, or that an anonymous id gave to another person before the user id was known. */
-  #deleteListed(id: VisitorId, entries: readonly Entry[]): void {
-    const { sql } = this.#state;
-    const { asked_at: askedAtMs, email: deletedEmail, person_id: personId } = this.#job;
-    const claims = claimsInStore(sql, id);
-    const isTheirs = ({ admission, email, userId }: Facts): boolean => {
-      if (admission.receivedAtMs > askedAtMs || (email !== null && email !== deletedEmail)) return false;
-      if (id.kind === "anonymous_id" && userId !== null) {
-        const stronger = claimInForce(claimsInStore(sql, { kind: "user_id", value: userId }), admission);
-        if (stronger !== undefined && stronger.personId !== personId) return false;
-      }
-      return claimInForce(claims, admission)?.personId === personId;
-    };
-    for (const { seq, facts } of this.#deleteLines(entries, isTheirs)) {
+  #deleteListed(entries: readonly Entry[]): void {
+    const personId = this.#job.person_id;
+    const deleted = this.#deleteLines(entries, (line) => this.#isOfDeleted(line, line.admission));
+    for (const { seq, facts } of deleted) {
       if (facts.person !== null && facts.person.personId !== personId) {
         this.#people.removeLine(facts.person.personId, seq, facts);
       }
@@ -303,38 +306,75 @@ class DeletionStep {
 
   /** Retention may have dropped the lines. */
   #deleteTimeline(): void {
-    const { sql, outcomes, once } = this.#state;
-    const personId = this.#job.person_id ?? 0;
+    const { sql, outcomes, singleScores } = this.#state;
+    const personId = this.#job.person_id;
     const list = personList(personId);
     const entries = this.#portionOf(entriesAfter(sql, list));
     if (entries.length === 0) return this.#beginStage("held");
-    this.#deleteLines(entries, () => true);
-    for (const scored of entries.flatMap((entry) => entry.scored ?? [])) {
+    const released = this.#releaseLines(entries);
+    const theirs = entries.filter(({ seq }) => !released.has(seq));
+    this.#deleteLines(theirs, () => true);
+    for (const { seq, scored } of entries) {
+      if (scored === null) continue;
       for (const match of scored.outcomes.map((id) => outcomes.get(id))) {
-        if (!once.removeMatch(personId, scored, match)) continue;
-        countScore(this.#state.books, match.ruleId, scored.atMs, -1);
-        this.#job.scoring_signals++;
+        if (!singleScores.removeMatch(personId, scored, match)) continue;
+        countScore(this.#state.head, match.ruleId, scored.atMs, -1);
+        if (!released.has(seq)) this.#job.scoring_signals++;
       }
     }
     changeEntries(sql, list, "", new Map(entries.map(({ seq }) => [seq, "gone"] as const)));
     this.#budget -= entries.length;
   }
 
+  /**
+   * Makes lines that the claims give to a living person a visitor's again, and lets link jobs give them to that person. A link job would
+   * have moved them if it had run before. Returns their numbers.
+   */
+  #releaseLines(entries: readonly Entry[]): ReadonlySet<number> {
+    const { sql, signals, head } = this.#state;
+    const released = new Set<number>();
+    const lists = new Map<string, Entry[]>();
+    for (const portion of signals.read(entries.map(({ seq }) => seq))) {
+      const changes = new Map<number, SignalFacts>();
+      const lines = portion.seqs.map((seq) => ({ seq, facts: portion.facts(seq) }));
+      this.#people.owners.preload(lines.map(({ facts }) => facts));
+      for (const { seq, facts } of lines) {
+        const heir = facts.deletedAtMs === null ? this.#people.owners.heirOf(facts) : null;
+        if (heir === null) continue;
+        const visitors = asVisitors(facts);
+        changes.set(seq, visitors);
+        released.add(seq);
+        changeStatus(head, countedSignal(facts), facts.status, visitors.status);
+        // Its outcomes are gone, so linking evaluates the rules again.
+        head.evaluated.sinceSeq = Math.max(head.evaluated.sinceSeq, seq + 1);
+        for (const id of idsOf(facts)) {
+          lists.set(visitorList(id), [...(lists.get(visitorList(id)) ?? []), { seq, scored: null }]);
+          if (id.kind === heir.by) startLinkJob(this.#state, id, this.#nowMs);
+        }
+      }
+      signals.rewrite(portion, changes);
+    }
+    for (const [list, listed] of lists) insertEntries(sql, list, listed);
+    return released;
+  }
+
   #portionOf(entries: readonly Entry[]): readonly Entry[] {
-    let segments = 0;
-    for (const { segment } of this.#state.signals.segmentsOf(entries.map(({ seq }) => seq))) {
-      if (++segments > PORTION_SEGMENTS) return entries.filter(({ seq }) => seq < segment.firstSeq);
+    let portions = 0;
+    for (const { firstSeq } of this.#state.signals.read(entries.map(({ seq }) => seq))) {
+      if (++portions > STEPS.deletionPortions) return entries.filter(({ seq }) => seq < firstSeq);
     }
     return entries;
   }
 
-  #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): NumberedLine[] {
+  #deleteLines(entries: readonly Entry[], isTheirs: (facts: SignalFacts) => boolean): NumberedLine[] {
     const { signals } = this.#state;
     const deleted: NumberedLine[] = [];
-    for (const { segment, seqs } of signals.segmentsOf(entries.map(({ seq }) => seq))) {
-      this.#budget -= SEGMENT_LINES;
-      const theirs = seqs.filter((seq) => isTheirs(segment.facts(seq)));
-      deleted.push(...this.#blanking.blank(signals, segment, theirs, (facts) => afterDeletion(facts, this.#nowMs)));
+    for (const portion of signals.read(entries.map(({ seq }) => seq))) {
+      this.#budget -= PORTION_LINES;
+      this.#people.owners.preload(portion.seqs.map((seq) => portion.facts(seq)));
+      const seqs = portion.seqs.filter((seq) => isTheirs(portion.facts(seq)));
+      const reduce = (facts: SignalFacts): SignalFacts => afterDeletion(facts, this.#nowMs);
+      deleted.push(...this.#blanking.blank(signals, { portion, seqs }, reduce));
     }
     for (const { facts } of deleted) this.#job[facts.status === "anonymous" ? "anonymous" : "signals"]++;
     return deleted;
@@ -342,16 +382,45 @@ class DeletionStep {
 
   #deleteHeld(): void {
     const { held } = this.#state;
-    const [segment] = held.walk(this.#job.position, { status: "held" });
-    if (segment === undefined) return this.#beginStage("dead_letters");
-    const theirs = segment.seqs().filter((seq) => {
-      const facts = segment.facts(seq);
-      return facts.status === "held" && this.#isTheirs(facts, facts.admission);
+    const [portion] = held.walk({ after: this.#job.position }, { status: "held" });
+    if (portion === undefined) return this.#beginStage("dead_letters");
+    const waiting = portion.seqs.filter((seq) => portion.facts(seq).status === "held");
+    const calls = new Map(waiting.map((seq) => [seq, this.#heldCall(portion, seq)] as const));
+    this.#people.owners.preload([...calls.values()]);
+    const seqs = waiting.filter((seq) => {
+      const facts = portion.facts(seq);
+      return isHeldMisfit(facts)
+        ? this.#isNamedIn(this.#heldPayload(portion, seq), facts.admission)
+        : this.#isOfDeleted(calls.get(seq) ?? {}, facts.admission);
     });
-    const deleted = this.#blanking.blank(held, segment, theirs, (facts) => afterDeletion(facts, this.#nowMs));
-    this.#job.held += deleted.length;
-    this.#job.position = segment.lastSeq;
-    this.#budget -= segment.length + SEGMENT_LINES;
+    const { lastSeq } = portion;
+    const reduce = (facts: SignalFacts): SignalFacts => afterDeletion(facts, this.#nowMs);
+    const purged = this.#blanking.blank(held, { portion, seqs }, reduce);
+    this.#job.held += purged.length;
+    this.#job.position = lastSeq;
+    this.#budget -= portion.seqs.length + PORTION_LINES;
+    this.#searchIdsOf(purged.map(({ seq, facts }) => ({ call: calls.get(seq) ?? null, order: facts.admission })));
+  }
+
+  /** Only the payload of an alias has its previous id, and only that of a misfit has any. */
+  #heldCall(portion: Portion, seq: number): Call {
+    const facts = portion.facts(seq);
+    if (isHeldMisfit(facts)) return visitorOfPayload(this.#heldPayload(portion, seq), facts.admission) ?? facts;
+    if (facts.kind !== "signal" || facts.event !== "alias" || facts.mapped) return facts;
+    const payload = parsed(this.#heldPayload(portion, seq));
+    const previousId = isJsonObject(payload) ? previousIdOf(payload) : undefined;
+    return previousId === undefined ? facts : { ...facts, previousId };
+  }
+
+  #heldPayload(portion: Portion, seq: number): string | null {
+    return this.#state.held.payloadsOf(portion)?.[seq - portion.firstSeq] ?? null;
+  }
+
+  /** Whether any text of a payload that no template fits is a name of the person. */
+  #isNamedIn(payload: string | null, admission: Admission): boolean {
+    const { deletions, names } = deletionsNamedIn(this.#state.sql, payload, admission);
+    this.#budget -= names / NAMES_PER_LINE;
+    return deletions.has(this.#job.person_id);
   }
 
   #deleteDeadLetters(): void {
@@ -360,45 +429,66 @@ class DeletionStep {
       .exec<DeadLetterRow>(
         "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? ORDER BY seq LIMIT ?",
         this.#job.position,
-        DEAD_LETTERS_AT_ONCE,
+        STEPS.deletionDeadLetters,
       )
       .toArray();
     for (const row of rows) {
-      this.#job.position = row.seq;
-      const visitor = visitorOfPayload(row.payload, admissionOf(row));
-      if (visitor === null || !this.#isTheirs(visitor, admissionOf(row))) continue;
-      // The source and the Idempotency-Key may name the person too.
-      const { pathSource: _source, idempotencyKey: _key, ...admission } = admissionOf(row);
-      sql.exec(
-        `UPDATE dead_letters SET status = 'purged', admission = ?, reason = '', payload = NULL, deleted_at = ?
-         WHERE seq = ?`,
-        JSON.stringify(admission),
-        this.#nowMs,
-        row.seq,
-      );
-      changeStatus(this.#state.books, { admission, group: null }, "dead", "purged");
-      this.#job.dead_letters++;
+      if (this.#budget <= 0) return;
+      this.#deleteDeadLetter(row);
+      if (this.#job.step !== "dead_letters") return;
     }
-    if (rows.length < DEAD_LETTERS_AT_ONCE) this.#beginStage("cold");
-    else this.#budget -= rows.length * DEAD_LETTER_LINES;
+    if (rows.length === STEPS.deletionDeadLetters) return;
+    // Retention may have dropped lines of the person.
+    this.#state.signals.clearDropped();
+    this.#beginStage("cold");
   }
 
-  #isTheirs(visitor: VisitorNames, order: ReceivedOrder): boolean {
-    return isOfDeleted(this.#state.sql, this.#people.identities, visitor, order);
+  #deleteDeadLetter(row: DeadLetterRow): void {
+    const { sql, head } = this.#state;
+    const admission = admissionOf(row);
+    const payload = payloadOfLetter(row);
+    this.#job.position = row.seq;
+    this.#budget -= DEAD_LETTER_LINES;
+    if (!this.#isNamedIn(payload, admission)) return;
+    updateRow<DeadLetterRow>(sql, "dead_letters", ["seq"], row, { ...row, ...emptyLetter(admission, this.#nowMs) });
+    countMisfit(head, row.misfit_bytes, -1);
+    changeStatus(head, { admission, group: null }, "dead", "purged");
+    this.#job.dead_letters++;
+    this.#searchIdsOf([{ call: visitorOfPayload(payload, admission), order: admission }]);
+  }
+
+  /** Starts the search again if a purged call has named unknown ids. A dead letter may name the ids of another deleted person. */
+  #searchIdsOf(purged: readonly { call: Call | null; order: ReceivedOrder }[]): void {
+    const { sql } = this.#state;
+    for (const { call, order } of purged) {
+      const deletion = (call && giveIds(sql, this.#people.owners, call, order))?.deletion ?? null;
+      if (deletion === this.#job.person_id) this.#beginStage("identities");
+      else if (deletion !== null) searchNewIds(sql, deletion);
+    }
+  }
+
+  /** Also of another deleted person: after the clock was set back, that deletion may have left the line to the person of this one. */
+  #isOfDeleted(visitor: VisitorNames, order: ReceivedOrder): boolean {
+    return this.#people.owners.ownerOf(visitor, order)?.isDeleted === true;
   }
 }
 
-/** @param job `email` is empty if only its hash is known; `person_id` is null if there is no such person. */
+/** @param mark of the email; null: only its hash is known. @param personId null: there is no such person. */
 function insertJob(
-  sql: SqlStorage,
-  job: Pick<DeletionRow, "id" | "email" | "email_hash" | "person_id">,
+  { sql, head }: StoreState,
+  job: Pick<DeletionRow, "id" | "email_hash">,
+  mark: number | null,
+  personId: number | null,
   nowMs: number,
 ): void {
-  const isPerson = job.person_id !== null;
+  const isPerson = personId !== null;
+  const deletion = personId ?? head.nextPersonId++;
+  rememberEmail(sql, { hash: job.email_hash, mark }, deletion, nowMs);
   insertRow(sql, "deletions", {
     ...job,
+    person_id: deletion,
     requested_at: nowMs,
-    asked_at: nowMs,
+    last_requested_at: nowMs,
     step: isPerson ? "identities" : "held",
     position: 0,
     people: Number(isPerson),
@@ -413,79 +503,12 @@ function insertJob(
 }
 
 function findJob(sql: SqlStorage, column: "id" | "email_hash", value: string): DeletionRow | undefined {
-  return sql
-    .exec<DeletionRow>(`SELECT * FROM deletions WHERE ${column} = ? ORDER BY requested_at DESC, id DESC LIMIT 1`, value)
-    .toArray()[0];
+  return sql.exec<DeletionRow>(`SELECT * FROM deletions WHERE ${IS_LATEST} ${column} = ?)`, value).toArray()[0];
 }
 
 /** The longest waiting job with a next step in this store. */
 function nextJob(sql: SqlStorage): DeletionRow | undefined {
   return sql
-    .exec<DeletionRow>(
-      "SELECT * FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL ORDER BY requested_at LIMIT 1",
-    )
+    .exec<DeletionRow>(`SELECT * FROM deletions WHERE ${UNFINISHED} ORDER BY requested_at LIMIT 1`)
     .toArray()[0];
-}
-
-// Hashes of deleted people's names. A signal that was received before the deletion and is recorded after it must not create the person
-// again. Held signals and dead letters have no person, so a deletion finds them by these names. A hash is kept while such signals can be
-// in transit.
-
-/**
- * @param sinceMs when the person got an id that other people had too; 0: the name is an email. @param atMs signals received later
- * are not the deleted person's.
- */
-export function rememberName(sql: SqlStorage, hash: string, sinceMs: number, atMs: number): void {
-  sql.exec(
-    `INSERT INTO deleted_names (hash, at, since) VALUES (?, ?, ?)
-     ON CONFLICT DO UPDATE SET at = max(at, excluded.at)`,
-    hash,
-    atMs,
-    sinceMs,
-  );
-}
-
-/** The moment separates the names of different deletions, so no two deletions share it. */
-function unusedMomentMs(sql: SqlStorage, nowMs: number): number {
-  let atMs = nowMs;
-  while (sql.exec("SELECT 1 FROM deleted_names WHERE at = ? LIMIT 1", atMs).toArray().length > 0) atMs++;
-  return atMs;
-}
-
-/** In milliseconds since 1970; 0: no names are remembered. */
-export function namesDeletedUntilMs(sql: SqlStorage): number {
-  return sql.exec<{ at: number | null }>("SELECT max(at) AS at FROM deleted_names").one().at ?? 0;
-}
-
-/** Whether the person of a signal was deleted after its receipt. An email counts before ids, a user id before anonymous ids (design §8.3). */
-export function isOfDeleted(
-  sql: SqlStorage,
-  identities: Identities,
-  visitor: VisitorNames,
-  order: ReceivedOrder,
-): boolean {
-  if (typeof visitor.email === "string") {
-    return deletedPeopleSince(sql, { kind: "email", value: visitor.email }, order).length > 0;
-  }
-  for (const id of idsOf(visitor)) {
-    const claims = identities.claimsOf(id);
-    const claim = claims.findLast((earlier) => !isLater(earlier, order));
-    // The last person before the signal has it: the deleted person, or the person who is left.
-    const hasDeletedPerson = deletedPeopleSince(sql, id, order).some(
-      (sinceMs) => claim === undefined || (claim.receivedAtMs <= sinceMs && sinceMs <= order.receivedAtMs),
-    );
-    if (hasDeletedPerson) return true;
-    if (claims.length > 0) return false;
-  }
-  return false;
-}
-
-/** For each person of the name who was deleted after the signal's receipt: the start of the claim. */
-function deletedPeopleSince(
-  sql: SqlStorage,
-  name: Parameters<typeof hashOfName>[0],
-  { receivedAtMs }: ReceivedOrder,
-): number[] {
-  const rows = sql.exec("SELECT since FROM deleted_names WHERE hash = ? AND at >= ?", hashOfName(name), receivedAtMs);
-  return [...rows.raw<[since: number]>()].flat();
 }

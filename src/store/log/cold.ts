@@ -7,13 +7,13 @@ import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { newId } from "../../platform/ids.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { within } from "../../platform/time-limit.ts";
+import { packPayloads, unpackPayloads } from "./columns.ts";
 import { keepsPayload } from "./line.ts";
-import type { LinesOfSegment, Log } from "./log.ts";
-import { packPayloads, unpackPayloads } from "./packing.ts";
-import type { SegmentRow } from "../schema.ts";
-import type { Segment } from "./segment.ts";
+import type { SegmentRow } from "./schema.ts";
+import type { Segment } from "./segments.ts";
+import type { Segments } from "./segments.ts";
 
-/** Linking, corrections and views mostly happen on the same day, and need payloads in the store. */
+/** Linking and views mostly happen on the same day, and need payloads in the store. */
 export const COLD_AFTER_MS = DAY_MS;
 /** Objects removed by one alarm. R2 deletes up to 1,000 keys per call. */
 const COLD_REMOVE_OBJECTS = 500;
@@ -28,12 +28,6 @@ const COLD_READS_AT_ONCE = 6;
 /** Neighbouring segments of an object are read together. */
 const COLD_READ_MAX_BYTES = 4_000_000;
 const COLD_TIMEOUT_MS = 10_000;
-
-export interface ColdWork {
-  storage: DurableObjectStorage;
-  log: Log;
-  objects: ColdObjects;
-}
 
 /** Objects of a workspace in R2: each has the packed payloads of many segments, one after the other. */
 export class ColdObjects {
@@ -70,10 +64,10 @@ export class ColdObjects {
     for (let cursor: string | undefined, more = true; more;) {
       const options = { prefix, ...(cursor === undefined ? {} : { cursor }) };
       // oxlint-disable-next-line no-await-in-loop -- each cursor comes from the answer before
-      const page: R2Objects = await within(COLD_TIMEOUT_MS, this.#bucket.list(options));
-      for (const { key } of page.objects) names.add(key.slice(prefix.length));
-      more = page.truncated;
-      cursor = page.truncated ? page.cursor : undefined;
+      const answer: R2Objects = await within(COLD_TIMEOUT_MS, this.#bucket.list(options));
+      for (const { key } of answer.objects) names.add(key.slice(prefix.length));
+      more = answer.truncated;
+      cursor = answer.truncated ? answer.cursor : undefined;
     }
     return names;
   }
@@ -83,43 +77,35 @@ export class ColdObjects {
     await within(COLD_TIMEOUT_MS, this.#bucket.delete(objects.map((object) => this.#key(object))));
   }
 
+  /** Removes the first objects, of up to 20 lists, exports included. @returns whether there are more. @throws as `remove`. */
+  async removeFirst(): Promise<boolean> {
+    const isMore = await this.#removeFirst(this.#key(""));
+    return isMore || this.#removeFirst(`exports/${this.workspaceId}/`);
+  }
+
+  async #removeFirst(prefix: string): Promise<boolean> {
+    for (let lists = 0; lists < 20; lists++) {
+      // oxlint-disable-next-line no-await-in-loop -- lists what is left
+      const { objects, truncated } = await within(COLD_TIMEOUT_MS, this.#bucket.list({ prefix }));
+      const keys = objects.map(({ key }) => key);
+      // oxlint-disable-next-line no-await-in-loop
+      if (keys.length > 0) await within(COLD_TIMEOUT_MS, this.#bucket.delete(keys));
+      if (!truncated) return false;
+    }
+    return true;
+  }
+
   #key(object: string): string {
     return `cold/${this.workspaceId}/${object}`;
   }
 }
 
-/** Minimum age of payloads that move, in milliseconds. A store that is more than half full moves them at once. */
-export function coldAfterMs(sql: SqlStorage, maxBytes: number): number {
-  return sql.databaseSize > maxBytes / 2 ? 0 : COLD_AFTER_MS;
-}
-
-/** In milliseconds since 1970; null: nothing to do. */
-export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AFTER_MS): number | null {
-  const { at_once, writing, received } = sql
-    .exec<{ at_once: number; writing: number | null; received: number | null }>(
-      `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing') AS at_once,
-         (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
-         (SELECT received_to FROM signals_payloads JOIN signals_segments USING (first_seq) ORDER BY first_seq LIMIT 1)
-           AS received`,
-    )
+/** When the last interrupted write has arrived, or never will; null: there is none. */
+export function lastWriteMs(sql: SqlStorage): number | null {
+  const { at } = sql
+    .exec<{ at: number | null }>("SELECT max(at) AS at FROM cold_objects WHERE state = 'writing'")
     .one();
-  const times = [
-    at_once === 0 ? [] : nowMs,
-    writing === null ? [] : writing + COLD_ABANDONED_MS,
-    received === null ? [] : received + afterMs,
-  ].flat();
-  return times.length === 0 ? null : Math.min(...times);
-}
-
-/** Takes one step of all work in R2. @throws when R2 does not answer. */
-export async function workOnCold(work: ColdWork, nowMs: number, afterMs = COLD_AFTER_MS): Promise<void> {
-  // An object that can never be read must not keep payloads in a store that fills up: all three steps run.
-  const failures: unknown[] = [];
-  const failed = (error: unknown): void => void failures.push(error);
-  await scrubObject(work).catch(failed);
-  await removeObjects(work, nowMs).catch(failed);
-  await moveToCold(work, nowMs, afterMs).catch(failed);
-  if (failures.length > 0) throw failures[0];
+  return at === null ? null : at + COLD_ABANDONED_MS;
 }
 
 interface PackedSegment {
@@ -127,87 +113,379 @@ interface PackedSegment {
   bytes: Uint8Array;
 }
 
-/** Moves the oldest due payloads into one object. They are of one day at most, so that retention drops them together. */
-export async function moveToCold(work: ColdWork, nowMs: number, afterMs = COLD_AFTER_MS): Promise<void> {
-  const { storage, log } = work;
-  const packed: PackedSegment[] = [];
-  let bytes = 0;
-  for (const firstSeq of dueSegments(storage.sql, nowMs, afterMs)) {
-    const payloads = log.packedPayloads(firstSeq);
-    if (payloads === null) continue;
-    packed.push({ firstSeq, bytes: new Uint8Array(payloads) });
-    bytes += payloads.byteLength;
-    if (bytes >= COLD_OBJECT_MAX_BYTES) break;
+interface SegmentLines {
+  segment: Segment;
+  seqs: readonly number[];
+}
+
+interface ColdLines extends SegmentLines {
+  row: SegmentRow;
+}
+
+type Payload = readonly [seq: number, payload: string | null];
+
+export interface ColdStorageOptions {
+  objects: () => ColdObjects;
+  /** Hears when `work` is due, in milliseconds since 1970. */
+  announce: (atMs: number) => void;
+  /** Then payloads move at once. */
+  isHalfFull: () => boolean;
+}
+
+export class ColdStorage {
+  readonly #storage: DurableObjectStorage;
+  readonly #sql: SqlStorage;
+  readonly #segments: Segments;
+  readonly #openObjects: () => ColdObjects;
+  readonly #announce: (atMs: number) => void;
+  readonly #isHalfFull: () => boolean;
+
+  constructor(
+    storage: DurableObjectStorage,
+    segments: Segments,
+    { objects, announce, isHalfFull }: ColdStorageOptions,
+  ) {
+    this.#storage = storage;
+    this.#sql = storage.sql;
+    this.#segments = segments;
+    this.#openObjects = objects;
+    this.#announce = announce;
+    this.#isHalfFull = isHalfFull;
   }
-  if (packed.length === 0) return;
-  await writeObject(work, packed, (key) => {
-    // If some payloads were deleted meanwhile, drop the object. The next step writes the rest.
-    if (!packed.every((segment) => isEqual(log.packedPayloads(segment.firstSeq), segment.bytes))) return false;
-    movePayloads(log, key, packed);
-    return true;
-  });
-}
 
-function dueSegments(sql: SqlStorage, nowMs: number, afterMs: number): number[] {
-  const rows = sql
-    .exec<{ first_seq: number; received_to: number }>(
-      `SELECT first_seq, received_to FROM signals_payloads JOIN signals_segments USING (first_seq)
-       ORDER BY first_seq LIMIT ?`,
-      COLD_OBJECT_MAX_SEGMENTS,
-    )
-    .toArray();
-  const [first] = rows;
-  if (first === undefined || first.received_to > nowMs - afterMs) return [];
-  return rows
-    .filter(({ received_to: at }) => at <= nowMs - afterMs + COLD_TOGETHER_MS && dayOf(at) === dayOf(first.received_to))
-    .map(({ first_seq: firstSeq }) => firstSeq);
-}
-
-/** Rewrites one object without deleted payloads. */
-async function scrubObject(work: ColdWork): Promise<void> {
-  const { storage, log, objects } = work;
-  const { sql } = storage;
-  const firstSeq = pickScrub(sql, log.nextSeq);
-  if (firstSeq === null) return;
-  const key = log.rows("first_seq = ?", firstSeq)[0]?.cold ?? null;
-  if (key === null) return deleteScrub(sql, firstSeq);
-  const rows = rowsOfObject(work, key);
-  const packed: PackedSegment[] = [];
-  const versions: number[] = [];
-  for (const row of rows) {
-    // oxlint-disable-next-line no-await-in-loop -- holds one segment in memory at a time
-    const bytes = await objects.read(key, row.cold_offset, row.cold_bytes);
-    if (bytes === null) throw new Error("an object could not be read");
-    // Segments can change while the next segments are read, so the versions are compared at the end.
-    versions.push(log.sealed(row).version);
-    packed.push({ firstSeq: row.first_seq, bytes: withoutDeleted(log, row, bytes) });
+  get #objects(): ColdObjects {
+    return this.#openObjects();
   }
-  await writeObject(work, packed, (newKey) => {
-    const now = rowsOfObject(work, key);
-    const isSame = now.length === rows.length && now.every((row, index) => log.sealed(row).version === versions[index]);
-    // More payloads were deleted, or segments dropped, meanwhile: drop the new object.
-    if (!isSame) return false;
-    movePayloads(log, newKey, packed);
-    removeLater(sql, key);
-    for (const segment of packed) deleteScrub(sql, segment.firstSeq);
-    return true;
-  });
-}
 
-/** Picks a random segment, so that one unreadable object does not block the others. */
-function pickScrub(sql: SqlStorage, nextSeq: number): number | null {
-  for (const from of [Math.floor(Math.random() * nextSeq), 0]) {
-    const [scrub] = sql.exec<{ first_seq: number }>(
-      "SELECT first_seq FROM cold_scrubs WHERE first_seq >= ? ORDER BY first_seq LIMIT 1",
-      from,
+  /** Minimum age of payloads that move, in milliseconds. A store that is more than half full moves them at once. */
+  get #afterMs(): number {
+    return this.#isHalfFull() ? 0 : COLD_AFTER_MS;
+  }
+
+  /** In milliseconds since 1970; null: nothing to do. */
+  workMs(nowMs: number): number | null {
+    const { at_once, writing, received } = this.#sql
+      .exec<{ at_once: number; writing: number | null; received: number | null }>(
+        `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing') AS at_once,
+           (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
+           (SELECT received_to FROM signals_payloads JOIN signals_segments USING (first_seq) ORDER BY first_seq LIMIT 1)
+             AS received`,
+      )
+      .one();
+    const times = [
+      at_once === 0 ? [] : nowMs,
+      writing === null ? [] : writing + COLD_ABANDONED_MS,
+      received === null ? [] : received + this.#afterMs,
+    ].flat();
+    return times.length === 0 ? null : Math.min(...times);
+  }
+
+  /** Takes one step of all work in R2. @throws when R2 does not answer. */
+  async work(nowMs: number): Promise<void> {
+    // An object that can never be read must not keep payloads in a store that fills up: all three steps run.
+    const failures: unknown[] = [];
+    const failed = (error: unknown): void => void failures.push(error);
+    await this.#clearObject().catch(failed);
+    await this.#removeObjects(nowMs).catch(failed);
+    await this.#move(nowMs).catch(failed);
+    if (failures.length > 0) throw failures[0];
+  }
+
+  /** Moves the oldest due payloads into one object. They are of one day at most, so that retention drops them together. */
+  async #move(nowMs: number): Promise<void> {
+    const packed: PackedSegment[] = [];
+    let bytes = 0;
+    for (const firstSeq of this.#dueSegments(nowMs)) {
+      const payloads = this.#segments.packedPayloads(firstSeq);
+      if (payloads === null) continue;
+      packed.push({ firstSeq, bytes: new Uint8Array(payloads) });
+      bytes += payloads.byteLength;
+      if (bytes >= COLD_OBJECT_MAX_BYTES) break;
+    }
+    if (packed.length === 0) return;
+    await this.#write(packed, (key) => {
+      // If some payloads were deleted meanwhile, drop the object. The next step writes the rest.
+      if (!packed.every(({ firstSeq, bytes: moved }) => isEqual(this.#segments.packedPayloads(firstSeq), moved))) {
+        return false;
+      }
+      this.#refer(key, packed);
+      return true;
+    });
+  }
+
+  #dueSegments(nowMs: number): number[] {
+    const rows = this.#sql
+      .exec<{ first_seq: number; received_to: number }>(
+        `SELECT first_seq, received_to FROM signals_payloads JOIN signals_segments USING (first_seq)
+         ORDER BY first_seq LIMIT ?`,
+        COLD_OBJECT_MAX_SEGMENTS,
+      )
+      .toArray();
+    const [first] = rows;
+    const dueMs = nowMs - this.#afterMs;
+    if (first === undefined || first.received_to > dueMs) return [];
+    return rows
+      .filter(({ received_to: at }) => at <= dueMs + COLD_TOGETHER_MS && dayOf(at) === dayOf(first.received_to))
+      .map(({ first_seq: firstSeq }) => firstSeq);
+  }
+
+  /** Rewrites one object without deleted payloads. */
+  async #clearObject(): Promise<void> {
+    const firstSeq = this.#pickScrub();
+    if (firstSeq === null) return;
+    const key = this.#segments.rowOf(firstSeq)?.cold ?? null;
+    if (key === null) return this.#deleteScrub(firstSeq);
+    const rows = this.#rowsOfObject(key);
+    const packed: PackedSegment[] = [];
+    const versions: number[] = [];
+    for (const row of rows) {
+      // oxlint-disable-next-line no-await-in-loop -- holds one segment in memory at a time
+      const bytes = await this.#objects.read(key, row.cold_offset, row.cold_bytes);
+      if (bytes === null) throw new Error("an object could not be read");
+      // Segments can change while the next segments are read, so the versions are compared at the end.
+      const segment = this.#segments.of(row);
+      versions.push(segment.version);
+      packed.push({ firstSeq: row.first_seq, bytes: withoutDeleted(segment, bytes) });
+    }
+    await this.#write(packed, (newKey) => {
+      const now = this.#rowsOfObject(key);
+      const isSame =
+        now.length === rows.length && now.every((row, index) => this.#segments.of(row).version === versions[index]);
+      // More payloads were deleted, or segments dropped, meanwhile: drop the new object.
+      if (!isSame) return false;
+      this.#refer(newKey, packed);
+      this.#removeLater(key);
+      for (const segment of packed) this.#deleteScrub(segment.firstSeq);
+      return true;
+    });
+  }
+
+  /** Picks a random segment, so that one unreadable object does not block the others. */
+  #pickScrub(): number | null {
+    const { last } = this.#sql.exec<{ last: number | null }>("SELECT max(first_seq) AS last FROM cold_scrubs").one();
+    if (last === null) return null;
+    return this.#sql
+      .exec<{ first_seq: number }>(
+        "SELECT first_seq FROM cold_scrubs WHERE first_seq >= ? ORDER BY first_seq LIMIT 1",
+        Math.floor(Math.random() * (last + 1)),
+      )
+      .one().first_seq;
+  }
+
+  /** @param use stores the references to the object; returns false if the object is not wanted any more. */
+  async #write(packed: readonly PackedSegment[], use: (key: string) => boolean): Promise<void> {
+    const nowMs = Date.now();
+    const key = newId("cold", nowMs);
+    this.#sql.exec(
+      "INSERT INTO cold_objects (key, state, at, first_seq, last_seq) VALUES (?, 'writing', ?, ?, ?)",
+      key,
+      nowMs,
+      packed[0]?.firstSeq ?? 0,
+      packed.at(-1)?.firstSeq ?? 0,
     );
-    if (scrub !== undefined) return scrub.first_seq;
+    // The row must be durable before the write starts, so that no unknown object is left behind.
+    await this.#storage.sync();
+    await this.#objects.write(key, Buffer.concat(packed.map(({ bytes }) => bytes)));
+    this.#transact(() => {
+      const writing = this.#sql.exec("SELECT 1 FROM cold_objects WHERE key = ? AND state = 'writing'", key);
+      // The object may have been abandoned meanwhile, and is about to be removed.
+      if (writing.toArray().length === 0) return;
+      this.#sql.exec("UPDATE cold_objects SET state = ? WHERE key = ?", use(key) ? "stored" : "removing", key);
+    });
   }
-  return null;
+
+  /** Memory has the places of payloads too. */
+  #transact<T>(act: () => T): T {
+    try {
+      return this.#storage.transactionSync(act);
+    } catch (error) {
+      this.#segments.forget();
+      throw error;
+    }
+  }
+
+  #refer(key: string, packed: readonly PackedSegment[]): void {
+    let offset = 0;
+    for (const { firstSeq, bytes } of packed) {
+      this.#segments.movePayloads(firstSeq, { key, offset, bytes: bytes.length });
+      offset += bytes.length;
+    }
+  }
+
+  #rowsOfObject(key: string): SegmentRow[] {
+    const [object] = this.#sql.exec<{ first_seq: number; last_seq: number }>(
+      "SELECT first_seq, last_seq FROM cold_objects WHERE key = ?",
+      key,
+    );
+    if (object === undefined) return [];
+    const { first_seq: first, last_seq: last } = object;
+    return this.#segments.rows("first_seq BETWEEN ? AND ? AND cold = ? ORDER BY first_seq", first, last, key);
+  }
+
+  async #removeObjects(nowMs: number): Promise<void> {
+    this.#sql.exec(
+      "UPDATE cold_objects SET state = 'removing' WHERE state = 'writing' AND at <= ?",
+      nowMs - COLD_ABANDONED_MS,
+    );
+    const keys = this.#sql
+      .exec<{ key: string }>("SELECT key FROM cold_objects WHERE state = 'removing' LIMIT ?", COLD_REMOVE_OBJECTS)
+      .toArray()
+      .map(({ key }) => key);
+    if (keys.length === 0) return;
+    await this.#objects.remove(keys);
+    for (const key of keys) this.#sql.exec("DELETE FROM cold_objects WHERE key = ? AND state = 'removing'", key);
+  }
+
+  #removeLater(key: string): void {
+    this.#sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
+  }
+
+  /**
+   * Removes the object of a segment that was dropped, if no other segment has payloads there. If deleted payloads of the segment still wait
+   * to be removed, another segment of the object waits instead.
+   */
+  removeIfUnused({ firstSeq, row }: Segment): void {
+    if (row === null || row.cold === null) return;
+    const waits = this.#sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ? RETURNING first_seq", firstSeq).toArray();
+    const isUsed = this.#segmentOfObject(row.cold) !== undefined;
+    const before = isUsed ? "('stored')" : "('stored', 'gaps')";
+    this.#sql.exec(
+      `UPDATE cold_objects SET state = ? WHERE key = ? AND state IN ${before}`,
+      isUsed ? "gaps" : "removing",
+      row.cold,
+    );
+    if (waits.length > 0) this.#scrub(row.cold);
+    this.#announce(0);
+  }
+
+  /** Lets `work` remove the payloads of dropped segments from objects that other segments use. */
+  clearDropped(): void {
+    const objects = this.#sql.exec<{ key: string }>("SELECT key FROM cold_objects WHERE state = 'gaps'").toArray();
+    for (const { key } of objects) this.#scrub(key);
+  }
+
+  #scrub(key: string): void {
+    const segment = this.#segmentOfObject(key);
+    if (segment === undefined) return;
+    this.#sql.exec("INSERT OR IGNORE INTO cold_scrubs (first_seq) VALUES (?)", segment.first_seq);
+    this.#announce(0);
+  }
+
+  #segmentOfObject(key: string): { first_seq: number } | undefined {
+    return this.#sql
+      .exec<{ first_seq: number }>(
+        `SELECT signals_segments.first_seq FROM cold_objects JOIN signals_segments
+           ON signals_segments.first_seq BETWEEN cold_objects.first_seq AND cold_objects.last_seq AND cold = key
+         WHERE key = ? LIMIT 1`,
+        key,
+      )
+      .toArray()[0];
+  }
+
+  /** Lets `work` remove deleted payloads of a segment. Returns 1 if its object had nothing to remove before, else 0. */
+  clear({ firstSeq, row }: Segment): number {
+    if (row === null || row.cold === null) return 0;
+    // Search only the segments of this object: very many segments of other objects may be waiting.
+    const requested = this.#sql.exec(
+      `SELECT 1 FROM cold_objects JOIN cold_scrubs
+         ON cold_scrubs.first_seq BETWEEN cold_objects.first_seq AND cold_objects.last_seq
+         JOIN signals_segments ON signals_segments.first_seq = cold_scrubs.first_seq WHERE key = ?1 AND cold = ?1 LIMIT 1`,
+      row.cold,
+    );
+    const isFirst = requested.toArray().length === 0;
+    this.#sql.exec("INSERT OR IGNORE INTO cold_scrubs (first_seq) VALUES (?)", firstSeq);
+    this.#announce(0);
+    return Number(isFirst);
+  }
+
+  #deleteScrub(firstSeq: number): void {
+    this.#sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
+  }
+
+  /** Whether R2 may still have deleted payloads. */
+  get isClearing(): boolean {
+    const { found } = this.#sql
+      .exec<{ found: number }>(
+        `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state IN ('writing', 'removing')) AS found`,
+      )
+      .one();
+    return found === 1;
+  }
+
+  /** Marks lines whose object is missing in R2. Objects that the store does not know stay. @throws when R2 does not answer. */
+  async markLostPayloads(nowMs: number): Promise<number> {
+    // An object whose write ends while R2 answers may be missing in the answer.
+    const before = this.#storedObjects(nowMs);
+    const found = await this.#objects.list();
+    return this.#transact(() => {
+      const stored = this.#storedObjects(nowMs);
+      const missing = [...stored].filter((key) => before.has(key) && !found.has(key));
+      return missing.reduce((lines, key) => lines + this.#markObjectLost(key), 0);
+    });
+  }
+
+  #storedObjects(beforeMs: number): Set<string> {
+    const rows = this.#sql.exec<{ key: string }>(
+      "SELECT key FROM cold_objects WHERE state IN ('stored', 'gaps') AND at < ?",
+      beforeMs,
+    );
+    return new Set([...rows].map(({ key }) => key));
+  }
+
+  #markObjectLost(key: string): number {
+    let lines = 0;
+    for (const { first_seq: firstSeq, last_seq: lastSeq } of this.#rowsOfObject(key)) {
+      this.#segments.markPayloadsLost(firstSeq);
+      this.#deleteScrub(firstSeq);
+      lines += lastSeq - firstSeq + 1;
+    }
+    this.#removeLater(key);
+    return lines;
+  }
+
+  /** Payloads of lines whose segments have their payloads in R2. Lines that cannot be read are missing. Never throws. */
+  async read(wanted: readonly SegmentLines[]): Promise<Payload[]> {
+    const payloads: Payload[] = [];
+    const lines = wanted.flatMap(({ segment, seqs }) =>
+      segment.row === null ? [] : { segment, seqs, row: segment.row },
+    );
+    const reads = groupNeighbours(lines);
+    while (reads.length > 0) {
+      const batch = reads.splice(0, COLD_READS_AT_ONCE);
+      // oxlint-disable-next-line no-await-in-loop -- limits the connections
+      const found = await Promise.all(batch.map((group) => this.#readGroup(group)));
+      payloads.push(...found.flat());
+    }
+    return payloads;
+  }
+
+  async #readGroup(group: readonly ColdLines[]): Promise<Payload[]> {
+    const from = Math.min(...group.map(({ row }) => row.cold_offset));
+    const to = Math.max(...group.map(({ row }) => row.cold_offset + row.cold_bytes));
+    const bytes = await this.#objects.read(group[0]?.row.cold ?? "", from, to - from);
+    if (bytes === null) {
+      const payloads: Payload[] = [];
+      // oxlint-disable-next-line no-await-in-loop -- rare, and limits the connections
+      for (const lines of group) payloads.push(...(await this.#readMoved(lines)));
+      return payloads;
+    }
+    return group.flatMap((lines) => {
+      const start = lines.row.cold_offset - from;
+      return pick(lines, unpackPayloads(bytes.subarray(start, start + lines.row.cold_bytes), lines.segment.lines));
+    });
+  }
+
+  /** Tries once to read a segment that has moved to another object meanwhile. */
+  async #readMoved({ segment, seqs, row }: ColdLines): Promise<Payload[]> {
+    const place = this.#segments.rowOf(segment.firstSeq);
+    if (place === null || place.cold === null || place.cold === row.cold) return [];
+    const now = this.#segments.of(place);
+    const bytes = await this.#objects.read(place.cold, place.cold_offset, place.cold_bytes);
+    return bytes === null ? [] : pick({ segment: now, seqs }, unpackPayloads(bytes, now.lines));
+  }
 }
 
-function withoutDeleted(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Array {
-  const { lines } = log.sealed(row);
+function withoutDeleted({ lines }: Segment, bytes: Uint8Array): Uint8Array {
   const payloads = unpackPayloads(bytes, lines);
   return packPayloads(
     payloads.map((payload, index) => (keepsPayload(lines.facts(index)) ? payload : null)),
@@ -215,175 +493,11 @@ function withoutDeleted(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Arra
   );
 }
 
-/** @param use stores the references to the object; returns false if the object is not wanted any more. */
-async function writeObject(
-  { storage, objects }: ColdWork,
-  packed: readonly PackedSegment[],
-  use: (key: string) => boolean,
-): Promise<void> {
-  const { sql } = storage;
-  const nowMs = Date.now();
-  const key = newId("cold", nowMs);
-  sql.exec(
-    "INSERT INTO cold_objects (key, state, at, first_seq, last_seq) VALUES (?, 'writing', ?, ?, ?)",
-    key,
-    nowMs,
-    packed[0]?.firstSeq ?? 0,
-    packed.at(-1)?.firstSeq ?? 0,
-  );
-  // The row must be durable before the write starts, so that no unknown object is left behind.
-  await storage.sync();
-  await objects.write(key, Buffer.concat(packed.map(({ bytes }) => bytes)));
-  storage.transactionSync(() => {
-    // The object may have been abandoned meanwhile, and is about to be removed.
-    if (sql.exec("SELECT 1 FROM cold_objects WHERE key = ? AND state = 'writing'", key).toArray().length === 0) return;
-    sql.exec("UPDATE cold_objects SET state = ? WHERE key = ?", use(key) ? "stored" : "removing", key);
-  });
-}
-
-function movePayloads(log: Log, key: string, packed: readonly PackedSegment[]): void {
-  let offset = 0;
-  for (const { firstSeq, bytes } of packed) {
-    log.movePayloads(firstSeq, { key, offset, bytes: bytes.length });
-    offset += bytes.length;
-  }
-}
-
 function isEqual(stored: ArrayBuffer | null, bytes: Uint8Array): boolean {
   return stored !== null && Buffer.compare(new Uint8Array(stored), bytes) === 0;
 }
 
-function rowsOfObject({ storage, log }: ColdWork, key: string): SegmentRow[] {
-  const [object] = storage.sql.exec<{ first_seq: number; last_seq: number }>(
-    "SELECT first_seq, last_seq FROM cold_objects WHERE key = ?",
-    key,
-  );
-  if (object === undefined) return [];
-  return log.rows("first_seq BETWEEN ? AND ? AND cold = ? ORDER BY first_seq", object.first_seq, object.last_seq, key);
-}
-
-async function removeObjects({ storage, objects }: ColdWork, nowMs: number): Promise<void> {
-  const { sql } = storage;
-  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'writing' AND at <= ?", nowMs - COLD_ABANDONED_MS);
-  const keys = sql
-    .exec<{ key: string }>("SELECT key FROM cold_objects WHERE state = 'removing' LIMIT ?", COLD_REMOVE_OBJECTS)
-    .toArray()
-    .map(({ key }) => key);
-  if (keys.length === 0) return;
-  await objects.remove(keys);
-  for (const key of keys) sql.exec("DELETE FROM cold_objects WHERE key = ? AND state = 'removing'", key);
-}
-
-function removeLater(sql: SqlStorage, key: string): void {
-  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
-}
-
-/** Marks objects without segments for removal. Must run in the transaction that drops the segments. */
-export function removeUnusedObjects(sql: SqlStorage, keys: Iterable<string>): void {
-  for (const key of new Set(keys)) {
-    sql.exec(
-      `UPDATE cold_objects SET state = 'removing' WHERE key = ?1 AND state = 'stored' AND NOT EXISTS
-         (SELECT 1 FROM signals_segments WHERE signals_segments.first_seq BETWEEN cold_objects.first_seq
-            AND cold_objects.last_seq AND cold = ?1)`,
-      key,
-    );
-  }
-}
-
-/** Must run in the transaction that changes the facts. Returns how many objects had nothing to remove before. */
-export function scrubCold(sql: SqlStorage, segments: Iterable<Pick<Segment, "firstSeq" | "coldObject">>): number {
-  let objects = 0;
-  for (const { firstSeq, coldObject } of segments) {
-    if (coldObject === null) continue;
-    // Search only the segments of this object: very many segments of other objects may be waiting.
-    const requested = sql.exec(
-      `SELECT 1 FROM cold_objects JOIN cold_scrubs
-         ON cold_scrubs.first_seq BETWEEN cold_objects.first_seq AND cold_objects.last_seq
-         JOIN signals_segments ON signals_segments.first_seq = cold_scrubs.first_seq WHERE key = ?1 AND cold = ?1 LIMIT 1`,
-      coldObject,
-    );
-    if (requested.toArray().length === 0) objects++;
-    sql.exec("INSERT OR IGNORE INTO cold_scrubs (first_seq) VALUES (?)", firstSeq);
-  }
-  return objects;
-}
-
-function deleteScrub(sql: SqlStorage, firstSeq: number): void {
-  sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
-}
-
-/** Whether R2 may still have deleted payloads. */
-export function isScrubbing(sql: SqlStorage): boolean {
-  const { found } = sql
-    .exec<{ found: number }>(
-      `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state IN ('writing', 'removing')) AS found`,
-    )
-    .one();
-  return found === 1;
-}
-
-/**
- * Marks lines whose object is missing in R2, so that exports and deletions do not wait for them for ever. Objects that the
- * store does not know stay. @returns the number of these lines. @throws when R2 does not answer.
- */
-export async function compareWithR2(work: ColdWork, nowMs: number): Promise<number> {
-  const { storage, objects } = work;
-  const found = await objects.list();
-  return storage.transactionSync(() => {
-    const stored = storage.sql
-      .exec<{ key: string }>("SELECT key FROM cold_objects WHERE state = 'stored' AND at < ?", nowMs)
-      .toArray();
-    const missing = stored.filter(({ key }) => !found.has(key));
-    return missing.reduce((lines, { key }) => lines + markObjectLost(work, key), 0);
-  });
-}
-
-function markObjectLost(work: ColdWork, key: string): number {
-  const { sql } = work.storage;
-  let lines = 0;
-  for (const { first_seq: firstSeq, last_seq: lastSeq } of rowsOfObject(work, key)) {
-    work.log.markPayloadsLost(firstSeq);
-    deleteScrub(sql, firstSeq);
-    lines += lastSeq - firstSeq + 1;
-  }
-  removeLater(sql, key);
-  return lines;
-}
-
-/** Payloads by line number; null: the line has none. Lines that cannot be read now are missing. */
-export type Payloads = ReadonlyMap<number, string | null>;
-
-type Payload = readonly [seq: number, payload: string | null];
-
-interface ColdLines extends LinesOfSegment {
-  row: SegmentRow;
-}
-
-/** Never throws. */
-export async function readPayloads(
-  log: Log,
-  objects: ColdObjects,
-  wanted: Iterable<LinesOfSegment>,
-): Promise<Payloads> {
-  const payloads: Payload[] = [];
-  const cold: ColdLines[] = [];
-  for (const lines of wanted) {
-    if (lines.seqs.length === 0) continue;
-    const stored = log.payloadsOf(lines.segment);
-    if (stored !== null) payloads.push(...pick(lines, stored));
-    else if (lines.segment.row !== null) cold.push({ ...lines, row: lines.segment.row });
-  }
-  const reads = groupNeighbours(cold);
-  while (reads.length > 0) {
-    const batch = reads.splice(0, COLD_READS_AT_ONCE);
-    // oxlint-disable-next-line no-await-in-loop -- limits the connections
-    const found = await Promise.all(batch.map((group) => readCold(log, objects, group)));
-    payloads.push(...found.flat());
-  }
-  return new Map(payloads);
-}
-
-function pick({ segment, seqs }: LinesOfSegment, payloads: readonly (string | null)[]): Payload[] {
+function pick({ segment, seqs }: SegmentLines, payloads: readonly (string | null)[]): Payload[] {
   return seqs.map((seq) => [seq, payloads[seq - segment.firstSeq] ?? null] as const);
 }
 
@@ -402,29 +516,4 @@ function groupNeighbours(cold: readonly ColdLines[]): ColdLines[][] {
     }
   }
   return groups;
-}
-
-async function readCold(log: Log, objects: ColdObjects, group: readonly ColdLines[]): Promise<Payload[]> {
-  const from = Math.min(...group.map(({ row }) => row.cold_offset));
-  const to = Math.max(...group.map(({ row }) => row.cold_offset + row.cold_bytes));
-  const bytes = await objects.read(group[0]?.row.cold ?? "", from, to - from);
-  if (bytes === null) {
-    const payloads: Payload[] = [];
-    // oxlint-disable-next-line no-await-in-loop -- rare, and limits the connections
-    for (const lines of group) payloads.push(...(await readMoved(log, objects, lines)));
-    return payloads;
-  }
-  return group.flatMap((lines) => {
-    const start = lines.row.cold_offset - from;
-    return pick(lines, unpackPayloads(bytes.subarray(start, start + lines.row.cold_bytes), lines.segment.lines));
-  });
-}
-
-/** Tries once to read a segment that has moved to another object meanwhile. */
-async function readMoved(log: Log, objects: ColdObjects, { segment, seqs, row }: ColdLines): Promise<Payload[]> {
-  const now = log.segmentOf(segment.firstSeq);
-  const place = now?.row ?? null;
-  if (now === null || place === null || place.cold === null || place.cold === row.cold) return [];
-  const bytes = await objects.read(place.cold, place.cold_offset, place.cold_bytes);
-  return bytes === null ? [] : pick({ segment: now, seqs }, unpackPayloads(bytes, now.lines));
 }

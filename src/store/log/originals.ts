@@ -1,5 +1,5 @@
 /**
- * Finds the original of a duplicate (design §8.2) by content hash. Recent hashes are in memory, in hash tables that are built when the
+ * Finds the original of a duplicate by content hash. Recent hashes are in memory, in hash tables that are built when the
  * store first records. Older hashes are read from disk, only for signals that arrive late or are resent. A hit in memory is checked
  * against the log, because memory can hold hashes of a rolled-back transaction.
  *
@@ -7,40 +7,27 @@
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
-import { type Facts, isOriginal } from "./line.ts";
-import type { Log } from "./log.ts";
-import { HASH_BYTES, type Segment } from "./segment.ts";
+import { type SignalFacts, isOriginal } from "./line.ts";
+import type { Segment } from "./segments.ts";
+import type { SegmentHashes } from "./segments.ts";
+import { HASH_BYTES, LONG_WINDOW } from "../../domain/signal/canonical-form.ts";
+import { type DuplicateCandidate, type Original } from "./signal-log.ts";
 
 /** Duplicates of signals received longer ago are searched on disk too. */
 const LATE_AFTER_MS = 3_600_000;
 /** For all workspaces of an isolate: a third of its 128 MB, some 3.6 million signals. */
 const ORIGINALS_MAX_BYTES = 40 * 1024 * 1024;
 
-/** The first bit of a stored hash tells whether its duplicate window is long. */
-const LONG = 0x80;
-const BASE64URL = { alphabet: "base64url" } as const;
-const HASH_CHARACTERS = Math.ceil(HASH_BYTES / 3) * 4;
-
-interface Candidate {
-  hash: Uint8Array;
-  receivedAtMs: number;
-  windowMs: number;
-  /** Released or replayed, long after its receipt. */
-  isResent: boolean;
+/** The hashes that the log stores. */
+interface HashSource {
+  segmentOf(seq: number): Segment | null;
+  /** HASH_BYTES for each line of a segment. */
+  hashesOf(firstSeq: number): Uint8Array;
+  /** Of segments with lines received in a time range, and of all open lines. */
+  hashesReceived(fromMs: number, toMs: number): Iterable<SegmentHashes>;
 }
 
-export interface Original {
-  seq: number;
-  id: string;
-}
-
-/** The stored bytes of a content hash. Bytes of a long window never equal bytes of a short window. */
-export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
-  const bytes = Uint8Array.fromBase64(contentHash.slice(0, HASH_CHARACTERS), BASE64URL).slice(0, HASH_BYTES);
-  const [first = 0] = bytes;
-  bytes[0] = windowMs > DUPLICATE_WINDOW_WITHOUT_ID_MS ? first | LONG : first & ~LONG;
-  return bytes;
-}
+type IsKept = (facts: SignalFacts) => boolean;
 
 let instances: WeakRef<Originals>[] = [];
 
@@ -50,13 +37,13 @@ function bytesOfAll(): number {
 }
 
 export class Originals {
-  readonly #log: Log;
+  readonly #log: HashSource;
   #long: FingerprintTable[] | null = null;
   #short: FingerprintTable[] = [];
   /** Signals received from this time on are in memory. Later than the window needs if memory was short. */
   #coveredSinceMs = 0;
 
-  constructor(log: Log) {
+  constructor(log: HashSource) {
     this.#log = log;
   }
 
@@ -64,15 +51,14 @@ export class Originals {
     return [...(this.#long ?? []), ...this.#short].reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** The covered part of the window for signals with an id. Shorter if memory is short. */
-  coveredMs(nowMs: number): number {
-    return Math.min(DUPLICATE_WINDOW_WITH_ID_MS, nowMs - this.#coveredSinceMs);
+  get coveredSinceMs(): number {
+    return this.#coveredSinceMs;
   }
 
   /** Call this for each line that is appended with a hash. */
   add(hash: Uint8Array, seq: number, nowMs: number): void {
     if (this.#long === null) return;
-    const isLong = ((hash[0] ?? 0) & LONG) !== 0;
+    const isLong = ((hash[0] ?? 0) & LONG_WINDOW) !== 0;
     const tables = isLong ? this.#long : this.#short;
     const everyMs = isLong ? DAY_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS;
     const keptMs = LATE_AFTER_MS + (isLong ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS);
@@ -87,41 +73,50 @@ export class Originals {
     last.add(fingerprintOf(hash), seq);
   }
 
-  /** Does not know signals of the same batch. */
-  find(candidates: readonly Candidate[], nowMs: number): (Original | null)[] {
+  /** Does not know signals of the same batch. @param isKept false: the line is no original. */
+  find(candidates: readonly DuplicateCandidate[], nowMs: number, isKept: IsKept = () => true): (Original | null)[] {
     this.#build(nowMs);
-    const onDisk = this.#findOnDisk(candidates, nowMs);
+    const onDisk = this.#findOnDisk(candidates, nowMs, isKept);
     const tables = [...(this.#long ?? []), ...this.#short];
     return candidates.map((candidate) => {
       const fingerprint = fingerprintOf(candidate.hash);
       for (const seq of tables.flatMap((table) => table.find(fingerprint))) {
-        const original = this.#confirm(candidate, seq);
+        const original = this.#confirm(candidate, seq, isKept);
         if (original !== null) return original;
       }
       return onDisk.get(candidate) ?? null;
     });
   }
 
-  #confirm(candidate: Candidate, seq: number): Original | null {
+  #confirm(candidate: DuplicateCandidate, seq: number, isKept: IsKept): Original | null {
     const segment = this.#log.segmentOf(seq);
     if (segment === null) return null;
     const at = (seq - segment.firstSeq) * HASH_BYTES;
     const hash = this.#log.hashesOf(segment.firstSeq).subarray(at, at + HASH_BYTES);
-    return isSame(hash, candidate.hash) ? originalIn(segment, seq, candidate) : null;
+    return isSame(hash, candidate.hash) ? originalIn(segment, seq, candidate, isKept) : null;
   }
 
   /** Originals of late or resent candidates may have left memory. */
-  #findOnDisk(candidates: readonly Candidate[], nowMs: number): Map<Candidate, Original> {
-    const found = new Map<Candidate, Original>();
+  #findOnDisk(
+    candidates: readonly DuplicateCandidate[],
+    nowMs: number,
+    isKept: IsKept,
+  ): Map<DuplicateCandidate, Original> {
+    const found = new Map<DuplicateCandidate, Original>();
     const late = candidates.filter(({ isResent, receivedAtMs }) => isResent || nowMs - receivedAtMs > LATE_AFTER_MS);
     // One search for both windows would also read the days between their ranges.
     for (const [windowMs, sameWindow] of Map.groupBy(late, (candidate) => candidate.windowMs)) {
-      this.#findWithin(windowMs, sameWindow, nowMs, found);
+      this.#findWithin(windowMs, sameWindow, nowMs, { found, isKept });
     }
     return found;
   }
 
-  #findWithin(windowMs: number, late: readonly Candidate[], nowMs: number, found: Map<Candidate, Original>): void {
+  #findWithin(
+    windowMs: number,
+    late: readonly DuplicateCandidate[],
+    nowMs: number,
+    { found, isKept }: { found: Map<DuplicateCandidate, Original>; isKept: IsKept },
+  ): void {
     const byFingerprint = Map.groupBy(late, ({ hash }) => fingerprintOf(hash));
     const received = late.map(({ receivedAtMs }) => receivedAtMs);
     const latest = received.reduce((a, b) => Math.max(a, b)) + windowMs;
@@ -136,7 +131,7 @@ export class Originals {
           if (found.has(candidate) || !isSame(hash, candidate.hash)) continue;
           const seq = firstSeq + at / HASH_BYTES;
           const segment = this.#log.segmentOf(seq);
-          const original = segment && originalIn(segment, seq, candidate);
+          const original = segment && originalIn(segment, seq, candidate, isKept);
           if (original !== null) found.set(candidate, original);
         }
       }
@@ -148,14 +143,17 @@ export class Originals {
     this.#long = [];
     this.#coveredSinceMs = nowMs - DUPLICATE_WINDOW_WITH_ID_MS - LATE_AFTER_MS;
     instances.push(new WeakRef(this));
-    for (const { firstSeq, receivedToMs, hashes } of this.#log.hashesReceived(this.#coveredSinceMs)) {
+    for (const { firstSeq, receivedToMs, hashes } of this.#log.hashesReceived(
+      this.#coveredSinceMs,
+      Number.MAX_SAFE_INTEGER,
+    )) {
       const includesShort = receivedToMs >= nowMs - DUPLICATE_WINDOW_WITHOUT_ID_MS - LATE_AFTER_MS;
       // Uses the segment's received time for each hash. With a wrong clock it may be in the future.
       const addedAtMs = Math.min(nowMs, receivedToMs);
       for (let at = 0; at < hashes.length; at += HASH_BYTES) {
         const hash = hashes.subarray(at, at + HASH_BYTES);
         const [first = 0] = hash;
-        if (hash.every((byte) => byte === 0) || (!includesShort && (first & LONG) === 0)) continue;
+        if (hash.every((byte) => byte === 0) || (!includesShort && (first & LONG_WINDOW) === 0)) continue;
         this.add(hash, firstSeq + at / HASH_BYTES, addedAtMs);
       }
     }
@@ -172,13 +170,18 @@ export class Originals {
   }
 }
 
-function originalIn(segment: Segment, seq: number, { receivedAtMs, windowMs }: Candidate): Original | null {
-  const facts: Facts = segment.facts(seq);
+function originalIn(
+  segment: Segment,
+  seq: number,
+  { receivedAtMs, windowMs }: DuplicateCandidate,
+  isKept: IsKept,
+): Original | null {
+  const facts: SignalFacts = segment.facts(seq);
   const isNear = Math.abs(facts.admission.receivedAtMs - receivedAtMs) <= windowMs;
-  return isNear && isOriginal(facts) ? { seq, id: facts.admission.id } : null;
+  return isNear && isOriginal(facts) && isKept(facts) ? { seq, id: facts.admission.id } : null;
 }
 
-/** Never 0, which marks a free slot. Leaves out the first byte, which has the LONG bit. */
+/** Never 0, which marks a free slot. Leaves out the first byte, which has the LONG_WINDOW bit. */
 function fingerprintOf(hash: Uint8Array): number {
   const [, b1 = 0, b2 = 0, b3 = 0, b4 = 0] = hash;
   return (b1 | (b2 << 8) | (b3 << 16) | (b4 << 24)) >>> 0 || 1;

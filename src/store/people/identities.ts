@@ -2,10 +2,12 @@
  * Ids of visitors and their people (spec §2.3). An identify call claims an id for a person. Other calls pair two ids of a visitor.
  * `Identities` reads and changes claims and pairs for a batch. `VisitorLists` removes lines from timelines of visitors.
  */
-import { isJsonObject } from "../../domain/json/dot-path.ts";
-import { normalise } from "../../domain/signal/normalise.ts";
-import { isLater, type Admission, type ReceivedOrder } from "../../wire/admission.ts";
-import type { Facts, ListingId } from "../log/line.ts";
+import { isJsonObject, readPayload } from "../../domain/json/json-value.ts";
+import { hashOfName } from "../../domain/signal/identity.ts";
+import { cdpCallType, normalise } from "../../domain/signal/normalise.ts";
+import type { NormalisedSignal, SignalKind } from "../../domain/signal/signal.ts";
+import { isLater, type Admission, type ReceivedOrder } from "../../wire/message.ts";
+import { type SignalFacts, type ListingId, afterDeletion, asVisitors, type LinePerson } from "../log/line.ts";
 import {
   changeEntries,
   keyOf,
@@ -15,31 +17,58 @@ import {
   type ListKey,
   type VisitorId,
 } from "./timelines.ts";
+import type { NamedBy } from "../protocol/stored-signals.ts";
 
 /** The names of a visitor, in a normalised signal or in a line of the log. */
 export interface VisitorNames {
   email?: string | null;
   userId?: string | null;
   anonymousId?: string | null;
+  /** Only of an alias: another id of its user. */
+  previousId?: string | null;
 }
 
-/** Names in the payload of a dead letter; null: it is an account update, or unreadable. */
-export function visitorOfPayload(payload: string | null, admission: Admission): VisitorNames | null {
+/** A normalised call, or its line. */
+export interface Call extends VisitorNames {
+  kind: SignalKind;
+}
+
+/** The call in a stored payload; null: it is an account update, unreadable, or a signal for the template of its key. */
+export function visitorOfPayload(payload: string | null, admission: Admission): NormalisedSignal | null {
   if (payload === null || admission.endpoint !== "signal_staging") return null;
   try {
-    const read: unknown = JSON.parse(payload);
-    return isJsonObject(read) ? normalise(read, admission.pathSource) : null;
+    const read = readPayload(payload);
+    if (!isJsonObject(read)) return null;
+    const isForTemplate = admission.templateVersion !== undefined && cdpCallType(read) === undefined;
+    return isForTemplate ? null : normalise(read, admission.pathSource);
   } catch {
     return null;
   }
 }
 
-/** The ids that a signal names, the strongest first (design §8.3). */
+/** The ids that a signal names, the strongest first. */
 export function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
   const ids: VisitorId[] = [];
   if (typeof userId === "string") ids.push({ kind: "user_id", value: userId });
   if (typeof anonymousId === "string") ids.push({ kind: "anonymous_id", value: anonymousId });
   return ids;
+}
+
+/**
+ * The pairs of ids that a call says. Without an email an identify creates no person (spec §6), but ids that are named together belong to one
+ * visitor.
+ */
+export function pairsOfCall({ kind, email, userId, anonymousId, previousId }: Call): [VisitorId, VisitorId][] {
+  if (typeof userId !== "string") return [];
+  const user: VisitorId = { kind: "user_id", value: userId };
+  if (typeof previousId === "string") {
+    return [
+      [{ kind: "anonymous_id", value: previousId }, user],
+      [{ kind: "user_id", value: previousId }, user],
+    ];
+  }
+  const isPair = kind === "identify" && typeof email !== "string" && typeof anonymousId === "string";
+  return isPair ? [[{ kind: "anonymous_id", value: anonymousId }, user]] : [];
 }
 
 /** Latest claims kept per id. */
@@ -51,14 +80,14 @@ export const CLAIM_FOLLOWERS_MAX = 1_000;
 /** A statement for many values takes a third of the time of a statement for each. */
 const VALUES_PER_STATEMENT = 500;
 
-interface IdClaim extends ReceivedOrder {
+export interface IdClaim extends ReceivedOrder {
   personId: number;
 }
 
-// Claims of a person being deleted are removed in portions, and are ignored from the start.
+// Claims of a person being deleted are the ids that the deletion still has to search. They are ignored here; see `Owners`.
 const PERSON_EXISTS = "EXISTS (SELECT 1 FROM people WHERE people.id = person_id)";
 const SELECT_CLAIMS = `SELECT keys.key, at, ordinal, person_id FROM json_each(?) AS keys
-  CROSS JOIN identities ON identities.key = unhex(keys.value)`;
+  CROSS JOIN identities ON identities.key = unhex(keys.value) WHERE ${PERSON_EXISTS}`;
 const INSERT_CLAIM = "INSERT OR REPLACE INTO identities (key, at, ordinal, person_id) VALUES (?, ?, ?, ?)";
 const SELECT_OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
   WHERE person_id = ? AND substr(key, 1, 1) = ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
@@ -70,19 +99,21 @@ type IdCounts = Record<VisitorId["kind"], number>;
 
 export class Identities {
   readonly #sql: SqlStorage;
+  readonly #deleted: DeletedClaims;
   readonly #claims = new Map<ListKey, readonly IdClaim[]>();
   /** Number of claims gained or lost, by person. */
   #changes = new Map<number, IdCounts>();
   /** Ids that received a person in this batch. */
   readonly claimed: VisitorId[] = [];
 
-  constructor(sql: SqlStorage) {
+  constructor(sql: SqlStorage, deleted = new DeletedClaims(sql)) {
     this.#sql = sql;
+    this.#deleted = deleted;
   }
 
   /** Returns the people who claimed the ids. */
   preload(ids: readonly VisitorId[]): Set<number> {
-    const claims = readClaims(this.#sql, ids, `WHERE ${PERSON_EXISTS}`);
+    const claims = readClaims(this.#sql, ids);
     for (const [list, ofId] of claims) this.#claims.set(list, ofId);
     return new Set([...claims.values()].flat().map(({ personId }) => personId));
   }
@@ -100,32 +131,24 @@ export class Identities {
    */
   claim(id: VisitorId, claim: IdClaim): void {
     const before = this.claimsOf(id);
-    const after = addClaim(before, claim);
+    const after = addClaim(before, claim, before.length === 0 ? [] : this.#deleted.of(id));
     if (after.length === before.length && after.every((kept, index) => kept === before[index])) return;
     this.#write(id, before, after);
     if (before.length > 0) return;
-    const taken = [{ id, claim }];
-    for (const { id: takenId, claim: taking } of taken) {
-      for (const { id: pairedId, order } of this.#pairsOf(takenId)) {
-        if (taken.length === CLAIM_FOLLOWERS_MAX) return;
-        if (this.claimsOf(pairedId).length > 0) continue;
-        const following = { ...latest(taking, order), personId: claim.personId };
-        this.#write(pairedId, [], [following]);
-        taken.push({ id: pairedId, claim: following });
-      }
+    const hasPerson = (paired: VisitorId): boolean => this.claimsOf(paired).length > 0;
+    for (const following of followersOf(this.#sql, { id, claim }, hasPerson)) {
+      this.#write(following.id, [], [following.claim]);
     }
   }
 
-  /** Pairs two ids of one visitor (design §8.1). If one of them has a person, the other follows at once. */
+  /** Pairs two ids of one visitor. If one of them has a person, the other follows at once. */
   pair(a: VisitorId, b: VisitorId, order: ReceivedOrder): void {
     if (visitorList(a) === visitorList(b)) return;
     const [claimsOfA, claimsOfB] = [this.claimsOf(a), this.claimsOf(b)];
     if (claimsOfA.length > 0 && claimsOfB.length > 0) return;
     const claim = claimInForce([...claimsOfA, ...claimsOfB], order);
-    if (claim === undefined) {
-      this.#addPair(a, b, order);
-      this.#addPair(b, a, order);
-    } else this.claim(claimsOfA.length > 0 ? b : a, { ...latest(claim, order), personId: claim.personId });
+    if (claim === undefined) this.#addPair(a, b, order);
+    else this.claim(claimsOfA.length > 0 ? b : a, { ...latest(claim, order), personId: claim.personId });
   }
 
   /** Number of claims that each person gained or lost since the last call. */
@@ -176,23 +199,18 @@ export class Identities {
     }
   }
 
-  #pairsOf(id: VisitorId): { id: VisitorId; order: ReceivedOrder }[] {
-    const rows = this.#sql.exec<{ other_key: ArrayBuffer; at: number; ordinal: number }>(
-      "SELECT other_key, at, ordinal FROM pairs WHERE key = ?",
-      visitorKey(id),
-    );
-    return rows.toArray().map(({ other_key: key, at: receivedAtMs, ordinal }) => ({
-      id: visitorOfKey(key),
-      order: { receivedAtMs, ordinal },
-    }));
-  }
-
-  #addPair(id: VisitorId, pairedId: VisitorId, { receivedAtMs, ordinal }: ReceivedOrder): void {
+  /** A pair has the order of the latest line that says it, so that it can leave with that line. */
+  #addPair(a: VisitorId, b: VisitorId, { receivedAtMs, ordinal }: ReceivedOrder): void {
     this.#sql.exec(
-      `INSERT OR IGNORE INTO pairs (key, other_key, at, ordinal)
-       SELECT ?1, ?2, ?3, ?4 WHERE (SELECT count(*) FROM pairs WHERE key = ?1) < ?5`,
-      visitorKey(id),
-      visitorKey(pairedId),
+      `WITH both (key, other_key) AS (VALUES (?1, ?2), (?2, ?1))
+       INSERT INTO pairs (key, other_key, at, ordinal)
+       SELECT key, other_key, ?3, ?4 FROM both
+       WHERE EXISTS (SELECT 1 FROM pairs WHERE key = ?1 AND other_key = ?2) OR
+         (SELECT max((SELECT count(*) FROM pairs WHERE key = ?1), (SELECT count(*) FROM pairs WHERE key = ?2))) < ?5
+       ON CONFLICT DO UPDATE SET at = excluded.at, ordinal = excluded.ordinal
+         WHERE (excluded.at, excluded.ordinal) > (pairs.at, pairs.ordinal)`,
+      visitorKey(a),
+      visitorKey(b),
       receivedAtMs,
       ordinal,
       PAIRS_MAX,
@@ -200,25 +218,52 @@ export class Identities {
   }
 }
 
-function readClaims(sql: SqlStorage, ids: readonly VisitorId[], condition = ""): Map<ListKey, IdClaim[]> {
+/**
+ * The ids that follow an id to its person through pairs, nearest first. The caller stores each claim before it takes the next.
+ *
+ * @param untilMs pairs that were received later do not count.
+ */
+export function* followersOf(
+  sql: SqlStorage,
+  first: { id: VisitorId; claim: IdClaim },
+  hasPerson: (id: VisitorId) => boolean,
+  untilMs = Number.MAX_SAFE_INTEGER,
+): Generator<{ id: VisitorId; claim: IdClaim }> {
+  const taken = [first];
+  for (const { id, claim } of taken) {
+    for (const { id: pairedId, order } of pairsOf(sql, id)) {
+      if (taken.length === CLAIM_FOLLOWERS_MAX) return;
+      if (order.receivedAtMs > untilMs || hasPerson(pairedId)) continue;
+      const following = { id: pairedId, claim: { ...latest(claim, order), personId: claim.personId } };
+      taken.push(following);
+      yield following;
+    }
+  }
+}
+
+function pairsOf(sql: SqlStorage, id: VisitorId): { id: VisitorId; order: ReceivedOrder }[] {
+  const rows = sql.exec<{ other_key: ArrayBuffer; at: number; ordinal: number }>(
+    "SELECT other_key, at, ordinal FROM pairs WHERE key = ?",
+    visitorKey(id),
+  );
+  return rows.toArray().map(({ other_key: key, at: receivedAtMs, ordinal }) => ({
+    id: visitorOfKey(key),
+    order: { receivedAtMs, ordinal },
+  }));
+}
+
+function readClaims(sql: SqlStorage, ids: readonly VisitorId[]): Map<ListKey, IdClaim[]> {
   const found = new Map<ListKey, IdClaim[]>();
   for (const lists of portionsOf(ids.map(visitorList))) {
     const claims = lists.map((): IdClaim[] => []);
     const keys = JSON.stringify(lists.map((list) => new Uint8Array(keyOf(list)).toHex()));
-    const rows = sql
-      .exec(`${SELECT_CLAIMS} ${condition}`, keys)
-      .raw<[index: number, at: number, ordinal: number, id: number]>();
+    const rows = sql.exec(SELECT_CLAIMS, keys).raw<[index: number, at: number, ordinal: number, id: number]>();
     for (const [index, receivedAtMs, ordinal, personId] of rows) {
       claims[index]?.push({ receivedAtMs, ordinal, personId });
     }
     for (const [index, list] of lists.entries()) found.set(list, (claims[index] ?? []).sort(inOrder));
   }
   return found;
-}
-
-/** Claims of an id in received order, also those of people being deleted. */
-export function claimsInStore(sql: SqlStorage, id: VisitorId): IdClaim[] {
-  return readClaims(sql, [id]).get(visitorList(id)) ?? [];
 }
 
 /** Distinct values, in portions for one statement each. */
@@ -228,48 +273,58 @@ export function* portionsOf<Value>(values: Iterable<Value>): Generator<Value[]> 
     yield all.slice(from, from + VALUES_PER_STATEMENT);
 }
 
-/** A repeated claim of the current person changes nothing. */
-function addClaim(claims: readonly IdClaim[], claim: IdClaim): IdClaim[] {
-  const sorted = [...claims, claim].sort(inOrder);
-  return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-IDENTITY_MAX_CLAIMS);
+/**
+ * A repeated claim of the current person changes nothing.
+ *
+ * @param deleted claims of deleted people: after one of them, the claim of the person who had the id before is not repeated.
+ */
+export function addClaim(claims: readonly IdClaim[], claim: IdClaim, deleted: readonly IdClaim[] = []): IdClaim[] {
+  const sorted = [...claims, ...deleted, claim].sort(inOrder);
+  const kept = sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId);
+  return kept.filter((keptClaim) => !deleted.includes(keptClaim)).slice(-IDENTITY_MAX_CLAIMS);
 }
 
-/** The claim that applies to a signal of this order: the last claim before it, else the first (design §8.3). Undefined: no claims. */
+/** The claim that applies to a signal of this order: the last claim before it, else the first. Undefined: no claims. */
 export function claimInForce(claims: readonly IdClaim[], order: ReceivedOrder): IdClaim | undefined {
   return claims.findLast((claim) => !isLater(claim, order)) ?? claims[0];
 }
 
-export function deletePairs(sql: SqlStorage, key: ArrayBuffer): void {
-  sql.exec("DELETE FROM pairs WHERE (key, other_key) IN (SELECT other_key, key FROM pairs WHERE key = ?)", key);
-  sql.exec("DELETE FROM pairs WHERE key = ?", key);
+/** @param untilMs pairs that were received later stay. */
+export function deletePairs(sql: SqlStorage, key: ArrayBuffer, untilMs = Number.MAX_SAFE_INTEGER): void {
+  const theirs = "FROM pairs WHERE key = ?1 AND at <= ?2";
+  sql.exec(`DELETE FROM pairs WHERE (key, other_key) IN (SELECT other_key, key ${theirs})`, key, untilMs);
+  sql.exec(`DELETE ${theirs}`, key, untilMs);
 }
 
-function inOrder(a: ReceivedOrder, b: ReceivedOrder): number {
+export function inOrder(a: ReceivedOrder, b: ReceivedOrder): number {
   return isLater(a, b) ? 1 : -1;
 }
 
-function latest(a: ReceivedOrder, b: ReceivedOrder): ReceivedOrder {
+export function latest(a: ReceivedOrder, b: ReceivedOrder): ReceivedOrder {
   const { receivedAtMs, ordinal } = isLater(a, b) ? a : b;
   return { receivedAtMs, ordinal };
 }
 
-/** Collects lines to remove from timelines of visitors. `write` removes them. */
+/** Collects lines to remove from timelines of visitors. `flush` removes them. */
 export class VisitorLists {
   readonly #gone = new Map<ListKey, Map<number, "gone">>();
-  /** Keys of the ids of dropped lines, in hexadecimal. */
-  readonly #keys = new Set<string>();
+  /** Of each line that is no longer stored: the key of its user id, in hexadecimal, and its received order. */
+  readonly #dropped: [key: string, receivedAtMs: number, ordinal: number][] = [];
 
   /** Removes a line from its timelines, except `kept`. @param facts before the change. */
-  remove(seq: number, facts: Facts, kept: readonly ListingId[] = []): void {
+  remove(seq: number, facts: SignalFacts, kept: readonly ListingId[] = []): void {
     for (const id of idsOf(facts)) {
-      if (facts.listedBy.includes(id.kind) && !kept.includes(id.kind)) this.removeFrom(visitorList(id), seq);
+      if (facts.timelineIds.includes(id.kind) && !kept.includes(id.kind)) this.removeFrom(visitorList(id), seq);
     }
   }
 
-  /** Removes a line that is no longer stored. When the last line of an id goes, its pairs go too. */
-  drop(seq: number, facts: Facts): void {
+  /** Removes a line that is no longer stored. The pair that it is the latest to say goes with it: each pair has a user id. */
+  drop(seq: number, facts: SignalFacts): void {
     this.remove(seq, facts);
-    for (const id of idsOf(facts)) this.#keys.add(new Uint8Array(visitorKey(id)).toHex());
+    const { userId, admission } = facts;
+    if (userId === null) return;
+    const key = visitorKey({ kind: "user_id", value: userId });
+    this.#dropped.push([new Uint8Array(key).toHex(), admission.receivedAtMs, admission.ordinal]);
   }
 
   removeFrom(list: ListKey, seq: number): void {
@@ -277,17 +332,186 @@ export class VisitorLists {
     this.#gone.set(list, gone.set(seq, "gone"));
   }
 
-  write(sql: SqlStorage): void {
+  flush(sql: SqlStorage): void {
     for (const [list, gone] of this.#gone) changeEntries(sql, list, "", gone);
-    for (const keys of portionsOf(this.#keys)) {
-      const unlisted = sql.exec<{ key: ArrayBuffer }>(
-        `SELECT DISTINCT key FROM pairs WHERE key IN (SELECT unhex(value) FROM json_each(?))
-           AND NOT EXISTS (SELECT 1 FROM timelines WHERE list = pairs.key)`,
-        JSON.stringify(keys),
+    for (const lines of portionsOf(this.#dropped)) {
+      const pairsOfLines = sql.exec<{ key: ArrayBuffer; other_key: ArrayBuffer }>(
+        `SELECT pairs.key, other_key FROM json_each(?) AS lines CROSS JOIN pairs ON pairs.key = unhex(lines.value ->> 0)
+         WHERE at = lines.value ->> 1 AND ordinal = lines.value ->> 2`,
+        JSON.stringify(lines),
       );
-      for (const { key } of unlisted.toArray()) deletePairs(sql, key);
+      for (const { key, other_key: otherKey } of pairsOfLines.toArray()) {
+        sql.exec("DELETE FROM pairs WHERE (key, other_key) IN (VALUES (?1, ?2), (?2, ?1))", key, otherKey);
+      }
     }
     this.#gone.clear();
-    this.#keys.clear();
+    this.#dropped.length = 0;
   }
+}
+
+// The owner of a signal, by the claims of living and deleted people. Its email decides, else its user id, else its anonymous
+// id. Claims of a deleted person count for signals received until the deletion was requested. Such a signal belongs to the deletion, so
+// that it makes no new person and goes to nobody else.
+
+export type Owner =
+  /** `personId` is null if the email names the person, who may be new. */
+  | { isDeleted: false; by: NamedBy; personId: number | null }
+  /** `personId`: of the deletion. Signals received after `untilMs` are not the deleted person's. */
+  | { isDeleted: true; by: NamedBy; personId: number; untilMs: number };
+
+interface DeletedClaim extends IdClaim {
+  untilMs: number;
+}
+
+type Claim = IdClaim | DeletedClaim;
+
+const SELECT_DELETED = `SELECT hash, at, ordinal, deletion, until FROM json_each(?) AS names
+  CROSS JOIN deleted_names ON hash = names.value`;
+
+/** Claims of deleted people, by the hashes of their names. */
+export class DeletedClaims {
+  readonly #sql: SqlStorage;
+  readonly #known = new Map<string, readonly DeletedClaim[]>();
+  #untilMs: number | null = null;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  /** Signals received later, in milliseconds since 1970, belong to no deletion. 0: no names are remembered. */
+  get untilMs(): number {
+    const query = "SELECT max(last_requested_at) AS at FROM deletions";
+    return (this.#untilMs ??= this.#sql.exec<{ at: number | null }>(query).one().at ?? 0);
+  }
+
+  of(name: Name): readonly DeletedClaim[] {
+    if (this.untilMs === 0) return [];
+    const hash = hashOfName(name);
+    this.#load([hash]);
+    return this.#known.get(hash) ?? [];
+  }
+
+  preload(names: readonly Name[]): void {
+    this.#load(names.map(hashOfName));
+  }
+
+  /** Call it when a deletion has got a claim of the id. */
+  forget(id: VisitorId): void {
+    this.#known.delete(hashOfName(id));
+  }
+
+  #load(hashes: readonly string[]): void {
+    for (const unknown of portionsOf(hashes.filter((hash) => !this.#known.has(hash)))) {
+      const found = new Map(unknown.map((hash) => [hash, [] as DeletedClaim[]]));
+      const rows = this.#sql
+        .exec(SELECT_DELETED, JSON.stringify(unknown))
+        .raw<[hash: string, at: number, ordinal: number, deletion: number, until: number]>();
+      for (const [hash, receivedAtMs, ordinal, personId, untilMs] of rows) {
+        found.get(hash)?.push({ receivedAtMs, ordinal, personId, untilMs });
+      }
+      for (const [hash, claims] of found) this.#known.set(hash, claims);
+    }
+  }
+}
+
+export class Owners {
+  readonly #identities: Identities;
+  readonly #deleted: DeletedClaims;
+
+  constructor(identities: Identities, deleted: DeletedClaims) {
+    this.#identities = identities;
+    this.#deleted = deleted;
+  }
+
+  /** Signals received later, in milliseconds since 1970, belong to no deletion. 0: no names are remembered. */
+  get namesUntilMs(): number {
+    return this.#deleted.untilMs;
+  }
+
+  /** Reads the claims of many signals with few statements. */
+  preload(visitors: readonly VisitorNames[]): void {
+    this.#identities.preload(visitors.flatMap(callIdsOf));
+    if (this.namesUntilMs > 0) this.#deleted.preload(visitors.flatMap(namesOf));
+  }
+
+  /** Null: it has no owner. @param ofPerson a deleted person whose claims all count, also for signals received after the request. */
+  ownerOf(visitor: VisitorNames, order: ReceivedOrder, ofPerson?: number): Owner | null {
+    if (typeof visitor.email === "string") {
+      const deletions = this.#deletedClaims({ kind: "email", value: visitor.email }, order, ofPerson);
+      const first = deletions.toSorted((a, b) => a.untilMs - b.untilMs)[0];
+      return first === undefined ? { isDeleted: false, by: "email", personId: null } : ownerBy("email", first);
+    }
+    for (const id of callIdsOf(visitor)) {
+      const claim = claimInForce(this.claimsOf(id, order, ofPerson), order);
+      if (claim !== undefined) return ownerBy(id.kind, claim);
+    }
+    return null;
+  }
+
+  /**
+   * The living person who gets a line of a deleted person by the claims; null: the deletion removes the line. After the clock was set
+   * back, the line may have been received after the request.
+   */
+  heirOf(facts: SignalFacts): LinePerson | null {
+    const { person, admission } = facts;
+    const owner = this.ownerOf(facts, admission, person?.personId);
+    if (owner === null || owner.isDeleted || owner.personId === null) return null;
+    const heir = { personId: owner.personId, by: owner.by };
+    if (person === null || person.by !== owner.by) return heir;
+    // An id that the person has lost (PERSON_MAX_IDS) gives none of their lines to its next person.
+    const id = idsOf(facts).find(({ kind }) => kind === owner.by);
+    const claims = id === undefined ? [] : this.claimsOf(id, admission, person.personId);
+    return claims.some(({ personId }) => personId === person.personId) ? heir : null;
+  }
+
+  /** A line as the deletions that are under way will leave it. @param isPersonGone whether its person is deleted. */
+  afterDeletions(facts: SignalFacts, isPersonGone: boolean, nowMs: number): SignalFacts {
+    if (facts.deletedAtMs !== null) return facts;
+    if (isPersonGone) return this.heirOf(facts) === null ? afterDeletion(facts, nowMs) : asVisitors(facts);
+    // A line that is on no timeline of its ids stays with its living person.
+    if (facts.person !== null && facts.timelineIds.length === 0) return facts;
+    const owner = this.ownerOf(facts, facts.admission);
+    // Only its user id takes a line from a living person.
+    const isDeleted = owner?.isDeleted === true && (facts.person === null || owner.by === "user_id");
+    return isDeleted ? afterDeletion(facts, nowMs) : facts;
+  }
+
+  /** The claims of an id that count for a signal, in received order. */
+  claimsOf(id: VisitorId, order: ReceivedOrder, ofPerson?: number): readonly Claim[] {
+    const living = this.#identities.claimsOf(id);
+    const deleted = this.#deletedClaims(id, order, ofPerson);
+    return deleted.length === 0 ? living : [...living, ...deleted].sort(inOrder);
+  }
+
+  /** Call it when a deletion has got a claim of the id. */
+  forget(id: VisitorId): void {
+    this.#deleted.forget(id);
+  }
+
+  #deletedClaims(name: Name, { receivedAtMs }: ReceivedOrder, ofPerson?: number): DeletedClaim[] {
+    if (receivedAtMs > this.namesUntilMs && ofPerson === undefined) return [];
+    const claims = this.#deleted.of(name);
+    return claims.filter(({ untilMs, personId }) => untilMs >= receivedAtMs || personId === ofPerson);
+  }
+}
+
+type Name = Parameters<typeof hashOfName>[0];
+
+export function namesOf(visitor: VisitorNames): Name[] {
+  const ids = callIdsOf(visitor);
+  return typeof visitor.email === "string" ? [{ kind: "email", value: visitor.email }, ...ids] : ids;
+}
+
+/** The ids of a call, the strongest first. The previous id of an alias may be of either kind. */
+export function callIdsOf(visitor: VisitorNames): VisitorId[] {
+  const { previousId: value } = visitor;
+  if (typeof value !== "string") return idsOf(visitor);
+  return [...idsOf(visitor), { kind: "user_id", value }, { kind: "anonymous_id", value }];
+}
+
+function ownerBy(by: NamedBy, claim: Claim): Owner {
+  const { personId } = claim;
+  return "untilMs" in claim
+    ? { isDeleted: true, by, personId, untilMs: claim.untilMs }
+    : { isDeleted: false, by, personId };
 }

@@ -1,5 +1,5 @@
-/** People as a batch reads and changes them. Rows are read on demand, and each changed row is written once, by `write`. */
-import { dayOf } from "../../domain/duration.ts";
+/** People as a batch reads and changes them. Rows are read on demand, and each changed row is written once, by `flush`. */
+import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import {
   eachTrait,
   folded,
@@ -11,27 +11,36 @@ import {
 import { Accounts } from "../accounts/accounts.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
-import { isLater, type ReceivedOrder } from "../../wire/admission.ts";
-import { type Facts, type LinePerson, isDropped } from "../log/line.ts";
+import { isLater, type ReceivedOrder } from "../../wire/message.ts";
+import type { SignalFacts, LinePerson } from "../log/line.ts";
+import { type NumberedLine, readLine } from "../log/signal-log.ts";
 import type { PersonRow } from "../schema.ts";
-import { ScoreNews } from "../state/raise-events.ts";
-import { type StoreState, deletedUntilMs } from "../state/store-state.ts";
-import { claimInForce, Identities, idsOf, portionsOf, type VisitorNames } from "./identities.ts";
+import type { Notification } from "../../domain/notifications/notification.ts";
+import { crossingNotifications, ScoreNotifications, type ScoreSums } from "../state/raise-notifications.ts";
+import { type StoreState, todayOf } from "../state/store-state.ts";
+import { addToBase, emptyBase, leftOfDropped, type PersonBase } from "./dropped-lines.ts";
+import { DeletedClaims, Identities, idsOf, portionsOf, type VisitorNames, Owners } from "./identities.ts";
 import {
   personList,
   addToRecent,
   ascendingEntries,
   changeEntries,
+  entryOf,
+  fitsInRow,
+  hasLapsed,
   insertEntries,
-  latestEntries,
+  lapsedEntries,
+  latestWithField,
   mergeEntries,
   readEntries,
   scoredBy,
+  timesOf,
   type Entry,
+  type EntryChange,
   type Scored,
 } from "./timelines.ts";
-import { removeLapsed, Scoring, type CountedMatch, endReplacement } from "./scoring.ts";
-import type { Segment } from "../log/segment.ts";
+import { removeLapsed, Scoring, type CountedMatch } from "./scoring.ts";
+import { STEPS } from "../steps.ts";
 
 /** The score of a line before and after a change; null: none. */
 export interface ScoreChange {
@@ -46,6 +55,7 @@ const EMPTY_PERSON: Readonly<PersonColumns> = {
   email: "",
   trait_orders: "",
   score: 0,
+  score_before: null,
   lapses: "",
   next_lapse_at: null,
   account: null,
@@ -53,6 +63,7 @@ const EMPTY_PERSON: Readonly<PersonColumns> = {
   last_seen: 0,
   last_day: 0,
   recent: "",
+  base: "",
   anonymous_ids: 0,
   user_ids: 0,
   ids_dropped: 0,
@@ -66,8 +77,15 @@ interface KnownPerson {
   /** The stored row; null: the person is new. */
   before: PersonColumns | null;
   now: PersonColumns;
+  /** The stored score without the points that have lapsed since. */
+  unlapsed: number;
   traitOrders: TraitOrders;
+  /** Entries that this transaction adds. */
   entries: Entry[];
+  /** The fields whose values came from lines that the person has lost. `#findLost` searches them again. */
+  lost: Set<PersonField | "times">;
+  /** Whether entries of dropped lines may have to go: points have lapsed, retention has dropped lines, or a search has ended. */
+  hasLapsed: boolean;
 }
 
 export class People {
@@ -75,22 +93,24 @@ export class People {
   /** Null: there is no such person. */
   readonly #known = { id: new Map<number, KnownPerson | null>(), email: new Map<string, KnownPerson | null>() };
   readonly #scoring: Scoring;
-  /** The current UTC day. Not earlier than a day whose lapses are already removed, even if the clock is. */
+  readonly #nowMs: number;
   readonly #today: number;
   readonly identities: Identities;
+  readonly owners: Owners;
   readonly accounts: Accounts;
-  /** People who lost a line that was the source of a trait or of a time, see `RecountStep`. */
-  readonly toRecount = new Set<number>();
   /** Notifications of scores; null: no destination wants them. */
-  readonly news: ScoreNews | null;
+  readonly notifications: ScoreNotifications | null;
 
   constructor(state: StoreState, nowMs: number) {
     this.#state = state;
-    this.#today = Math.max(dayOf(nowMs), state.books.lapsedUntil);
+    this.#nowMs = nowMs;
+    this.#today = todayOf(state, nowMs);
     this.#scoring = new Scoring(state, this.#today);
-    this.identities = new Identities(state.sql);
+    const deleted = new DeletedClaims(state.sql);
+    this.identities = new Identities(state.sql, deleted);
+    this.owners = new Owners(this.identities, deleted);
     this.accounts = new Accounts(state.sql);
-    this.news = state.books.wanted && new ScoreNews(state.books.wanted);
+    this.notifications = state.head.wanted && new ScoreNotifications(state.head.wanted);
   }
 
   /** Reads the people of a batch with few statements. The ids of a visitor with an email are not needed. */
@@ -107,16 +127,9 @@ export class People {
   personOf(visitor: VisitorNames, order: ReceivedOrder, occurredMs: number): LinePerson | null {
     if (typeof visitor.email === "string")
       return { personId: this.findOrCreate(visitor.email, occurredMs), by: "email" };
-    return this.personByIds(visitor, order);
-  }
-
-  /** Returns the person of the visitor's strongest id that has a person. */
-  personByIds(visitor: VisitorNames, order: ReceivedOrder): LinePerson | null {
-    for (const id of idsOf(visitor)) {
-      const claim = claimInForce(this.identities.claimsOf(id), order);
-      if (claim !== undefined) return { personId: claim.personId, by: id.kind };
-    }
-    return null;
+    const owner = this.owners.ownerOf(visitor, order);
+    if (owner === null || owner.isDeleted || owner.personId === null) return null;
+    return { personId: owner.personId, by: owner.by };
   }
 
   /** @param occurredMs when the signal that names the person occurred. */
@@ -130,25 +143,25 @@ export class People {
   }
 
   /** Adds a line with its score to a person. Returns the matches that count. */
-  addLine(personId: number, seq: number, facts: Facts): readonly CountedMatch[] {
+  addLine(personId: number, seq: number, facts: SignalFacts): readonly CountedMatch[] {
     const person = this.#person(personId);
     if (person === null) return [];
     addTraits(person, facts);
-    const entry = { seq, scored: scoredBy(facts) };
+    const entry = entryOf(seq, facts);
     person.entries.push(entry);
     if (entry.scored === null) return [];
     const counted = this.#scoring.add(person.now, entry.scored);
-    const news = counted.filter(({ lapsed }) => !lapsed);
-    this.news?.noteScored(person.now, { ...entry.scored, event: facts.event ?? "" }, news);
+    const scoring = counted.filter(({ lapsed }) => !lapsed);
+    this.notifications?.noteScored(person.now, { ...entry.scored, event: facts.event ?? "" }, scoring);
     return counted;
   }
 
   /** Returns the matches that had counted. @param facts of the line, before the change. */
-  removeLine(personId: number, seq: number, facts: Facts): readonly CountedMatch[] {
+  removeLine(personId: number, seq: number, facts: SignalFacts): readonly CountedMatch[] {
     const person = this.#person(personId);
     if (person === null) return [];
     this.#change(person, new Map([[seq, "gone"]]));
-    if (removeTraits(person, facts)) this.toRecount.add(personId);
+    noteLost(person, facts);
     const scored = scoredBy(facts);
     return scored === null ? [] : this.#scoring.remove(person.now, scored);
   }
@@ -158,7 +171,10 @@ export class People {
     const counts = { added: 0, changed: 0, removed: 0 };
     const person = this.#person(personId);
     if (person === null) return counts;
-    this.#change(person, new Map([...changes].map(([seq, { after }]) => [seq, after] as const)));
+    const rescored = ({ after: scored }: ScoreChange): EntryChange => {
+      return (entry) => (entry.dropped ? this.#left(person, { ...entry, scored }) : { ...entry, scored });
+    };
+    this.#change(person, new Map([...changes].map(([seq, change]) => [seq, rescored(change)] as const)));
     for (const { before, after } of changes.values()) {
       const effect = this.#scoring.change(person.now, before, after);
       if (effect !== null) counts[effect]++;
@@ -166,53 +182,69 @@ export class People {
     return counts;
   }
 
-  /**
-   * Recomputes a person's times and traits from some of their lines. Lines that were counted before change nothing.
-   *
-   * @param keptUntilMs set for the first lines of a recount: times until then come from signals that retention has dropped, and stay.
-   */
-  recount(personId: number, lines: readonly Facts[], keptUntilMs: number | null): void {
+  /** Retention drops lines of a person, who keeps the times, traits and points that came from them. */
+  dropLines(personId: number, lines: readonly NumberedLine[]): void {
     const person = this.#person(personId);
-    const [first] = lines;
-    if (person === null || first === undefined) return;
-    if (keptUntilMs !== null) {
-      const { ms } = first.occurred;
-      if (person.now.first_seen > keptUntilMs) person.now.first_seen = ms;
-      if (person.now.last_seen > keptUntilMs) person.now.last_seen = ms;
-    }
-    for (const facts of lines) addTraits(person, facts);
+    if (person === null) return;
+    const base = baseOf(person) ?? emptyBase();
+    for (const { facts } of lines) addToBase(base, facts);
+    person.now.base = JSON.stringify(base);
+    const drop = ({ traits: _inBase, ...entry }: Entry): Entry | null => this.#left(person, entry);
+    this.#change(person, new Map(lines.map(({ seq }) => [seq, drop] as const)));
+    person.hasLapsed = true;
   }
 
   /** Removes the lapsed points of people: each read does so. */
   lapse(personIds: readonly number[]): void {
+    this.preloadPeople(personIds);
+  }
+
+  preloadPeople(personIds: Iterable<number>): void {
     this.#read("id", personIds);
   }
 
-  /** Lets `write` search after a line for the match that replaces a removed match. False: the person no longer exists. */
-  searchReplacement(personId: number, ruleId: string, seq: number): boolean {
-    if (this.#person(personId) === null) return false;
-    this.#scoring.searchReplacement(personId, ruleId, seq);
-    return true;
+  exists(personId: number): boolean {
+    return this.#person(personId) !== null;
   }
 
-  latestEntriesOf(personId: number, range: { before: number; limit: number }): Entry[] {
-    const recent = this.#person(personId)?.now.recent ?? "";
-    return latestEntries(this.#state.sql, personList(personId), recent, range);
+  /** All entries of a person after a line, in ascending order. */
+  entriesAfter(personId: number, seq: number): Iterable<Entry> {
+    const person = this.#person(personId);
+    if (person === null) return [];
+    const recent = mergeEntries(readEntries(person.now.recent), person.entries);
+    return ascendingEntries(this.#state.sql, personList(personId), recent, seq);
   }
 
-  /** Returns the number of lines that score instead of removed lines. */
-  write(): number {
+  /** Counts a match of an entry that has not counted, or moves the day from which a once-ever rule counts. */
+  addMatch(personId: number, scored: Scored): void {
+    const person = this.#person(personId);
+    if (person !== null) this.#scoring.add(person.now, scored);
+  }
+
+  /** The person's score is complete again: `flush` compares it with the score before the first match was removed. */
+  endReplacements(personId: number): void {
+    const person = this.#person(personId);
+    if (person === null) return;
+    person.now.score_before = null;
+    person.hasLapsed = true;
+  }
+
+  /**
+   * Writes the changed people and accounts, and raises a notification for each threshold that a score passed.
+   *
+   * @param summed the changes of people's scores that raise no notification, because the caller reports their sum. Default: none.
+   * @param others notifications for the same row. @returns the sum.
+   */
+  flush({ summed, others = [] }: { summed?: "lapses" | "changes"; others?: readonly Notification[] } = {}): ScoreSums {
     this.#countIds();
-    const people = [...this.#known.id.values()].filter((person) => person !== null);
-    let replaced = 0;
-    for (const { now, entries } of people) {
-      replaced += this.#scoring.replaceRemoved(now, (seq) =>
-        ascendingEntries(this.#state.sql, personList(now.id), mergeEntries(readEntries(now.recent), entries), seq),
-      );
-    }
-    for (const person of people) this.#write(person);
-    this.accounts.write(this.news);
-    return replaced;
+    for (const person of this.#known.id.values()) if (person !== null) this.#write(person);
+    this.accounts.flush(this.notifications);
+    const { notifications } = this;
+    const ofPeople = (["lapses", "changes"] as const).flatMap((kind) =>
+      kind === summed ? [] : crossingNotifications(this.#state, notifications?.[kind].crossings ?? [], this.#nowMs),
+    );
+    this.#state.raised.raise([...ofPeople, ...(notifications?.accountNotifications(this.#nowMs) ?? []), ...others]);
+    return (summed && notifications?.[summed]) ?? { points: 0, crossings: [] };
   }
 
   #person(personId: number): KnownPerson | null {
@@ -221,9 +253,9 @@ export class People {
   }
 
   #create(email: string, occurredMs: number): KnownPerson {
-    const id = this.#state.books.nextPersonId++;
+    const id = this.#state.head.nextPersonId++;
     const seen = { first_seen: occurredMs, last_seen: occurredMs, last_day: dayOf(occurredMs) };
-    return this.#add({ before: null, now: { ...EMPTY_PERSON, id, email, ...seen }, traitOrders: {}, entries: [] });
+    return this.#add(toKnown(null, { ...EMPTY_PERSON, id, email, ...seen }));
   }
 
   #read(column: "id" | "email", values: Iterable<number | string>): void {
@@ -235,8 +267,13 @@ export class People {
       const query = `${READ} ${column} IN (SELECT value FROM json_each(?))`;
       // Reading rows as arrays takes half the time.
       for (const raw of this.#state.sql.exec(query, JSON.stringify(unknown)).raw()) {
-        const person = this.#add(toKnown(raw));
-        if (removeLapsed(person.now, this.#today)) this.#state.books.lapsedUntil = this.#today;
+        const row = toRow(raw);
+        const person = this.#add(toKnown(row, { ...row }));
+        if (removeLapsed(person.now, this.#today)) {
+          this.#state.head.lapsedUntil = this.#today;
+          person.hasLapsed = true;
+        }
+        person.unlapsed = person.now.score;
       }
     }
   }
@@ -271,32 +308,101 @@ export class People {
   }
 
   /** Changes stored entries. A batch never changes an entry that it has added. */
-  #change({ now }: KnownPerson, changes: ReadonlyMap<number, Scored | null | "gone">): void {
+  #change({ now }: KnownPerson, changes: ReadonlyMap<number, EntryChange>): void {
     now.recent = changeEntries(this.#state.sql, personList(now.id), now.recent, changes);
+  }
+
+  /** The rest of the entry of a dropped line; null: the entry goes. */
+  #left({ now }: KnownPerson, entry: Entry): Entry | null {
+    return leftOfDropped(this.#state, now.id, entry, this.#today);
+  }
+
+  /** Removes entries of dropped lines whose points have lapsed, of a few rows. The run of lapses comes again for the rest. */
+  #forgetLapsed(person: KnownPerson): void {
+    if (!person.hasLapsed) return;
+    const { now } = person;
+    const read = (rows: number): Entry[] =>
+      lapsedEntries(this.#state.sql, personList(now.id), now.recent, this.#today, rows);
+    const entries = read(STEPS.lapsedRows);
+    if (entries.length === 0) return;
+    // An entry that a search may still count stays until `endReplacements`.
+    let waiting = 0;
+    const leave = (entry: Entry): Entry | null => {
+      const left = this.#left(person, entry);
+      if (left !== null && hasLapsed(left, this.#today)) waiting++;
+      return left;
+    };
+    this.#change(person, new Map(entries.map(({ seq }) => [seq, leave] as const)));
+    if (waiting < entries.length && read(1).length > 0) now.next_lapse_at = this.#today * DAY_MS;
+  }
+
+  /** Finds the times and traits that the person still has without the lost lines: in the timeline, or of dropped lines. */
+  #findLost(person: KnownPerson): void {
+    const { now, lost, traitOrders } = person;
+    if (lost.size === 0) return;
+    const { sql, signals } = this.#state;
+    const [list, base] = [personList(now.id), baseOf(person)];
+    for (const field of lost) {
+      if (field === "times") {
+        const times = [timesOf(sql, list, now.recent) ?? [], base ?? []].flat();
+        now.first_seen = Math.min(...times.map(({ firstMs }) => firstMs));
+        now.last_seen = Math.max(...times.map(({ lastMs }) => lastMs));
+        now.last_day = dayOf(now.last_seen);
+        continue;
+      }
+      const kept = base?.traits[field];
+      const entry = latestWithField(sql, list, now.recent, field);
+      const isStored = entry !== undefined && (kept === undefined || isLater(entry.traits, kept));
+      const order = isStored ? entry.traits : kept;
+      now[field] = (isStored ? readLine(signals, entry.seq)?.traits[field] : kept?.value) ?? null;
+      if (order === undefined) delete traitOrders[field];
+      else traitOrders[field] = { receivedAtMs: order.receivedAtMs, ordinal: order.ordinal };
+    }
+    lost.clear();
   }
 
   #write(person: KnownPerson): void {
     const { before, now, entries } = person;
-    const { sql } = this.#state;
-    this.news?.noteScoreChange(now, before?.score ?? 0);
-    this.accounts.changeMember(before, now);
-    now.trait_orders = writeTraitOrders(person.traitOrders);
+    const { sql, due } = this.#state;
+    if (this.#scoring.startReplacements(now.id)) now.score_before ??= person.unlapsed;
+    this.#compareScores(person);
     if (entries.length > 0) {
-      const recent = addToRecent(now.recent, entries);
-      if (recent === null) insertEntries(sql, personList(now.id), [...readEntries(now.recent), ...entries]);
-      now.recent = recent ?? "";
+      now.recent = addToRecent(now.recent, entries);
+      if (!fitsInRow(now.recent)) {
+        insertEntries(sql, personList(now.id), readEntries(now.recent), now.recent);
+        now.recent = "";
+      }
       person.entries = [];
     }
+    this.#forgetLapsed(person);
+    this.#findLost(person);
+    this.accounts.changeMember(before, now);
+    now.trait_orders = writeTraitOrders(person.traitOrders);
     const isRenamed = before === null || SEARCHED_TRAITS.some((trait) => before[trait] !== now[trait]);
     const row = isRenamed ? { ...now, names: searchedText(now) } : now;
     if (before === null) insertRow(sql, "people", row);
     else updateRow(sql, "people", ["id"], before, row);
+    due.by("lapse", now.next_lapse_at);
     person.before = { ...now };
+    person.unlapsed = now.score;
+  }
+
+  /** Points that have lapsed are a change of their own. While matches of the person are replaced, no threshold counts. */
+  #compareScores({ before, now, unlapsed }: KnownPerson): void {
+    const { notifications } = this;
+    if (notifications === null) return;
+    const stored = before?.score ?? 0;
+    notifications.lapses.points += unlapsed - stored;
+    notifications.changes.points += now.score - unlapsed;
+    const comparedLast = before?.score_before ?? null;
+    if (comparedLast === null) notifications.compare(now, stored, unlapsed, notifications.lapses);
+    if (now.score_before === null)
+      notifications.compare(now, comparedLast ?? unlapsed, now.score, notifications.changes);
   }
 }
 
 /** Of conflicting traits the latest received wins, field by field. */
-function addTraits({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): void {
+function addTraits({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: SignalFacts): void {
   const { receivedAtMs, ordinal } = admission;
   now.first_seen = Math.min(now.first_seen, occurred.ms);
   now.last_seen = Math.max(now.last_seen, occurred.ms);
@@ -310,18 +416,14 @@ function addTraits({ now, traitOrders }: KnownPerson, { admission, occurred, tra
   }
 }
 
-/** Removes the traits that came from a line. Returns whether a trait or a time came from it. */
-function removeTraits({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: Facts): boolean {
-  const { receivedAtMs, ordinal } = admission;
-  let isSource = occurred.ms === now.first_seen || occurred.ms === now.last_seen;
+/** Notes which times and traits of a person came from a line that the person loses. */
+function noteLost({ now, traitOrders, lost }: KnownPerson, { admission, occurred, traits }: SignalFacts): void {
+  if (occurred.ms === now.first_seen || occurred.ms === now.last_seen) lost.add("times");
   for (const field of PERSON_FIELDS) {
     const order = traitOrders[field];
-    if (traits[field] === undefined || order?.receivedAtMs !== receivedAtMs || order.ordinal !== ordinal) continue;
-    now[field] = null;
-    delete traitOrders[field];
-    isSource = true;
+    // A line that is later received in the same transaction may have replaced the value.
+    if (traits[field] !== undefined && order !== undefined && !isLater(order, admission)) lost.add(field);
   }
-  return isSource;
 }
 
 /** The text in which names are searched. Each trait is a line, so that no match spans two traits. */
@@ -330,11 +432,20 @@ function searchedText(person: PersonColumns): string {
   return folded(SEARCHED_TRAITS.map((trait) => person[trait] ?? "").join("\n"));
 }
 
-function toKnown(raw: SqlStorageValue[]): KnownPerson {
+function toRow(raw: SqlStorageValue[]): PersonColumns {
   const row: Record<string, SqlStorageValue> = { ...EMPTY_PERSON };
   for (const [place, column] of COLUMNS.entries()) row[column] = raw[place] ?? null;
-  const before = row as unknown as PersonColumns;
-  return { before, now: { ...before }, traitOrders: readTraitOrders(before.trait_orders), entries: [] };
+  return row as unknown as PersonColumns;
+}
+
+function toKnown(before: PersonColumns | null, now: PersonColumns): KnownPerson {
+  const traitOrders = readTraitOrders(now.trait_orders);
+  return { before, now, unlapsed: now.score, traitOrders, entries: [], lost: new Set(), hasLapsed: false };
+}
+
+/** Null: retention has dropped no line of the person. */
+function baseOf({ now: { base } }: KnownPerson): PersonBase | null {
+  return base === "" ? null : (JSON.parse(base) as PersonBase);
 }
 
 /** The received order of the signals that the traits came from. */
@@ -369,111 +480,4 @@ export function readTraitOrders(text: string): TraitOrders {
     if (field !== undefined && before !== undefined) orders[field] = before;
   }
   return orders;
-}
-
-// Two jobs that repair people after lines were removed from them. A row stores the remaining work.
-//
-// - Recount: if a removed line was the source of a time or a trait, recompute it from the remaining lines, the latest first. Lines that
-//   are recorded meanwhile count as usual, and counting a line twice is harmless.
-// - Replacement: if a removed match counted for a rule that scores once, search for the match that counts instead (scoring.ts).
-
-/** A step of this size takes about 20 ms. */
-const RECOUNT_STEP_LINES = 5_000;
-/** Cost of unpacking a segment, in lines. */
-const SEGMENT_LINES = 60;
-const JOBS_PER_STEP = 50;
-
-/** Lines before `before` remain; null: all lines. */
-type RecountRow = { person_id: number; before: number | null };
-type ReplacementRow = { person_id: number; rule_id: string; behind_seq: number };
-
-/** A job recounts what exceeds the budget of a step. */
-export function writeAndRecount(state: StoreState, people: People): void {
-  people.write();
-  if (people.toRecount.size === 0) return;
-  const step = new RecountStep(state, people);
-  for (const personId of people.toRecount) step.take({ person_id: personId, before: null });
-  people.toRecount.clear();
-  people.write();
-}
-
-export function hasRecounts(sql: SqlStorage): boolean {
-  return sql.exec("SELECT 1 FROM recounts LIMIT 1").toArray().length > 0;
-}
-
-export function stepRecounts(state: StoreState, nowMs: number): void {
-  const people = new People(state, nowMs);
-  const step = new RecountStep(state, people);
-  const jobs = state.sql.exec<RecountRow>("SELECT person_id, before FROM recounts LIMIT ?", JOBS_PER_STEP);
-  for (const job of jobs.toArray()) step.take(job);
-  people.write();
-  state.signals.flush();
-}
-
-class RecountStep {
-  readonly #state: StoreState;
-  readonly #people: People;
-  #budget = RECOUNT_STEP_LINES;
-
-  constructor(state: StoreState, people: People) {
-    this.#state = state;
-    this.#people = people;
-  }
-
-  take({ person_id: personId, before }: RecountRow): void {
-    const { sql } = this.#state;
-    const left = this.#count(personId, before);
-    if (left === 0) sql.exec("DELETE FROM recounts WHERE person_id = ?", personId);
-    else sql.exec("INSERT OR REPLACE INTO recounts (person_id, before) VALUES (?, ?)", personId, left);
-  }
-
-  /** Returns the line before which lines remain; 0: none; null: all. */
-  #count(personId: number, before: number | null): number | null {
-    const limit = this.#budget;
-    if (limit <= 0) return before;
-    const { sql, signals } = this.#state;
-    const entries = this.#people.latestEntriesOf(personId, { before: before ?? Number.MAX_SAFE_INTEGER, limit });
-    const oldest = signals.firstSeq;
-    const lines: Facts[] = [];
-    let left = entries.length < limit ? 0 : (entries.at(-1)?.seq ?? 0);
-    let segment: Segment | null = null;
-    for (const { seq } of entries) {
-      if (seq < oldest) {
-        left = 0;
-        break;
-      }
-      if (this.#budget <= 0) {
-        left = seq + 1;
-        break;
-      }
-      if (segment === null || seq < segment.firstSeq) {
-        segment = signals.segmentOf(seq);
-        this.#budget -= SEGMENT_LINES;
-      }
-      this.#budget--;
-      const facts = segment?.facts(seq);
-      if (facts !== undefined && !isDropped(facts)) lines.push(facts);
-    }
-    this.#people.recount(personId, lines, before === null ? deletedUntilMs(sql) : null);
-    return left;
-  }
-}
-
-export function hasReplacements(sql: SqlStorage): boolean {
-  return sql.exec("SELECT 1 FROM replacements LIMIT 1").toArray().length > 0;
-}
-
-export function stepReplacements(state: StoreState, nowMs: number): void {
-  const { sql } = state;
-  const people = new People(state, nowMs);
-  const jobs = sql.exec<ReplacementRow>(
-    "SELECT person_id, rule_id, behind_seq FROM replacements LIMIT ?",
-    JOBS_PER_STEP,
-  );
-  for (const { person_id: personId, rule_id: ruleId, behind_seq: afterSeq } of jobs.toArray()) {
-    if (!people.searchReplacement(personId, ruleId, afterSeq)) endReplacement(sql, personId, ruleId);
-  }
-  people.write();
-  state.raised.raise(people.news?.thresholdEvents(nowMs) ?? []);
-  state.signals.flush();
 }

@@ -1,19 +1,19 @@
 /**
- * Scores of lines. Each match counts, unless its rule scores a person only once and another line counts already (`Once` in
- * state/rule-outcomes.ts). When that line is removed, the next match replaces it.
+ * Scores of lines. Each match counts, unless its rule scores a person only once and another line counts already (`SingleScores` in
+ * state/rule-outcomes.ts). When that line is removed, a later step searches the match that counts instead (replacements.ts).
  */
-import type { JsonObject } from "../../domain/json/json-value.ts";
+import { readPayload, type JsonObject } from "../../domain/json/json-value.ts";
 import { DAY_MS, dayOf } from "../../domain/duration.ts";
 import { evaluate, pointsOf, type Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import { lapseDayOf, type CompiledRules, type RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import { normalise } from "../../domain/signal/normalise.ts";
-import type { Facts } from "../log/line.ts";
+import { propertiesRead } from "../../domain/signal/normalise.ts";
+import type { SignalFacts } from "../log/line.ts";
 import { countScore, hasFirstDay, occasionOf, type Occasion } from "../state/rule-outcomes.ts";
-import type { StoreState } from "../state/store-state.ts";
-import type { Entry, Scored } from "./timelines.ts";
+import { todayOf, type StoreState } from "../state/store-state.ts";
+import type { Scored } from "./timelines.ts";
 
-/** Entries that one transaction reads to find replacements: about 20 ms. `stepReplacements` reads the rest. */
-export const REPLACE_STEP_ENTRIES = 5_000;
+/** Stands for the earliest match of a once-ever rule, in place of a day. */
+const FIRST_DAY = -1;
 const BEFORE_ALL_LINES = -1;
 
 interface ScoredPerson extends LapsingScore {
@@ -32,10 +32,8 @@ export function countedPoints(matches: readonly CountedMatch[]): number {
 export class Scoring {
   readonly #state: StoreState;
   readonly #today: number;
-  /** By person and rule: the line after which the search for a replacement continues. */
-  readonly #searches = new Map<number, Map<string, number>>();
-  /** In entries. */
-  #budget = REPLACE_STEP_ENTRIES;
+  /** Removed matches that had counted, of rules that score once: by person and rule, their days. */
+  readonly #removed = new Map<number, Map<string, Set<number>>>();
 
   /** @param today points that lapse until this UTC day count no more. */
   constructor(state: StoreState, today: number) {
@@ -48,8 +46,9 @@ export class Scoring {
     const counted: CountedMatch[] = [];
     for (const outcome of scored.outcomes) {
       const match = this.#state.outcomes.get(outcome);
-      if (this.#state.once.noteMatch(person.id, scored, match, outcome)) {
+      if (this.#state.singleScores.noteMatch(person.id, scored, match, outcome)) {
         counted.push(this.#count(person, scored, match, dayOf(scored.occurredMs), 1));
+        if (match.frequency !== undefined) this.#noteReplaced(person.id, match, dayOf(scored.occurredMs));
       } else if (hasFirstDay(match)) this.#countEarlier(person, outcome, match, dayOf(scored.occurredMs));
     }
     return counted;
@@ -57,14 +56,14 @@ export class Scoring {
 
   /** Returns the matches that had counted. */
   remove(person: ScoredPerson, scored: Scored): readonly CountedMatch[] {
-    const { once, outcomes } = this.#state;
+    const { singleScores, outcomes } = this.#state;
     const counted: CountedMatch[] = [];
     for (const outcome of scored.outcomes) {
       const match = outcomes.get(outcome);
-      const fromDay = once.fromDay(person.id, scored, match);
-      if (once.removeMatch(person.id, scored, match)) {
+      const fromDay = singleScores.fromDay(person.id, scored, match);
+      if (singleScores.removeMatch(person.id, scored, match)) {
         counted.push(this.#count(person, scored, match, fromDay, -1));
-        if (match.frequency !== undefined) this.searchReplacement(person.id, match.ruleId, BEFORE_ALL_LINES);
+        if (match.frequency !== undefined) this.#noteRemoved(person.id, match, dayOf(scored.occurredMs));
       } else if (hasFirstDay(match) && dayOf(scored.occurredMs) === fromDay) {
         this.#forgetFirstDay(person, outcome, match);
       }
@@ -80,67 +79,36 @@ export class Scoring {
     return hasLost ? "removed" : null;
   }
 
-  /** Lets `replaceRemoved` search after a line for the match that replaces a removed match. */
-  searchReplacement(personId: number, ruleId: string, seq: number): void {
-    const searches = this.#searches.get(personId) ?? new Map<string, number>();
-    this.#searches.set(personId, searches.set(ruleId, seq));
+  /** Lets replacements.ts search matches in place of the person's removed matches. Returns whether there are any. */
+  startReplacements(personId: number): boolean {
+    const { sql, due, outcomes } = this.#state;
+    const removed = this.#removed.get(personId);
+    this.#removed.delete(personId);
+    const ruleIds = [...(removed ?? [])].flatMap(([ruleId, days]) =>
+      days.size > 0 && outcomes.currentOf(ruleId) !== null ? ruleId : [],
+    );
+    const insert = "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)";
+    for (const ruleId of ruleIds) sql.exec(insert, personId, ruleId, BEFORE_ALL_LINES);
+    if (ruleIds.length > 0) due.atOnce("replace");
+    return ruleIds.length > 0;
   }
 
-  /**
-   * Replaces removed matches by the first matches of the rules' current versions. Outcomes of older versions count again only when the
-   * rule is applied to the past. Also finds the earliest match of a once-ever rule whose points lapse.
-   *
-   * @param entriesAfter the person's entries after a line, ascending. @returns the number of lines that now score.
-   */
-  replaceRemoved(person: ScoredPerson, entriesAfter: (seq: number) => Iterable<Entry>): number {
-    const searches = this.#searches.get(person.id);
-    if (searches === undefined) return 0;
-    this.#searches.delete(person.id);
-    const { sql, outcomes, once, signals } = this.#state;
-    const first = (ruleId: string): number | null => once.firstDay(person.id, ruleId)?.outcome ?? null;
-    const ids = [...searches.keys()].flatMap((ruleId) => [outcomes.currentOf(ruleId), first(ruleId)]);
-    const current = new Set(ids.filter((id) => id !== null));
-    const taken = new Set<string>();
-    let [replaced, after] = [0, Math.min(...searches.values())];
-    for (const { seq, scored } of current.size === 0 ? [] : entriesAfter(after)) {
-      if (this.#budget-- <= 0) {
-        const insert = "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)";
-        for (const ruleId of searches.keys()) sql.exec(insert, person.id, ruleId, after);
-        return replaced;
-      }
-      after = seq;
-      const open = scored?.outcomes.filter((id) => current.has(id) && this.#isOpen(person, scored, id, taken)) ?? [];
-      if (scored === null || open.length === 0) continue;
-      // A line that retention dropped cannot begin to count, but it may be the earliest match.
-      const isStored = signals.read(seq) !== null;
-      const usable = open.filter((id) => isStored || first(outcomes.get(id).ruleId) === id);
-      const counted = this.add(person, { ...scored, outcomes: usable });
-      if (counted.length > 0) replaced++;
-      // Earlier lines may have occurred before.
-      for (const match of counted.filter(hasFirstDay))
-        this.searchReplacement(person.id, match.ruleId, BEFORE_ALL_LINES);
-    }
-    for (const ruleId of searches.keys()) endReplacement(sql, person.id, ruleId);
-    return this.#searches.has(person.id) ? replaced + this.replaceRemoved(person, entriesAfter) : replaced;
+  #noteRemoved(personId: number, { ruleId }: RuleMatch, day: number): void {
+    const rules = this.#removed.get(personId) ?? new Map<string, Set<number>>();
+    this.#removed.set(personId, rules.set(ruleId, (rules.get(ruleId) ?? new Set()).add(day)));
   }
 
-  /** Whether a match can count, or can move the first day of the match that counts. @param taken occasions that are not open. */
-  #isOpen(person: ScoredPerson, scored: Scored, outcome: number, taken: Set<string>): boolean {
-    const match = this.#state.outcomes.get(outcome);
-    if (hasFirstDay(match)) {
-      const first = this.#state.once.firstDay(person.id, match.ruleId);
-      return first === null || dayOf(scored.occurredMs) < first.fromDay;
-    }
-    const occasion = match.frequency === "once_ever" ? match.ruleId : `${match.ruleId} ${dayOf(scored.occurredMs)}`;
-    if (taken.has(occasion)) return false;
-    if (this.#state.once.isOpen(person.id, scored, match)) return true;
-    taken.add(occasion);
-    return false;
+  /** Another match has taken the place. If its points lapse, the earliest match must still be searched. */
+  #noteReplaced(personId: number, match: RuleMatch, day: number): void {
+    if (hasFirstDay(match)) return;
+    const days = this.#removed.get(personId)?.get(match.ruleId);
+    if (match.frequency === "once_ever") days?.clear();
+    else days?.delete(day);
   }
 
   /** @param fromDay the day from which the points count. @param times 1 adds the match, -1 removes it. */
   #count(person: ScoredPerson, { atMs }: Scored, match: RuleMatch, fromDay: number, times: 1 | -1): CountedMatch {
-    countScore(this.#state.books, match.ruleId, atMs, times);
+    countScore(this.#state.head, match.ruleId, atMs, times);
     return { ...match, lapsed: !this.#addPoints(person, match, fromDay, times) };
   }
 
@@ -152,7 +120,7 @@ export class Scoring {
     }
     const lapseDay = lapseDayOf(fromDay * DAY_MS, lastDays);
     if (lapseDay <= this.#today) {
-      this.#state.books.lapsedUntil = this.#today;
+      this.#state.head.lapsedUntil = this.#today;
       return false;
     }
     addPointsUntil(person, lapseDay, times * points);
@@ -161,23 +129,23 @@ export class Scoring {
 
   /** If another match of a once-ever rule is earlier than the match that counts, the points count from the earlier day. */
   #countEarlier(person: ScoredPerson, outcome: number, match: RuleMatch, day: number): void {
-    const first = this.#state.once.firstDay(person.id, match.ruleId);
+    const first = this.#state.singleScores.firstDay(person.id, match.ruleId);
     if (first === null || first.outcome !== outcome || first.fromDay <= day) return;
     this.#moveFirstDay(person, match, first.fromDay, day);
   }
 
-  /** The earliest match of a once-ever rule is removed, but not the match that counts. `replaceRemoved` finds the next earliest. */
+  /** The earliest match of a once-ever rule is removed, but not the match that counts. A later step finds the next earliest. */
   #forgetFirstDay(person: ScoredPerson, outcome: number, match: RuleMatch): void {
-    const first = this.#state.once.firstDay(person.id, match.ruleId);
+    const first = this.#state.singleScores.firstDay(person.id, match.ruleId);
     if (first === null || first.outcome !== outcome || first.fromDay === first.day) return;
     this.#moveFirstDay(person, match, first.fromDay, first.day);
-    this.searchReplacement(person.id, match.ruleId, BEFORE_ALL_LINES);
+    this.#noteRemoved(person.id, match, FIRST_DAY);
   }
 
   #moveFirstDay(person: ScoredPerson, match: RuleMatch, before: number, after: number): void {
     this.#addPoints(person, match, before, -1);
     this.#addPoints(person, match, after, 1);
-    this.#state.once.setFromDay(person.id, match.ruleId, after);
+    this.#state.singleScores.setFromDay(person.id, match.ruleId, after);
   }
 }
 
@@ -187,35 +155,51 @@ function without(scored: Scored | null, kept: Scored | null): Scored | null {
   return scored === null || outcomes.length === 0 ? null : { ...scored, outcomes };
 }
 
-export function endReplacement(sql: SqlStorage, personId: number, ruleId: string): void {
-  sql.exec("DELETE FROM replacements WHERE person_id = ? AND rule_id = ?", personId, ruleId);
-}
-
-/** Evaluates rules on a stored signal. Null: the evaluation takes too many steps. @param email of the signal's person. */
+/**
+ * Evaluates rules on a stored signal. The payload is not normalised again: the template that made the signal may have
+ * changed. Null: the evaluation takes too many steps.
+ *
+ * @param email of the signal's person; undefined: the signal's own.
+ */
 export function evaluateStored(
   rules: CompiledRules,
-  { source }: Facts,
-  payload: string,
+  { event, source, email: ownEmail, mapped }: SignalFacts,
+  text: string,
   email: string | undefined,
 ): Evaluation | null {
-  return evaluate(rules, normalise(JSON.parse(payload) as JsonObject, source ?? undefined), email);
+  const payload = readPayload(text) as JsonObject;
+  const signal = { event: event ?? "", source: source ?? "", properties: propertiesRead(payload, mapped), payload };
+  return evaluate(rules, signal, email ?? ownEmail ?? undefined);
 }
 
-/** When the points of a person's match lapse, in milliseconds since 1970; null: never. */
+interface Lapse {
+  /** From when the points count, in milliseconds since 1970. Of a once-ever rule that lapses: from the day of the earliest match. */
+  countsFromMs: number;
+  /** When the points lapse; null: never. */
+  lapsesAtMs: number | null;
+  lapsed: boolean;
+}
+
 export function lapseOf(
-  { once }: StoreState,
+  state: Pick<StoreState, "singleScores" | "head">,
   personId: number,
   occasion: Occasion,
   match: RuleMatch,
-): { lapsesAtMs: number | null; lapsed: boolean } {
-  if (match.lastDays === undefined) return { lapsesAtMs: null, lapsed: false };
-  const lapsesAtMs = lapseDayOf(once.fromDay(personId, occasion, match) * DAY_MS, match.lastDays) * DAY_MS;
-  return { lapsesAtMs, lapsed: lapsesAtMs <= Date.now() };
+): Lapse {
+  const { occurredMs } = occasion;
+  if (match.lastDays === undefined) return { countsFromMs: occurredMs, lapsesAtMs: null, lapsed: false };
+  const fromDay = state.singleScores.fromDay(personId, occasion, match);
+  const lapseDay = lapseDayOf(fromDay * DAY_MS, match.lastDays);
+  const countsFromMs = fromDay === dayOf(occurredMs) ? occurredMs : fromDay * DAY_MS;
+  return { countsFromMs, lapsesAtMs: lapseDay * DAY_MS, lapsed: lapseDay <= todayOf(state) };
 }
 
 /** The matches of a line that count, without points that have lapsed. */
-export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
-  const { once, outcomes } = state;
+export function countedMatches(
+  state: Pick<StoreState, "singleScores" | "outcomes" | "head">,
+  facts: SignalFacts,
+): RuleMatch[] {
+  const { singleScores, outcomes } = state;
   const { person } = facts;
   if (person === null) return [];
   const occasion = occasionOf(facts);
@@ -223,13 +207,15 @@ export function countedMatches(state: StoreState, facts: Facts): RuleMatch[] {
     .of(facts)
     .filter(
       (match) =>
-        once.counts(person.personId, occasion, match) && !lapseOf(state, person.personId, occasion, match).lapsed,
+        singleScores.counts(person.personId, occasion, match) &&
+        !lapseOf(state, person.personId, occasion, match).lapsed,
     );
 }
 
 // Points that lapse. A person's row stores the points that lapse at the start of each UTC day, at most 366 days. The text is
-// `day:points,…`, ascending, in base 36. Each change of a person first removes the lapsed points. The alarm visits the other people
-// (lapse-run.ts).
+// `day:points,…`, the latest day first, because a new signal mostly adds to it. All is in base 36. Behind the first day, each day is the
+// number of days before the one in front of it, and 1 is left out: a row of 366 days in full would make a batch twice as expensive. Each
+// change of a person first removes the lapsed points. The alarm visits the other people (lapse-run.ts).
 
 export interface LapsingScore {
   score: number;
@@ -240,22 +226,26 @@ export interface LapsingScore {
 
 /** @param day at whose start the points lapse. @param points negative: removes them. */
 export function addPointsUntil(person: LapsingScore, day: number, points: number): void {
-  const lapses = readLapses(person.lapses);
-  lapses.set(day, (lapses.get(day) ?? 0) + points);
+  const { lapses } = person;
+  const { place, above } = placeOf(lapses, day);
+  const found = lapseAt(lapses, place, above);
+  const sum = points + (found?.day === day ? found.points : 0);
+  const earlier = found?.day === day ? lapseAt(lapses, found.end, day) : found;
+  const front = lapses.slice(0, place) + (sum === 0 ? "" : lapseText(above, day, sum));
+  const last = sum === 0 ? above : day;
   person.score += points;
-  writeLapses(person, lapses);
+  if (earlier === null) writeLapses(person, front, last);
+  else person.lapses = front + lapseText(last, earlier.day, earlier.points) + lapses.slice(earlier.end);
 }
 
 /** Returns whether any points had lapsed by the start of the day. */
 export function removeLapsed(person: LapsingScore, today: number): boolean {
+  const { lapses } = person;
   if (person.next_lapse_at === null || person.next_lapse_at > today * DAY_MS) return false;
-  const lapses = readLapses(person.lapses);
-  for (const [day, points] of lapses) {
-    if (day > today) continue;
-    person.score -= points;
-    lapses.delete(day);
-  }
-  writeLapses(person, lapses);
+  const { place, above } = placeOf(lapses, today);
+  for (let lapsed = lapseAt(lapses, place, above); lapsed !== null; lapsed = lapseAt(lapses, lapsed.end, lapsed.day))
+    person.score -= lapsed.points;
+  writeLapses(person, lapses.slice(0, place), above);
   return true;
 }
 
@@ -266,13 +256,65 @@ export function scoreAt(person: LapsingScore, day: number): LapsingScore {
   return left;
 }
 
-function writeLapses(person: LapsingScore, lapses: ReadonlyMap<number, number>): void {
-  const days = [...lapses].filter(([, points]) => points !== 0).sort(([a], [b]) => a - b);
-  person.lapses = days.map(([day, points]) => `${day.toString(36)}:${points.toString(36)}`).join(",");
-  person.next_lapse_at = days[0] === undefined ? null : days[0][0] * DAY_MS;
+/** All points that lapse, by day. */
+export function readLapses(lapses: string): { day: number; points: number }[] {
+  const all: { day: number; points: number }[] = [];
+  for (let entry = lapseAt(lapses, 0, NONE); entry !== null; entry = lapseAt(lapses, entry.end, entry.day))
+    all.unshift({ day: entry.day, points: entry.points });
+  return all;
 }
 
-function readLapses(text: string): Map<number, number> {
-  const parts = text === "" ? [] : text.split(",").map((part) => part.split(":"));
-  return new Map(parts.map(([day = "", points = ""]) => [Number.parseInt(day, 36), Number.parseInt(points, 36)]));
+/** In place of the day in front of an entry: it is the first. */
+const NONE = 0;
+
+/** @param last the earliest day of the text. */
+function writeLapses(person: LapsingScore, lapses: string, last: number): void {
+  person.lapses = lapses;
+  person.next_lapse_at = last === NONE ? null : last * DAY_MS;
+}
+
+function lapseText(above: number, day: number, points: number): string {
+  const days = dayBehind(above, day);
+  return days === 1 ? `${points.toString(BASE)},` : `${days.toString(BASE)}:${points.toString(BASE)},`;
+}
+
+/** The number in the text of a day, and the day of a number in the text. */
+function dayBehind(above: number, day: number): number {
+  return above === NONE ? day : above - day;
+}
+
+const [COLON, COMMA, MINUS] = [0x3a, 0x2c, 0x2d];
+const [BASE, TEN] = [36, 10];
+const [DIGIT_0, LETTER_A] = [0x30, 0x61];
+
+/** The index of the first entry that is not of a later day, and the day of the entry in front of it. */
+function placeOf(lapses: string, day: number): { place: number; above: number } {
+  let [place, above, days, value] = [0, NONE, 1, 0];
+  for (let index = 0; index < lapses.length; index++) {
+    const code = lapses.charCodeAt(index);
+    if (code === COMMA) {
+      const found = dayBehind(above, days);
+      if (found <= day) return { place, above };
+      [place, above, days, value] = [index + 1, found, 1, 0];
+    } else if (code === COLON) [days, value] = [value, 0];
+    else if (code !== MINUS) value = value * BASE + digitOf(code);
+  }
+  return { place, above };
+}
+
+/** Reads the entry at a place, because splitting the text for each signal would take too long. Null: the text has ended. */
+function lapseAt(lapses: string, place: number, above: number): { day: number; points: number; end: number } | null {
+  if (place >= lapses.length) return null;
+  let [days, value, sign] = [1, 0, 1];
+  let end = place;
+  for (let code = lapses.charCodeAt(end); code !== COMMA; code = lapses.charCodeAt(++end)) {
+    if (code === COLON) [days, value] = [value, 0];
+    else if (code === MINUS) sign = -1;
+    else value = value * BASE + digitOf(code);
+  }
+  return { day: dayBehind(above, days), points: sign * value, end: end + 1 };
+}
+
+function digitOf(code: number): number {
+  return code < LETTER_A ? code - DIGIT_0 : code - LETTER_A + TEN;
 }

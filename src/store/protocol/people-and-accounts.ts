@@ -1,7 +1,7 @@
 /** People and accounts in questions and answers of the store. Times are milliseconds since 1970. */
 import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import type { PersonTraits } from "../../domain/signal/traits.ts";
-import type { PageOf } from "../../platform/list-page.ts";
+import type { ListPage } from "../../platform/list-page.ts";
 import type { NamedBy, SignalSummary } from "./stored-signals.ts";
 
 export interface Identity {
@@ -25,6 +25,8 @@ export interface ScoringSignal {
   /** When the signal was received, and when it occurred. */
   atMs: number;
   occurredAtMs: number;
+  /** From when the points count: the occurrence, or the day of an earlier match of a once-ever rule whose points lapse. */
+  countsFromMs: number;
   /** When the points lapse; null: never. */
   lapsesAtMs: number | null;
   lapsed: boolean;
@@ -34,6 +36,8 @@ export interface Person extends PersonTraits {
   email: string;
   /** Without points that have lapsed. */
   score: number;
+  /** True: a match that scored has left the person, and the match that counts instead is still searched. */
+  recomputing: boolean;
   /** When the next points lapse; null: none will. */
   nextLapseAtMs: number | null;
   account: PersonAccount | null;
@@ -70,7 +74,7 @@ export interface PeopleQuery extends PeopleFilter {
 /** `_up`: ascending. */
 export type PeopleSort = "newest" | "last_seen" | "last_seen_up" | "score" | "score_up" | "email";
 
-export interface PeoplePage extends PageOf<PersonSummary> {
+export interface PeoplePage extends ListPage<PersonSummary> {
   /** False: the search stopped early and goes on from `next`. */
   complete: boolean;
   /** False: there are too many people to sort, so they are in the order of their emails. */
@@ -91,7 +95,7 @@ export interface PersonPage {
   /** Ids that have named other people too. */
   sharedIds: SharedId[];
   curve: ScoreCurve;
-  timeline: PageOf<TimelineEntry>;
+  timeline: ListPage<TimelineEntry>;
   /** When the latest dropped signal was received; 0: none was dropped. */
   deletedUntilMs: number;
 }
@@ -137,14 +141,18 @@ export interface TimelineSignal extends Omit<SignalSummary, "email"> {
   linkedAtMs: number | null;
 }
 
-/** Payload templates make the values, of any JSON type (design §8.7); null: never sent. */
+/** Payload templates make the values, of any JSON type; null: never sent. */
 export interface Account extends Record<AccountField, unknown> {
   externalId: string;
   attributes: Record<string, unknown>;
   score: number;
+  /** True: matches of a member are being replaced. */
+  recomputing: boolean;
   people: number;
   firstSeenMs: number;
   lastSeenMs: number;
+  /** True: the history of a field has lost its oldest changes. */
+  historyCut: boolean;
   /** Newest first, at most ACCOUNT_HISTORY_SHOWN. */
   history: AccountChange[];
 }
@@ -164,8 +172,11 @@ export interface AccountFilter {
   sort?: AccountsSort | undefined;
 }
 
-/** All accounts in an order, or accounts by prefix of the external id or name. */
-export type AccountsQuery = { sort: AccountsSort } | { prefix: string };
+export interface AccountsQuery {
+  sort: AccountsSort;
+  /** Part of the name or of the external id, in any letter case. */
+  text?: string | undefined;
+}
 
 export type AccountsSort = "newest" | "last_seen" | "score" | "people";
 
@@ -178,6 +189,8 @@ export interface AccountSummary {
   recurringRevenue: string | null;
   trialStatus: string | null;
   score: number;
+  /** True: matches of a member are being replaced. */
+  recomputing: boolean;
   people: number;
   firstSeenMs: number;
   /** The day of the latest signal of its people, or the latest update. */
@@ -187,8 +200,11 @@ export interface AccountSummary {
 export type AccountsPage = OrderedAccounts<AccountSummary>;
 export type AccountsList = OrderedAccounts<Account>;
 
-interface OrderedAccounts<Item> extends PageOf<Item> {
-  /** False: there are too many accounts to sort, so the newest come first. */
+interface OrderedAccounts<Item> extends ListPage<Item> {
+  /**
+   * False: there are too many accounts. So the newest come first, and a text finds the accounts whose external id begins with it, in the
+   * order of these ids.
+   */
   sorted: boolean;
   /** True: points are lapsing right now, so that the order by score is not final. */
   lapsing: boolean;
@@ -204,6 +220,8 @@ export interface AccountPage {
    */
   origins: Record<string, { atMs: number; signalId: string; keyId: string | null; by: "update" | "group" }>;
   score: number;
+  /** True: matches of a member are being replaced. */
+  recomputing: boolean;
   people: number;
   topPeople: PersonSummary[];
   /** The latest scores of its 20 people who were last seen, the latest first. */
@@ -211,7 +229,9 @@ export interface AccountPage {
   lapsing: boolean;
   firstSeenMs: number;
   lastSeenMs: number;
-  changes: PageOf<ShownChange>;
+  /** True: the history of a field has lost its oldest changes. */
+  historyCut: boolean;
+  changes: ListPage<ShownChange>;
 }
 
 interface AccountScore extends ScoringSignal {

@@ -1,5 +1,6 @@
 /** Exports, deletions and rules on stored signals, in questions and answers. Times are milliseconds since 1970. */
-import type { DayCounts } from "../../domain/day-counts.ts";
+import type { DayCounts } from "../../domain/duration.ts";
+import type { Exclusion } from "../../domain/rules/exclusion.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 
 export type ExportedRecords = "signals" | "people" | "scoring_signals";
@@ -9,14 +10,14 @@ export type ExportFormat = "ndjson" | "csv";
 export interface ExportRange {
   records: ExportedRecords;
   format: ExportFormat;
-  /** Null for the first page, then `next` of the page before. */
+  /** Null for the first part, then `next` of the part before. */
   cursor: string | null;
 }
 
-export interface ExportPage {
-  /** The first page of a CSV begins with the header. A page may be empty or end within a line. */
+export interface ExportPart {
+  /** The first part of a CSV begins with the header. A part may be empty or end within a line. */
   text: string;
-  /** Null on the last page. The export leaves out everything recorded after its first page. */
+  /** Null with the last part. The export leaves out everything recorded after its first part. */
   next: string | null;
 }
 
@@ -46,6 +47,9 @@ export interface ForgottenDeletion {
   emailHash: string;
 }
 
+/** Recorded signals by key: in a billing period, and on each of the latest 30 UTC days, the oldest first. */
+export type KeyUsage = Record<string, { signals: number; days: number[] }>;
+
 export interface StoreConfig {
   /** Days that a signal is kept after it was received; null: for ever. */
   retentionDays: number | null;
@@ -54,8 +58,9 @@ export interface StoreConfig {
 export type RuleJobStatus = "queued" | "running" | "done";
 
 export interface RuleJob {
+  /** Empty: the job applies the exclusions. */
   ruleId: string;
-  /** Null: the scoring signals of the rule are removed. */
+  /** Of the rule, or the exclusions. Null: the scoring signals of the rule are removed. */
   ruleVersion: number | null;
   status: RuleJobStatus;
   scanned: number;
@@ -80,9 +85,17 @@ export interface RuleToApply {
   rulesVersion: number;
 }
 
+export interface ExclusionsToApply {
+  exclusions: readonly Exclusion[];
+  /** Version of the exclusions. */
+  version: number;
+  /** Version of the workspace's rules, read together with the exclusions. */
+  rulesVersion: number;
+}
+
 export interface PreviewRange {
   sinceMs: number;
-  /** `next` of the page before. */
+  /** `next` of the part before. */
   beforeSeq: number;
   /** The latest signals of the rule's events are scanned. */
   limit: number;
@@ -90,13 +103,15 @@ export interface PreviewRange {
   today: number;
 }
 
-export interface PreviewPage {
+export interface PreviewPart {
   scanned: number;
   /** Of the payloads that were read. */
   characters: number;
   matches: number;
   lapsed: number;
   people: number[];
+  /** Of a rule that scores each time: matches of each person whose points have not lapsed. */
+  counted: [personId: number, matches: number][];
   /** For a rule that scores once: each person, or pair of person and UTC day, with a match. */
   occasions: string[];
   lapsedOccasions: string[];
@@ -106,13 +121,65 @@ export interface PreviewPage {
   complete: boolean;
 }
 
+/** What exclusions would change, of a part of the log. */
+export interface ExclusionsPreviewPart {
+  scanned: number;
+  /** Of the payloads that were read. */
+  characters: number;
+  /** Lines that would become excluded, and those that would not be excluded any more. */
+  excluded: number;
+  released: number;
+  /** Lines that the exclusions cover, by exclusion. */
+  covered: [exclusionId: string, lines: number][];
+  /** Points of people that the rules which score each time would add or remove. */
+  points: [personId: number, points: number][];
+  /** Matches of rules that score once. */
+  singles: SingleMatch[];
+  samples: ExclusionSample[];
+  next: number | null;
+  /** False: the preview ended early because cold storage did not answer. */
+  complete: boolean;
+}
+
+/** A match of a rule that scores once a person and occasion. */
+export interface SingleMatch {
+  personId: number;
+  /** Names the person, the rule, and the day if it scores once a day. */
+  occasion: string;
+  /** 0: they have lapsed. */
+  points: number;
+  /** Whether the match counts now. `other`: another match counts. */
+  counts: "yes" | "other" | "none";
+  /** Whether its line would be excluded. */
+  isExcluded: boolean;
+}
+
+/** A line whose exclusion would change. */
+export interface ExclusionSample {
+  id: string;
+  event: string;
+  source: string;
+  email: string;
+  receivedAtMs: number;
+  /** Id of the exclusion that would cover it; null: none. */
+  excludedBy: string | null;
+}
+
+/** A person and their score as it is now. */
+export interface ScoredPerson {
+  personId: number;
+  email: string;
+  name: string | null;
+  score: number;
+}
+
 export interface PreviewSample {
   id: string;
   event: string;
   source: string;
   email: string;
   receivedAtMs: number;
-  payload: unknown;
+  payload: string | null;
 }
 
 export interface RuleSuggestions {
@@ -121,7 +188,7 @@ export interface RuleSuggestions {
   paths: string[];
 }
 
-export interface RuleFacts {
+export interface RuleResults {
   days: DayCounts;
   job: RuleJob | null;
   hasScoringSignals: boolean;

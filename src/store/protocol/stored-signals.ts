@@ -1,14 +1,16 @@
 /** Signals in calls and answers of the store. Times are milliseconds since 1970. */
 import type { AccountRecord } from "../../domain/accounts/payload-template.ts";
-import type { FailingJob } from "../../domain/health/alarm.ts";
-import type { DayCounts } from "../../domain/day-counts.ts";
+import type { AlarmsOfHour, FailingChore } from "../../domain/health/alarm.ts";
+import type { DayCounts } from "../../domain/duration.ts";
 import type { Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { AdmittedVerdict } from "../../domain/quota/quota.ts";
 import type { Occurred, OccurredFrom } from "../../domain/signal/occurred-at.ts";
+import type { Problems } from "../../domain/signal/normalise.ts";
 import type { EndpointType, NormalisedSignal, SignalKind, SignalStatus } from "../../domain/signal/signal.ts";
-import type { PageOf } from "../../platform/list-page.ts";
-import type { Admission } from "../../wire/admission.ts";
+import type { Traits } from "../../domain/signal/traits.ts";
+import type { ListPage } from "../../platform/list-page.ts";
+import type { Admission } from "../../wire/message.ts";
 
 export interface Deduplication {
   /** SHA-256 of the canonical form, or of the request's Idempotency-Key, base64url; null: it can be no duplicate. */
@@ -20,12 +22,12 @@ export interface Deduplication {
 export interface RecordOptions {
   rulesVersion?: number;
   /** Lower outbox rows are settled. */
-  low?: number;
+  lowestUnsettledRow?: number;
   /**
    * For signals that may have failed before: if one cannot be recorded, it becomes a dead letter, and the others are recorded.
    * This needs savepoints, in which SQLite copies each page that changes.
    */
-  carefully?: boolean;
+  isolateFailures?: boolean;
   /** The plan's retention, in days; null: signals are kept for ever; absent: unchanged. */
   retentionDays?: number | null;
 }
@@ -33,11 +35,19 @@ export interface RecordOptions {
 export interface SignalToRecord {
   admission: Admission;
   payload: string;
+  /** Absent: all fields are used, or the signal could not be processed. */
+  problems?: Problems;
   work:
     | (Deduplication & {
         kind: NormalisedSignal["kind"];
         /** Without properties: the consumer has already evaluated the rules. */
         normalised: Omit<NormalisedSignal, "properties" | "groupTraits">;
+        /** Present: a signal template made `normalised` and `occurred`. */
+        mapped?: true;
+        /** Present: `contentHash` is that of an id that the template maps. */
+        hasMappedId?: true;
+        /** What the signal is about, see domain/signal/topic.ts. */
+        topic?: string;
         /** Values that a `group` call gives to an account. */
         group?: AccountRecord;
         occurred: Occurred;
@@ -46,7 +56,12 @@ export interface SignalToRecord {
       })
     /** An account update, mapped by the payload template of its key. Only an Idempotency-Key makes it a duplicate. */
     | (Deduplication & { kind: "account"; account: AccountRecord })
-    | { kind: "dead"; reason: string };
+    | {
+        kind: "dead";
+        reason: string;
+        /** Its template does not fit it. Another version may. */
+        isMisfit?: true;
+      };
 }
 
 export interface RowToRecord {
@@ -59,9 +74,15 @@ export type RecordResult =
       outcome: "recorded";
       /** Whether earlier signals wait to be linked, see `SignalStore.link`. */
       linksWait: boolean;
+      /** No more misfits may be kept; absent: they may. */
+      misfitsFull?: true;
     }
   /** The store has no room and has recorded nothing. */
-  | { outcome: "full" };
+  | { outcome: "full" }
+  /** The workspace has ended. */
+  | { outcome: "gone" }
+  /** The store is being copied, and has recorded nothing. */
+  | { outcome: "paused" };
 
 /** The kind of id that names the person of a signal, the strongest first (design §8.3). */
 export type NamedBy = "email" | "user_id" | "anonymous_id";
@@ -73,6 +94,10 @@ export interface SignalSummary {
   event: string | null;
   source: string | null;
   email: string | null;
+  /** What the signal is about, such as the name of a form; null: no property says it. */
+  topic: string | null;
+  /** Whether it is a `group` call, which makes its person a member of an account. */
+  isGroupCall: boolean;
   receivedAtMs: number;
   occurredAtMs: number;
   /** The field of the payload that `occurredAtMs` came from. */
@@ -81,6 +106,9 @@ export interface SignalSummary {
 
 export interface LiveSignal extends SignalSummary {
   duplicateOf: string | null;
+  /** A duplicate: because of the id that its template maps, not of its content. */
+  sameId: boolean;
+  deletedAtMs: number | null;
   deadReason: string | null;
   points: number;
 }
@@ -109,20 +137,39 @@ export interface SignalTrace extends SignalSummary {
   signalLimit: number;
   recordedAtMs: number;
   duplicateOf: string | null;
+  /** A duplicate: because of the id that its template maps, not of its content. */
+  sameId: boolean;
   heldUntilMs: number | null;
   deadReason: string | null;
   anonymousId: string | null;
   userId: string | null;
+  traits: Traits;
+  /** Whether the template of its key made its fields. */
+  mapped: boolean;
+  /** Whether the template of its key does not fit it. */
+  misfit: boolean;
   person: { email: string; by: NamedBy; linkedAtMs: number | null } | null;
   rulesTried: number;
   rulesMatched: MatchedRule[];
+  /** Id of the exclusion that covers the signal, so that it never scores; null: none does. */
+  excludedBy: string | null;
   points: number;
   deletedAtMs: number | null;
-  /** The unchanged payload; null: not kept, or cold storage does not answer. */
-  payload: unknown;
+  /** The sent text; null: not kept, or cold storage does not answer. */
+  payload: string | null;
   inColdStorage: boolean;
   /** Whether the payload is missing in R2. */
   payloadLost: boolean;
+  problems: Problems;
+}
+
+/** A stored signal as a sample for a template. */
+export interface SampleSignal {
+  id: string;
+  payload: string;
+  source: string | null;
+  /** JSON of `Surroundings`; null: none was kept. */
+  around: string | null;
 }
 
 export interface DeadLetter {
@@ -130,7 +177,10 @@ export interface DeadLetter {
   reason: string;
   receivedAtMs: number;
   deadAtMs: number;
-  payload: unknown;
+  /** The sent text. */
+  payload: string | null;
+  /** Whether the template of its key does not fit it. */
+  misfit: boolean;
 }
 
 export interface FindFilter {
@@ -144,7 +194,7 @@ export interface FindFilter {
   untilMs?: number | undefined;
 }
 
-export interface FoundSignals extends PageOf<SignalSummary> {
+export interface FoundSignals extends ListPage<SignalSummary> {
   /** False: the search stopped early and goes on from `next`. */
   complete: boolean;
 }
@@ -159,7 +209,7 @@ export interface EventGroup {
   firstSeenMs: number;
   lastSeenMs: number;
   /** The payload is null while cold storage does not answer. */
-  sample: { id: string; payload: unknown };
+  sample: { id: string; payload: string | null };
 }
 
 export interface QueueFilter {
@@ -184,7 +234,7 @@ export interface QueueGroup extends Omit<EventGroup, "sample"> {
   days: DayCounts;
 }
 
-export interface QueuePage extends PageOf<QueueGroup> {
+export interface QueuePage extends ListPage<QueueGroup> {
   /** False: the search stopped early and goes on from `next`. */
   complete: boolean;
   /** True: there are more groups than QUEUE_SORTED_GROUPS, and only the latest groups are sorted. */
@@ -207,7 +257,8 @@ export interface StoreTotals {
 export interface StoreHealth {
   totals: StoreTotals;
   deadLetterMs: number | null;
-  failingJobs: FailingJob[];
+  failingChores: FailingChore[];
+  alarms: AlarmsOfHour;
   bytes: number;
   /** Size of the database at which the store stops to record. */
   maxBytes: number;

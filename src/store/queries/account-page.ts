@@ -4,10 +4,10 @@ import {
   ACCOUNT_CHANGE_CHARACTERS,
   ACCOUNT_HISTORY_SHOWN,
   ACCOUNT_LIST_CHARACTERS,
-  ACCOUNT_PAGE_MAX_CHARACTERS,
+  SLICE_MAX_CHARACTERS,
   TEMPLATE_MAX_MAPPINGS,
 } from "../../limits.ts";
-import { pageOf, type Page, type PageOf } from "../../platform/list-page.ts";
+import { listPage, type ListQuery, type ListPage } from "../../platform/list-page.ts";
 import { areLapsesDue } from "../people/lapse-run.ts";
 import type {
   Account,
@@ -17,12 +17,14 @@ import type {
   AccountsList,
   AccountsPage,
   AccountsQuery,
+  AccountsSort,
   AccountSummary,
   ShownChange,
 } from "../protocol/people-and-accounts.ts";
 import type { AccountChangeRow, AccountRow } from "../schema.ts";
-import { ACCOUNT_FIELDS, type ValueClaims } from "../accounts/accounts.ts";
-import type { StoreState } from "../state/store-state.ts";
+import { ACCOUNT_FIELDS, isHistoryCut, type ValueClaims } from "../accounts/accounts.ts";
+import { folded } from "../../domain/signal/traits.ts";
+import type { ShownState } from "./shown.ts";
 import { findPeople } from "./people-search.ts";
 import { latestScored, toScoringSignals } from "./person-page.ts";
 
@@ -34,23 +36,33 @@ function startOf(column: string, characters: number, name: string): string {
 const shortened = (column: string, name = column): string => startOf(column, ACCOUNT_LIST_CHARACTERS, name);
 const SUMMARY = `id, external_id AS externalId, ${shortened("name")}, ${shortened("plan")},
   ${shortened("user_count", "userCount")}, ${shortened("recurring_revenue", "recurringRevenue")},
-  ${shortened("trial_status", "trialStatus")}, score, people, first_seen AS firstSeenMs, last_seen AS lastSeenMs`;
+  ${shortened("trial_status", "trialStatus")}, score, score_before, people, first_seen AS firstSeenMs,
+  last_seen AS lastSeenMs`;
 
-type SummaryRow = AccountSummary & { id: number };
+type SummaryRow = Omit<AccountSummary, "recomputing"> & { id: number; score_before: number | null };
 
-/** With more accounts, the orders by score and by people fall back to the newest first. */
-const ACCOUNTS_SORTED = 10_000;
+type AccountsState = Pick<ShownState, "sql" | "head">;
+
+/**
+ * With more accounts, the orders by score and by people fall back to the newest first, and a search to the beginning of the external id:
+ * the names of so many are read in some 20 ms.
+ */
+export const ACCOUNTS_SORTED = 10_000;
+/** Characters of a name's JSON that a search reads. */
+const NAME_SEARCHED = 1_000;
 
 /** An invalid cursor is ignored. */
-export function findAccounts(sql: SqlStorage, query: AccountsQuery, page: Page): AccountsPage {
-  const { rows, sorted, cursorOf } = orderedAccounts(sql, query, page);
-  const { items, next } = pageOf(rows, page, cursorOf);
-  const accounts = items.map(({ id: _id, ...account }) => account);
-  return { items: accounts, next, sorted, lapsing: areLapsesDue(sql, Date.now()) };
+export function findAccounts(state: AccountsState, query: AccountsQuery, listQuery: ListQuery): AccountsPage {
+  const { rows, sorted, cursorOf } = orderedAccounts(state.sql, query, listQuery);
+  const { items, next } = listPage(rows, listQuery, cursorOf);
+  const accounts = items.map(({ id: _id, score_before, ...account }) => {
+    return { ...account, recomputing: score_before !== null };
+  });
+  return { items: accounts, next, sorted, lapsing: areLapsesDue(state) };
 }
 
 interface AccountRows {
-  /** One more than the page, if more follow. */
+  /** One more than the slice has, if more follow. */
   rows: SummaryRow[];
   /** False: too many accounts to sort. */
   sorted: boolean;
@@ -58,24 +70,29 @@ interface AccountRows {
 }
 
 /** The cursor has the number and the sort value of the last account. */
-function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit }: Page): AccountRows {
+function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit }: ListQuery): AccountRows {
   const [, id = "", last = ""] = /^(\d{1,15})\.(.*)$/su.exec(cursor ?? "") ?? [];
-  if ("prefix" in query) {
+  const { sort, text = "" } = query;
+  const after = id === "" || Number.isNaN(Number(last)) ? null : { id: Number(id), value: Number(last) };
+  const isSortable = countAccounts(sql) <= ACCOUNTS_SORTED;
+  if (text !== "" && isSortable) {
+    const rows = accountsInOrder(sql, sort, after, limit, namedLike(sql, text));
+    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}` };
+  }
+  if (text !== "") {
     // The plus keeps SQLite from beginning at the prefix: the cursor says where to begin.
     const rows = read(sql, "external_id > ? AND +external_id >= ? AND external_id < ? ORDER BY external_id LIMIT ?", [
       last,
-      query.prefix,
-      `${query.prefix}\u{10FFFF}`,
+      text,
+      `${text}\u{10FFFF}`,
       limit + 1,
     ]);
-    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${row.externalId}` };
+    return { rows, sorted: false, cursorOf: (row) => `${row.id}.${row.externalId}` };
   }
-  const { sort } = query;
-  const after = id === "" || Number.isNaN(Number(last)) ? null : { id: Number(id), value: Number(last) };
   const isByPeople = sort === "score" || sort === "people";
-  if (isByPeople && countAccounts(sql) <= ACCOUNTS_SORTED) {
-    const rows = accountsByPeople(sql, sort, after, limit);
-    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${row[sort]}` };
+  if (isByPeople && isSortable) {
+    const rows = accountsInOrder(sql, sort, after, limit);
+    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}` };
   }
   const [column, field] = sort === "last_seen" ? (["last_seen", "lastSeenMs"] as const) : (["id", "id"] as const);
   const rows = read(sql, `(${column}, id) < (?, ?) ORDER BY ${column} DESC, id DESC LIMIT ?`, [
@@ -94,14 +111,16 @@ function countAccounts(sql: SqlStorage): number {
 }
 
 /** Sorts in memory, because an index would add a written row to each batch of an account. */
-function accountsByPeople(
+function accountsInOrder(
   sql: SqlStorage,
-  column: "score" | "people",
+  sort: AccountsSort,
   after: { id: number; value: number } | null,
   limit: number,
+  only?: ReadonlySet<number>,
 ): SummaryRow[] {
-  const all = [...sql.exec(`SELECT id, ${column} FROM accounts`).raw<[id: number, value: number]>()];
+  const all = [...sql.exec(`SELECT id, ${SORT_COLUMN[sort]} FROM accounts`).raw<[id: number, value: number]>()];
   const ids = all
+    .filter(([id]) => only === undefined || only.has(id))
     .filter(([id, value]) => after === null || value < after.value || (value === after.value && id < after.id))
     .sort(([a, valueOfA], [b, valueOfB]) => valueOfB - valueOfA || b - a)
     .slice(0, limit + 1)
@@ -110,12 +129,35 @@ function accountsByPeople(
   return rows.sort((a, b) => ids.indexOf(a.id) - ids.indexOf(b.id));
 }
 
+const SORT_COLUMN = {
+  newest: "id",
+  last_seen: "last_seen",
+  score: "score",
+  people: "people",
+} as const satisfies Record<AccountsSort, string>;
+
+function valueOf(row: SummaryRow, sort: AccountsSort): number {
+  return { newest: row.id, last_seen: row.lastSeenMs, score: row.score, people: row.people }[sort];
+}
+
+/** The accounts with the text in their name or external id, in any letter case. */
+function namedLike(sql: SqlStorage, text: string): Set<number> {
+  const wanted = folded(text);
+  const all = sql.exec(`SELECT id, external_id, substr(name, 1, ?) FROM accounts`, NAME_SEARCHED);
+  return new Set(
+    [...all.raw<[id: number, externalId: string, name: string | null]>()].flatMap(([id, externalId, name]) =>
+      // A name is JSON, so a text has quotation marks around it.
+      folded(`${externalId}\n${name?.replaceAll(/^"|"$/g, "") ?? ""}`).includes(wanted) ? [id] : [],
+    ),
+  );
+}
+
 function read(sql: SqlStorage, condition: string, values: SqlStorageValue[]): SummaryRow[] {
   return sql.exec(`SELECT ${SUMMARY} FROM accounts WHERE ${condition}`, ...values).toArray() as unknown as SummaryRow[];
 }
 
 /** Null: the account is unknown. */
-export function readAccountPage(state: StoreState, externalId: string, page: Page): AccountPage | null {
+export function readAccountPage(state: ShownState, externalId: string, listQuery: ListQuery): AccountPage | null {
   const { sql, signals } = state;
   const [row] = sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId);
   if (row === undefined) return null;
@@ -126,18 +168,22 @@ export function readAccountPage(state: StoreState, externalId: string, page: Pag
   const origins = Object.entries(claims).map(([target, { receivedAtMs: atMs, signalId, by }]) => {
     return [target, { atMs, signalId, keyId: keyIds.get(signalId) ?? null, by: by ?? "update" }] as const;
   });
+  const members = membersOf(state, externalId);
   return {
     externalId,
     values: valuesOf(row),
     attributes: JSON.parse(row.attributes) as Record<string, unknown>,
     origins: Object.fromEntries(origins),
     score: row.score,
+    recomputing: row.score_before !== null,
     people: row.people,
-    ...membersOf(state, externalId),
-    lapsing: areLapsesDue(sql, Date.now()),
+    topPeople: members.topPeople,
+    latestScores: members.latestScores,
+    lapsing: areLapsesDue(state),
     firstSeenMs: row.first_seen,
-    lastSeenMs: row.last_seen,
-    changes: listChanges(sql, row.id, page),
+    lastSeenMs: Math.max(row.last_seen, members.lastSeenMs),
+    historyCut: isHistoryCut(row.histories),
+    changes: listChanges(sql, row.id, listQuery),
   };
 }
 
@@ -149,7 +195,8 @@ const MEMBERS_READ = 10_000;
 /** The latest signals of each recent person that are read to find scores. */
 const RECENT_SIGNALS = 50;
 
-function membersOf(state: StoreState, account: string): Pick<AccountPage, "topPeople" | "latestScores"> {
+/** @returns lastSeenMs: 0 without people. The account's row has only the day. */
+function membersOf(state: ShownState, account: string): Pick<AccountPage, "topPeople" | "latestScores" | "lastSeenMs"> {
   const top = findPeople(state, { sort: "score", account }, { cursor: null, limit: TOP_PEOPLE });
   const recent = recentMembers(state.sql, account);
   const scores = recent.flatMap(({ id, email, recent: entries }) => {
@@ -160,10 +207,18 @@ function membersOf(state: StoreState, account: string): Pick<AccountPage, "topPe
     );
   });
   const latestFirst = scores.sort((a, b) => b.occurredAtMs - a.occurredAtMs || b.atMs - a.atMs);
-  return { topPeople: top.items, latestScores: latestFirst.slice(0, LATEST_SCORES) };
+  const lastSeenMs = Math.max(0, ...recent.map(({ last_seen: ms }) => ms));
+  return { topPeople: top.items, latestScores: latestFirst.slice(0, LATEST_SCORES), lastSeenMs };
 }
 
-function recentMembers(sql: SqlStorage, account: string): { id: number; email: string; recent: string }[] {
+interface Member extends Record<string, SqlStorageValue> {
+  id: number;
+  email: string;
+  recent: string;
+  last_seen: number;
+}
+
+function recentMembers(sql: SqlStorage, account: string): Member[] {
   const newest = sql.exec(
     "SELECT id, last_seen FROM people WHERE account = ? ORDER BY id DESC LIMIT ?",
     account,
@@ -174,16 +229,16 @@ function recentMembers(sql: SqlStorage, account: string): { id: number; email: s
     .slice(0, RECENT_PEOPLE)
     .map(([id]) => id);
   return sql
-    .exec<{ id: number; email: string; recent: string }>(
-      "SELECT id, email, recent FROM people WHERE id IN (SELECT value FROM json_each(?))",
+    .exec<Member>(
+      "SELECT id, email, recent, last_seen FROM people WHERE id IN (SELECT value FROM json_each(?))",
       JSON.stringify(ids),
     )
     .toArray();
 }
 
 /** An account's changes, the newest first. The cursor is the received order and the field of the last change. */
-function listChanges(sql: SqlStorage, accountId: number, page: Page): PageOf<ShownChange> {
-  const [, at, ordinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(page.cursor ?? "") ?? [];
+function listChanges(sql: SqlStorage, accountId: number, listQuery: ListQuery): ListPage<ShownChange> {
+  const [, at, ordinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(listQuery.cursor ?? "") ?? [];
   const first = [Number.MAX_SAFE_INTEGER, 0, ""];
   const rows = sql.exec<AccountChangeRow>(
     `SELECT field, "at", ordinal, signal_id, ${startOf('"before"', ACCOUNT_CHANGE_CHARACTERS, '"before"')},
@@ -192,31 +247,32 @@ function listChanges(sql: SqlStorage, accountId: number, page: Page): PageOf<Sho
      ORDER BY "at" DESC, ordinal DESC, field DESC LIMIT ?`,
     accountId,
     ...(lastField === undefined ? first : [Number(at), Number(ordinal), lastField]),
-    page.limit + 1,
+    listQuery.limit + 1,
   );
-  const { items, next } = pageOf(rows.toArray(), page, (row) => `${row.at}.${row.ordinal}.${row.field}`);
+  const { items, next } = listPage(rows.toArray(), listQuery, (row) => `${row.at}.${row.ordinal}.${row.field}`);
   const changes = items.map(({ field, before, after, at: atMs, signal_id: signalId }) => {
     return { field, before, after, atMs, signalId };
   });
   return { items: changes, next };
 }
 
-/** Accounts with their history in an order, or the account with an external id. A page of very large accounts is short. */
+/** Accounts with their history in an order, or the account with an external id. A slice of very large accounts is short. */
 export function listAccounts(
-  sql: SqlStorage,
+  state: AccountsState,
   { externalId, sort = "newest" }: AccountFilter,
-  page: Page,
+  listQuery: ListQuery,
 ): AccountsList {
-  const lapsing = areLapsesDue(sql, Date.now());
+  const { sql } = state;
+  const lapsing = areLapsesDue(state);
   if (externalId !== undefined) {
     const rows = sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId);
     return { items: rows.toArray().map((row) => toAccount(sql, row)), next: null, sorted: true, lapsing };
   }
-  const { rows, sorted, cursorOf } = orderedAccounts(sql, { sort }, page);
+  const { rows, sorted, cursorOf } = orderedAccounts(sql, { sort }, listQuery);
   const items: Account[] = [];
   let [characters, cursor]: [number, string | null] = [0, null];
   for (const summary of rows) {
-    if (items.length >= page.limit || characters > ACCOUNT_PAGE_MAX_CHARACTERS) {
+    if (items.length >= listQuery.limit || characters > SLICE_MAX_CHARACTERS) {
       return { items, next: cursor, sorted, lapsing };
     }
     const account = toAccount(sql, sql.exec<AccountRow>("SELECT * FROM accounts WHERE id = ?", summary.id).one());
@@ -233,9 +289,11 @@ function toAccount(sql: SqlStorage, row: AccountRow): Account {
     ...valuesOf(row),
     attributes: JSON.parse(row.attributes) as Record<string, unknown>,
     score: row.score,
+    recomputing: row.score_before !== null,
     people: row.people,
     firstSeenMs: row.first_seen,
     lastSeenMs: row.last_seen,
+    historyCut: isHistoryCut(row.histories),
     history: readHistory(sql, row.id),
   };
 }

@@ -1,23 +1,22 @@
 /**
  * Event groups: the signal queue (spec §6.3), and what the rule editor suggests from it. Senders choose the names, so there may be very
- * many groups. A page scans the next QUEUE_SCAN_GROUPS groups by last seen. The orders by count and by name have no index: they sort the
+ * many groups. A slice scans the next QUEUE_SCAN_GROUPS groups by last seen. The orders by count and by name have no index: they sort the
  * latest QUEUE_SORTED_GROUPS groups.
  */
-import { isJsonObject } from "../../domain/json/dot-path.ts";
+import { isJsonObject } from "../../domain/json/json-value.ts";
 import { parsed } from "../../domain/json/json-value.ts";
 import { compileRules, isAboutEvent, propertyPaths } from "../../domain/rules/mapping-rule.ts";
-import { normalise } from "../../domain/signal/normalise.ts";
+import { comparable, propertiesRead } from "../../domain/signal/normalise.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
-import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
+import type { ListQuery, ListPage } from "../../platform/list-page.ts";
 import { keepsPayload } from "../log/line.ts";
-import type { Log } from "../log/log.ts";
+import type { ShownSignalLog } from "../log/shown-log.ts";
 import type { RuleSuggestions } from "../protocol/store-operations.ts";
 import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/stored-signals.ts";
 import type { GroupName } from "../state/status-change.ts";
-import type { StoreState } from "../state/store-state.ts";
 import { ascending, byDay, nextDayOf, hasTypes, readCursor, readDayPlace, writeCursor } from "./by-day.ts";
 import type { DayPlace, Values } from "./by-day.ts";
+import type { ShownState } from "./shown.ts";
 
 /** The latest groups whose names are suggested. */
 const QUEUE_SUGGEST_GROUPS = 500;
@@ -37,14 +36,14 @@ interface ScannedGroup {
 }
 
 const SCANNED = "SELECT event, source, count, held, anonymous, last_seen FROM event_groups WHERE last_day = ?";
-const EMPTY_PAGE: QueuePage = { items: [], next: null, complete: true, isCut: false };
+const NO_GROUPS: QueuePage = { items: [], next: null, complete: true, isCut: false };
 
 /** An invalid cursor finds nothing. */
-export function queuePage(sql: SqlStorage, filter: QueueFilter, { cursor, limit }: Page): QueuePage {
+export function queuePage(sql: SqlStorage, filter: QueueFilter, { cursor, limit }: ListQuery): QueuePage {
   const { sort = "last_seen" } = filter;
-  if (sort === "count" || sort === "name") return sortedPage(sql, filter, sort, { cursor, limit });
+  if (sort === "count" || sort === "name") return sortedGroups(sql, filter, sort, { cursor, limit });
   const from = readDayPlace(readCursor(cursor), ["string", "string"], ["number", "string", "string"]);
-  if (from === null && cursor !== null) return EMPTY_PAGE;
+  if (from === null && cursor !== null) return NO_GROUPS;
   const items: QueueGroup[] = [];
   let [scanned, last]: [number, DayPlace | null] = [0, null];
   for (const { row, place } of byLastSeen(sql, from, filter)) {
@@ -57,15 +56,20 @@ export function queuePage(sql: SqlStorage, filter: QueueFilter, { cursor, limit 
     const group = matches(row, filter) ? findGroup(sql, row.event, row.source) : null;
     if (group !== null) items.push(group);
   }
-  return { ...EMPTY_PAGE, items };
+  return { ...NO_GROUPS, items };
 }
 
-function sortedPage(sql: SqlStorage, filter: QueueFilter, sort: "count" | "name", { cursor, limit }: Page): QueuePage {
+function sortedGroups(
+  sql: SqlStorage,
+  filter: QueueFilter,
+  sort: "count" | "name",
+  { cursor, limit }: ListQuery,
+): QueuePage {
   const keyOf = ({ event, source, count }: ScannedGroup): Values =>
     sort === "count" ? [-count, event, source] : [event.toLowerCase(), event, source];
   const place = readCursor(cursor);
   const after = hasTypes(place, [sort === "count" ? "number" : "string", "string", "string"]) ? place : null;
-  if (cursor !== null && after === null) return EMPTY_PAGE;
+  if (cursor !== null && after === null) return NO_GROUPS;
   const matching: { row: ScannedGroup; key: Values }[] = [];
   let looked = 0;
   for (const { row } of byLastSeen(sql, null, { ...filter, sort: "last_seen" })) {
@@ -84,9 +88,9 @@ function sortedPage(sql: SqlStorage, filter: QueueFilter, sort: "count" | "name"
 }
 
 function matches(row: ScannedGroup, { search, source, only }: QueueFilter): boolean {
-  if (source !== undefined && row.source.toLowerCase() !== source.toLowerCase()) return false;
+  if (source !== undefined && row.source.toLowerCase() !== comparable(source).toLowerCase()) return false;
   if (only !== undefined && row[only] === 0) return false;
-  return search === undefined || row.event.toLowerCase().includes(search.toLowerCase());
+  return search === undefined || row.event.toLowerCase().includes(comparable(search).toLowerCase());
 }
 
 export function findGroup(sql: SqlStorage, event: string, source: string): QueueGroup | null {
@@ -127,46 +131,47 @@ function byLastSeen(
 }
 
 /** Groups with their samples, the most recently seen first. An invalid cursor finds nothing. */
-export async function listEventGroups(
-  state: StoreState,
-  objects: ColdObjects,
-  page: Page,
-): Promise<PageOf<EventGroup>> {
-  const { items: groups, next } = queuePage(state.sql, {}, page);
-  const payloads = await readSamples(state, objects, groups);
+export async function listEventGroups(state: ShownState, listQuery: ListQuery): Promise<ListPage<EventGroup>> {
+  const { items: groups, next } = queuePage(state.sql, {}, listQuery);
+  const samples = await readSamples(state, groups);
   const items = groups.map(({ sampleId: id, days: _days, ...group }, index) => ({
     ...group,
-    sample: { id, payload: parsed(payloads[index] ?? null) },
+    sample: { id, payload: samples[index]?.payload ?? null },
   }));
   return { items, next };
 }
 
+interface Sample {
+  payload: string | null;
+  /** As in the facts of its line. */
+  mapped: boolean;
+}
+
 /** Null: the group has no payload, or cold storage does not answer. */
-async function readSamples(
-  state: StoreState,
-  objects: ColdObjects,
-  groups: readonly GroupName[],
-): Promise<(string | null)[]> {
+async function readSamples(state: ShownState, groups: readonly GroupName[]): Promise<(Sample | null)[]> {
   // Positive numbers are lines of the log, negative numbers lines of the held log.
   const seqs = groups.map(({ event, source }) => {
     const query = "SELECT sample_seq FROM event_groups WHERE event = ? AND source = ?";
     return state.sql.exec<{ sample_seq: number }>(query, event, source).toArray()[0]?.sample_seq ?? 0;
   });
-  const signals = await readLines(state.signals, objects, seqs);
+  const signals = await readLines(state.signals, seqs);
   const held = await readLines(
     state.held,
-    objects,
     seqs.map((seq) => -seq),
   );
   return seqs.map((seq) => signals.get(seq) ?? held.get(-seq) ?? null);
 }
 
-function readLines(log: Log, objects: ColdObjects, seqs: readonly number[]): Promise<Payloads> {
-  const lines = [...log.segmentsOf(seqs.filter((seq) => seq > 0))].map(({ segment, seqs: ofSegment }) => ({
-    segment,
-    seqs: ofSegment.filter((seq) => keepsPayload(segment.facts(seq))),
+async function readLines(log: ShownSignalLog, seqs: readonly number[]): Promise<ReadonlyMap<number, Sample>> {
+  const lines = [...log.read(seqs.filter((seq) => seq > 0))].map((portion) => ({
+    portion,
+    seqs: portion.seqs.filter((seq) => keepsPayload(portion.facts(seq))),
   }));
-  return readPayloads(log, objects, lines);
+  const mapped = new Map(
+    lines.flatMap(({ portion, seqs: kept }) => kept.map((seq) => [seq, portion.facts(seq).mapped])),
+  );
+  const payloads = await log.readPayloads(lines);
+  return new Map([...payloads].map(([seq, payload]) => [seq, { payload, mapped: mapped.get(seq) === true }]));
 }
 
 export function recentNames(sql: SqlStorage): RecentNames {
@@ -182,11 +187,7 @@ function recentGroups(sql: SqlStorage): ScannedGroup[] {
 }
 
 /** Suggests frequent events to the rule editor, and paths in samples of a pattern's events. @param pattern blank: any event. */
-export async function suggestForRule(
-  state: StoreState,
-  objects: ColdObjects,
-  pattern: string,
-): Promise<RuleSuggestions> {
+export async function suggestForRule(state: ShownState, pattern: string): Promise<RuleSuggestions> {
   const recent = recentGroups(state.sql);
   const counts = new Map<string, number>();
   for (const { event, count } of recent) counts.set(event, (counts.get(event) ?? 0) + count);
@@ -194,10 +195,10 @@ export async function suggestForRule(
   const groups = groupsOfPattern(state.sql, recent, pattern.trim())
     .toSorted((a, b) => b.count - a.count)
     .slice(0, RULE_SUGGEST_SAMPLES);
-  const payloads = await readSamples(state, objects, groups);
-  const samples = groups.flatMap(({ source }, index) => {
-    const payload = parsed(payloads[index] ?? null);
-    return isJsonObject(payload) ? [normalise(payload, source).properties] : [];
+  const read = await readSamples(state, groups);
+  const samples = read.flatMap((sample) => {
+    const payload = parsed(sample?.payload ?? null);
+    return isJsonObject(payload) ? [propertiesRead(payload, sample?.mapped === true)] : [];
   });
   return {
     events: events.slice(0, RULE_SUGGEST_EVENTS).map(([event]) => event),

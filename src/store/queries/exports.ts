@@ -1,21 +1,19 @@
 /**
- * Exports signals, people and scoring signals as files, a page at a time. The store writes the text, so that a long export costs the
+ * Exports signals, people and scoring signals as files, a part at a time. The store writes the text, so that a long export costs the
  * Worker hardly any CPU time.
  */
 import { stringify } from "csv-stringify/sync";
 import { pointsOf } from "../../domain/rules/evaluate-rules.ts";
 import { eachTrait } from "../../domain/signal/traits.ts";
-import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
-import { isDropped, keepsPayload, type Facts } from "../log/line.ts";
-import type { Log } from "../log/log.ts";
-import type { Segment } from "../log/segment.ts";
+import { keepsPayload } from "../log/line.ts";
+import type { ShownSignalLog } from "../log/shown-log.ts";
+import type { Payloads, Portion } from "../log/signal-log.ts";
 import { countedMatches } from "../people/scoring.ts";
 import { ascendingEntries, readEntries, personList } from "../people/timelines.ts";
-import type { ExportFormat, ExportPage, ExportRange } from "../protocol/store-operations.ts";
+import type { ExportFormat, ExportPart, ExportRange } from "../protocol/store-operations.ts";
 import type { DeadLetterRow } from "../schema.ts";
-import { admissionOf, findDeadLetter, lastDeadLetter } from "../state/dead-letters.ts";
-import type { StoreState } from "../state/store-state.ts";
-import { Names } from "./names.ts";
+import { admissionOf, lastDeadLetter, payloadOfLetter } from "../state/dead-letters.ts";
+import type { ShownState } from "./shown.ts";
 import {
   withCountedOutcomes,
   isScored,
@@ -26,12 +24,12 @@ import {
   type PersonSummaryRow,
 } from "./person-page.ts";
 
-/** A page may exceed the maximum by one row. It is low because two pages are in memory at the same time. */
-export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
-/** Budget of a page, in signals: about 20 ms, so that the store can answer other calls between two pages. */
-export const EXPORT_PAGE_BUDGET = 1_000;
-/** Costs in written signals: to unpack a segment, to read the ids or the timeline of a person, to skip an entry. */
-const SEGMENT_COST = 50;
+/** A part may exceed the maximum by one row. It is low because two parts are in memory at the same time. */
+export const EXPORT_PART_MAX_CHARACTERS = 2_000_000;
+/** Budget of a part, in signals: about 20 ms, so that the store can answer other calls between two parts. */
+export const EXPORT_PART_BUDGET = 1_000;
+/** Costs in written signals: to read a portion of the log, to read the ids or the timeline of a person, to skip an entry. */
+const PORTION_COST = 50;
 const PERSON_COST = 4;
 const ENTRY_COST = 0.05;
 /** Payloads may move to R2, or to another R2 object, while others are read. */
@@ -41,7 +39,7 @@ const ATTEMPTS = 3;
 type Columns = Record<string, "value" | "time" | "json">;
 type ExportRow = Record<string, string | number | boolean | null>;
 
-/** The export continues after `place` on the next page. */
+/** The export continues after `place` with the next part. */
 interface Step<Place> {
   rows: (ExportRow | null)[];
   place: Place;
@@ -100,28 +98,31 @@ const SCORE_COLUMNS: Columns = {
   lapsed: "value",
 };
 
-/** @throws when payloads in R2 cannot be read: an export never omits data silently. */
-export async function exportPage(state: StoreState, objects: ColdObjects, range: ExportRange): Promise<ExportPage> {
+/**
+ * @param show gives the state as it is shown at the moment of the call.
+ * @throws when payloads in R2 cannot be read: an export never omits data silently.
+ */
+export async function exportPart(show: () => ShownState, range: ExportRange): Promise<ExportPart> {
   const place: unknown = range.cursor === null ? null : JSON.parse(range.cursor);
   switch (range.records) {
     case "signals":
-      return exportSignals(state, objects, range, place as SignalPlace | null);
+      return exportSignals(show, range, place as SignalPlace | null);
     case "people":
-      return fillPage(peopleSteps(state, place as PeoplePlace | null), PEOPLE_COLUMNS, range);
+      return fillPart(peopleSteps(show(), place as PeoplePlace | null), PEOPLE_COLUMNS, range);
     case "scoring_signals":
-      return fillPage(scoreSteps(state, place as ScorePlace | null), SCORE_COLUMNS, range);
+      return fillPart(scoreSteps(show(), place as ScorePlace | null), SCORE_COLUMNS, range);
   }
 }
 
-function fillPage(
+function fillPart(
   steps: Iterable<Step<unknown>>,
   columns: Columns,
   { format, cursor }: Pick<ExportRange, "format" | "cursor">,
-): ExportPage {
+): ExportPart {
   let text = cursor === null && format === "csv" ? toCsv(Object.keys(columns)) : "";
-  let [place, budget]: [unknown, number] = [null, EXPORT_PAGE_BUDGET];
+  let [place, budget]: [unknown, number] = [null, EXPORT_PART_BUDGET];
   for (const step of steps) {
-    if (budget <= 0 || text.length >= EXPORT_PAGE_MAX_CHARACTERS) return { text, next: JSON.stringify(place) };
+    if (budget <= 0 || text.length >= EXPORT_PART_MAX_CHARACTERS) return { text, next: JSON.stringify(place) };
     for (const row of step.rows) if (row !== null) text += lineOf(row, columns, format);
     budget -= step.cost;
     place = step.place;
@@ -134,8 +135,9 @@ interface PeoplePlace {
   lastPerson: number;
 }
 
-function* peopleSteps({ sql, books }: StoreState, from: PeoplePlace | null): Generator<Step<PeoplePlace>> {
-  const { person: after, lastPerson } = from ?? { person: 0, lastPerson: books.nextPersonId - 1 };
+function* peopleSteps(state: ShownState, from: PeoplePlace | null): Generator<Step<PeoplePlace>> {
+  const { sql, head } = state;
+  const { person: after, lastPerson } = from ?? { person: 0, lastPerson: head.nextPersonId - 1 };
   const people = sql.exec<PersonSummaryRow>(
     `SELECT ${PERSON_COLUMNS} FROM people WHERE id > ? AND id <= ? ORDER BY id`,
     after,
@@ -145,7 +147,7 @@ function* peopleSteps({ sql, books }: StoreState, from: PeoplePlace | null): Gen
     const ids = latestIdentities(sql, person.id, Number.MAX_SAFE_INTEGER);
     const listOf = (kind: string): string =>
       JSON.stringify(ids.filter((id) => id.kind === kind).map(({ value }) => value));
-    const { email, score, nextLapseAtMs, account, ...summary } = toPersonSummary(person);
+    const { email, score, nextLapseAtMs, account, ...summary } = toPersonSummary(state, person);
     const row: ExportRow = {
       email,
       ...eachTrait((trait) => summary[trait]),
@@ -171,9 +173,9 @@ interface ScorePlace {
 }
 
 /** Scoring signals person by person, in the order of recording. Retention may have dropped the signals. */
-function* scoreSteps(state: StoreState, from: ScorePlace | null): Generator<Step<ScorePlace>> {
-  const { sql, books, signals } = state;
-  const begin = from ?? { person: 0, after: null, lastPerson: books.nextPersonId - 1, lastSeq: signals.nextSeq - 1 };
+function* scoreSteps(state: ShownState, from: ScorePlace | null): Generator<Step<ScorePlace>> {
+  const { sql, head, signals } = state;
+  const begin = from ?? { person: 0, after: null, lastPerson: head.nextPersonId - 1, lastSeq: signals.nextSeq - 1 };
   const { lastPerson, lastSeq } = begin;
   const people = sql.exec<{ id: number; email: string; recent: string }>(
     "SELECT id, email, recent FROM people WHERE id >= ? AND id <= ? ORDER BY id",
@@ -182,9 +184,10 @@ function* scoreSteps(state: StoreState, from: ScorePlace | null): Generator<Step
   );
   for (const { id, email, recent } of people) {
     const after = id === begin.person ? (begin.after ?? 0) : 0;
+    const counts = state.singleScores.countsOf(id);
     for (const stored of ascendingEntries(sql, personList(id), readEntries(recent), after)) {
       if (stored.seq > lastSeq) break;
-      const entry = withCountedOutcomes(state, id, stored);
+      const entry = withCountedOutcomes(state, counts, stored);
       const rows = (isScored(entry) ? toScoringSignals(state, id, entry) : []).map((scored) => ({
         email,
         signal_id: scored.signalId,
@@ -213,92 +216,96 @@ interface SignalPlace {
 }
 
 async function exportSignals(
-  state: StoreState,
-  objects: ColdObjects,
+  show: () => ShownState,
   range: ExportRange,
   place: SignalPlace | null,
-): Promise<ExportPage> {
+): Promise<ExportPart> {
   let cold: Payloads = new Map();
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const state = show();
     const steps = new SignalSteps(state, cold);
-    const page = fillPage(steps.from(place), SIGNAL_COLUMNS, range);
-    if (steps.missing.length === 0) return page;
-    // oxlint-disable-next-line no-await-in-loop -- the page is read again, because people may be deleted meanwhile
-    cold = await readPayloads(state.signals, objects, steps.missing);
+    const part = fillPart(steps.from(place), SIGNAL_COLUMNS, range);
+    if (steps.missing.length === 0) return part;
+    // oxlint-disable-next-line no-await-in-loop -- the part is read again, because people may be deleted meanwhile
+    cold = await state.signals.readPayloads(steps.missing);
   }
   throw new Error("payloads in cold storage could not be read");
 }
 
-/** Dead letters come first, then the log, then held signals. So a signal that moves meanwhile is read later. Only a release moves a signal back, see `#rowOfReleased`. */
-class SignalSteps {
-  readonly #state: StoreState;
-  readonly #cold: Payloads;
-  readonly #names: Names;
-  /** Lines whose payloads are in R2 and have not been read. */
-  readonly missing: { segment: Segment; seqs: number[] }[] = [];
+/** `payloads`: null if they are in R2. */
+interface StoredLines {
+  portion: Portion;
+  payloads: Payloads | null;
+}
 
-  constructor(state: StoreState, cold: Payloads) {
+/**
+ * Dead letters come first, then the log, then held signals. So a signal that moves meanwhile is read later. Only a release moves a signal
+ * back, see `#rowOfReleased`. A dead letter may be read again if it is replayed while later ones are read: no row remembers it.
+ */
+class SignalSteps {
+  readonly #state: ShownState;
+  readonly #cold: Payloads;
+  /** Lines whose payloads are in R2 and have not been read. */
+  readonly missing: { portion: Portion; seqs: number[] }[] = [];
+
+  constructor(state: ShownState, cold: Payloads) {
     this.#state = state;
     this.#cold = cold;
-    this.#names = new Names(state.sql);
   }
 
   *from(begin: SignalPlace | null): Generator<Step<SignalPlace>> {
-    const { sql, signals, held } = this.#state;
+    const { sql, signals, held, deadLetters } = this.#state;
     const lastDead = begin?.lastDead ?? lastDeadLetter(sql);
     let place: SignalPlace = begin ?? { in: "dead", after: 0, lastDead, ends: null };
     if (place.in === "dead") {
-      const rows = sql.exec<DeadLetterRow>(
-        "SELECT * FROM dead_letters WHERE seq > ? AND seq <= ? ORDER BY seq",
-        place.after,
-        lastDead,
-      );
-      for (const row of rows) yield { rows: [this.#rowOfDead(row)], place: { ...place, after: row.seq }, cost: 1 };
+      for (const row of deadLetters.between(place.after, lastDead)) {
+        yield { rows: [this.#rowOfDead(row)], place: { ...place, after: row.seq }, cost: 1 };
+      }
       place = { in: "signals", after: 0, lastDead, ends: { signals: signals.nextSeq, held: held.nextSeq } };
     }
     const ends = place.ends ?? { signals: 0, held: 0 };
     if (place.in === "signals") {
-      yield* this.#lines(signals, place, ends.signals, (segment, seq) => this.#rowOfLine(signals, segment, seq));
+      yield* this.#lines(signals, place, ends.signals, (lines, seq) => this.#rowOfLine(lines, seq));
       place = { in: "held", after: 0, lastDead, ends };
     }
-    yield* this.#lines(held, place, ends.held, (segment, seq) => {
-      const { status, admission } = segment.facts(seq);
-      if (status !== "released") return this.#rowOfLine(held, segment, seq);
+    yield* this.#lines(held, place, ends.held, (lines, seq) => {
+      const { status, admission } = lines.portion.facts(seq);
+      if (status !== "released") return this.#rowOfLine(lines, seq);
       return this.#rowOfReleased(admission.id, ends.signals, lastDead);
     });
   }
 
   *#lines(
-    log: Log,
+    log: ShownSignalLog,
     place: SignalPlace,
     end: number,
-    rowOf: (segment: Segment, seq: number) => ExportRow | null,
+    rowOf: (lines: StoredLines, seq: number) => ExportRow | null,
   ): Generator<Step<SignalPlace>> {
-    for (const segment of log.walk(place.after)) {
-      if (segment.firstSeq >= end) return;
-      const seqs = segment.seqs().filter((seq) => seq > place.after && seq < end);
-      this.#names.load(seqs.map((seq) => segment.facts(seq)));
-      for (const seq of seqs) yield { rows: [rowOf(segment, seq)], place: { ...place, after: seq }, cost: 1 };
-      yield { rows: [], place: { ...place, after: Math.min(segment.lastSeq, end - 1) }, cost: SEGMENT_COST };
+    for (const portion of log.walk({ after: place.after })) {
+      if (portion.firstSeq >= end) return;
+      const seqs = portion.seqs.filter((seq) => seq < end);
+      this.#state.names.load(seqs.map((seq) => portion.facts(seq)));
+      const lines = { portion, payloads: log.payloadsOf(portion) };
+      for (const seq of seqs) yield { rows: [rowOf(lines, seq)], place: { ...place, after: seq }, cost: 1 };
+      yield { rows: [], place: { ...place, after: Math.min(portion.lastSeq, end - 1) }, cost: PORTION_COST };
     }
   }
 
   /** A released signal is exported from its new place, unless that was exported before. */
   #rowOfReleased(id: string, endOfSignals: number, lastDead: number): ExportRow | null {
-    const { signals, sql } = this.#state;
+    const { signals, deadLetters } = this.#state;
     const found = signals.find(id);
-    const segment = found && signals.segmentOf(found.seq);
-    if (found !== null && segment !== null) {
-      return found.seq >= endOfSignals ? this.#rowOfLine(signals, segment, found.seq) : null;
+    if (found !== null && found.seq < endOfSignals) return null;
+    const [portion] = found === null ? [] : signals.read([found.seq]);
+    if (found !== null && portion !== undefined) {
+      return this.#rowOfLine({ portion, payloads: signals.payloadsOf(portion) }, found.seq);
     }
-    const dead = findDeadLetter(sql, id);
+    const dead = deadLetters.find(id);
     return dead !== null && dead.seq > lastDead ? this.#rowOfDead(dead) : null;
   }
 
-  #rowOfLine(log: Log, segment: Segment, seq: number): ExportRow | null {
-    const stored = segment.facts(seq);
-    if (isDropped(stored)) return null;
-    const facts = this.#names.visible(stored);
+  #rowOfLine({ portion, payloads }: StoredLines, seq: number): ExportRow {
+    const facts = portion.facts(seq);
     const { admission } = facts;
     return {
       id: admission.id,
@@ -306,7 +313,7 @@ class SignalSteps {
       kind: facts.kind,
       event: facts.event,
       source: facts.source,
-      email: this.#names.emailOf(facts),
+      email: this.#state.names.emailOf(facts),
       user_id: facts.userId,
       anonymous_id: facts.anonymousId,
       endpoint: admission.endpoint,
@@ -322,26 +329,22 @@ class SignalSteps {
       points: pointsOf(countedMatches(this.#state, facts)),
       dead_reason: null,
       deleted_at: facts.deletedAtMs,
-      payload: this.#payloadOf(log, segment, seq, facts),
+      payload: keepsPayload(facts) ? this.#payloadOf(portion, payloads ?? this.#cold, seq) : null,
     };
   }
 
-  #payloadOf(log: Log, segment: Segment, seq: number, facts: Facts): string | null {
-    if (!keepsPayload(facts)) return null;
-    const stored = log.payloadsOf(segment);
-    if (stored !== null) return stored[seq - segment.firstSeq] ?? null;
-    const payload = this.#cold.get(seq);
+  #payloadOf(portion: Portion, payloads: Payloads, seq: number): string | null {
+    const payload = payloads.get(seq);
     if (payload !== undefined) return payload;
     const last = this.missing.at(-1);
-    if (last?.segment === segment) last.seqs.push(seq);
-    else this.missing.push({ segment, seqs: [seq] });
+    if (last?.portion === portion) last.seqs.push(seq);
+    else this.missing.push({ portion, seqs: [seq] });
     return null;
   }
 
   #rowOfDead(row: DeadLetterRow): ExportRow {
     const { endpoint, keyId, verdict, ordinal } = admissionOf(row);
-    const isHidden = this.#names.hides(row);
-    const payload = isHidden ? null : row.payload;
+    const payload = payloadOfLetter(row);
     return {
       id: row.id,
       status: row.status,
@@ -355,7 +358,7 @@ class SignalSteps {
       occurred_from: "received",
       recorded_at: row.recorded_at,
       points: 0,
-      dead_reason: isHidden ? "" : row.reason,
+      dead_reason: row.reason,
       deleted_at: row.deleted_at,
       payload: payload === null || isJson(payload) ? payload : JSON.stringify(payload),
     };

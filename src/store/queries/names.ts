@@ -1,26 +1,31 @@
-/** Emails and facts of signals for lists, traces and exports. A deletion in progress hides as much as a finished deletion. */
-import { afterDeletion, type Facts } from "../log/line.ts";
-import { isOfDeleted } from "../deletion/person-deletions.ts";
-import { Identities, visitorOfPayload } from "../people/identities.ts";
+/** Emails and facts of lines for lists, traces and exports. A deletion in progress hides as much as a finished deletion. */
+import { isHeldMisfit, type SignalFacts } from "../log/line.ts";
+import type { Gate } from "../log/shown-log.ts";
+import { deletionsNamedIn, NameMarks } from "../deletion/deleted-names.ts";
+import { DeletedClaims, Identities, Owners } from "../people/identities.ts";
 import type { DeadLetterRow } from "../schema.ts";
-import { admissionOf } from "../state/dead-letters.ts";
+import { admissionOf, emptyLetter, payloadOfLetter } from "../state/dead-letters.ts";
+import { isDeleting } from "../state/due.ts";
 
-export class Names {
+export class Names implements Gate {
   readonly #sql: SqlStorage;
-  readonly #identities: Identities;
+  readonly #owners: Owners;
   /** Emails by person; null: the person is deleted. */
   readonly #emails = new Map<number, string | null>();
-  readonly #isDeleting: boolean;
+  readonly #marks: NameMarks;
+  /** Whether a deletion is under way. */
+  readonly isDeleting: boolean;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
-    this.#identities = new Identities(sql);
-    const jobs = sql.exec("SELECT 1 FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL LIMIT 1");
-    this.#isDeleting = jobs.toArray().length > 0;
+    const deleted = new DeletedClaims(sql);
+    this.#owners = new Owners(new Identities(sql, deleted), deleted);
+    this.#marks = new NameMarks(sql);
+    this.isDeleting = isDeleting(sql);
   }
 
   /** Reads the emails of many lines with one statement. */
-  load(lines: readonly Facts[]): void {
+  load(lines: readonly SignalFacts[]): void {
     const ids = new Set(lines.flatMap(({ person }) => person?.personId ?? []));
     const unknown = [...ids].filter((id) => !this.#emails.has(id));
     if (unknown.length === 0) return;
@@ -33,27 +38,29 @@ export class Names {
   }
 
   /** The email of a signal's person; null: none, or deleted. */
-  emailOf(facts: Facts): string | null {
+  emailOf(facts: SignalFacts): string | null {
     if (facts.person === null) return this.visible(facts).email;
     this.load([facts]);
     return this.#emails.get(facts.person.personId) ?? null;
   }
 
-  /** The facts of a line as the deletion of its person will leave them. */
-  visible(facts: Facts): Facts {
-    if (!this.#isDeleting || facts.deletedAtMs !== null) return facts;
-    const isDeleted =
-      facts.person === null
-        ? isOfDeleted(this.#sql, this.#identities, facts, facts.admission)
-        : this.emailOf(facts) === null;
-    return isDeleted ? afterDeletion(facts, Date.now()) : facts;
+  /** The facts of a line as the deletions that are under way will leave them. */
+  visible(facts: SignalFacts): SignalFacts {
+    if (!this.isDeleting || facts.deletedAtMs !== null) return facts;
+    const isPersonGone = facts.person !== null && this.emailOf(facts) === null;
+    return this.#owners.afterDeletions(facts, isPersonGone, Date.now());
   }
 
-  /** Whether a deletion in progress will empty a dead letter. */
-  hides(row: DeadLetterRow): boolean {
-    if (!this.#isDeleting || row.status !== "dead") return false;
+  hides(facts: SignalFacts, payload: string): boolean {
+    if (!this.isDeleting || !isHeldMisfit(facts)) return false;
+    return deletionsNamedIn(this.#sql, payload, facts.admission, this.#marks).deletions.size > 0;
+  }
+
+  /** A dead letter as the deletions that are under way will leave it. */
+  visibleLetter(row: DeadLetterRow): DeadLetterRow {
+    if (!this.isDeleting || row.status !== "dead") return row;
     const admission = admissionOf(row);
-    const visitor = visitorOfPayload(row.payload, admission);
-    return visitor !== null && isOfDeleted(this.#sql, this.#identities, visitor, admission);
+    if (deletionsNamedIn(this.#sql, payloadOfLetter(row), admission, this.#marks).deletions.size === 0) return row;
+    return { ...row, ...emptyLetter(admission, Date.now()) };
   }
 }

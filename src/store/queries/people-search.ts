@@ -5,13 +5,13 @@
 import { emailAsStored } from "../../domain/signal/identity.ts";
 import { folded, SEARCHED_TRAITS } from "../../domain/signal/traits.ts";
 import {
-  ACCOUNT_PAGE_MAX_CHARACTERS,
+  SLICE_MAX_CHARACTERS,
   PEOPLE_SCAN,
   PEOPLE_SEARCHED,
   PERSON_IDENTITIES_LISTED,
   PERSON_SCORES_LISTED,
 } from "../../limits.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
+import type { ListQuery, ListPage } from "../../platform/list-page.ts";
 import type {
   ListedPeople,
   PeopleFilter,
@@ -21,7 +21,7 @@ import type {
   Person,
 } from "../protocol/people-and-accounts.ts";
 import { areLapsesDue } from "../people/lapse-run.ts";
-import type { StoreState } from "../state/store-state.ts";
+import type { ShownState } from "./shown.ts";
 import {
   ascending,
   byDay,
@@ -61,7 +61,7 @@ const SORTED = "sorted";
 
 const SORTS = {
   newest: { column: "id", direction: -1 },
-  email: { column: "id", direction: 1 },
+  email: { column: "email", direction: 1 },
   score: { column: "score", direction: -1 },
   score_up: { column: "score", direction: 1 },
   last_seen: { column: "last_seen", direction: -1 },
@@ -73,31 +73,35 @@ interface Listed {
   cursor: string;
 }
 
-type ListedPage = Omit<PeoplePage, "items" | "lapsing"> & { items: Listed[] };
+type FoundRows = Omit<PeoplePage, "items" | "lapsing"> & { items: Listed[] };
 
 /** An invalid cursor is ignored. */
-export function findPeople(state: StoreState, query: PeopleQuery, page: Page): PeoplePage {
-  const { items, ...found } = listPeople(state, query, page);
-  const lapsing = areLapsesDue(state.sql, Date.now());
-  return { ...found, items: items.map(({ row }) => toPersonSummary(row)), lapsing };
+export function findPeople(state: ShownState, query: PeopleQuery, listQuery: ListQuery): PeoplePage {
+  const { items, ...found } = listPeople(state, query, listQuery);
+  const lapsing = areLapsesDue(state);
+  return { ...found, items: items.map(({ row }) => toPersonSummary(state, row)), lapsing };
 }
 
 /**
- * People with their ids and scores, the newest first, or the person with an email. A page of very large people is short. An invalid
- * cursor gives an empty page.
+ * People with their ids and scores, the newest first, or the person with an email. A slice of very large people is short. An invalid
+ * cursor gives an empty slice.
  */
-export function readPeople(state: StoreState, { email, text = "", account }: ListedPeople, page: Page): PageOf<Person> {
+export function readPeople(
+  state: ShownState,
+  { email, text = "", account }: ListedPeople,
+  listQuery: ListQuery,
+): ListPage<Person> {
   if (email !== undefined) {
     const rows = state.sql.exec<PersonSummaryRow>(`${SELECT} email = ?`, emailAsStored(email)).toArray();
     const found = rows.filter(({ accountId }) => account === undefined || accountId === account);
     return { items: found.map((row) => toPerson(state, row)), next: null };
   }
   const items: Person[] = [];
-  if (account === undefined && !isCursorOf(text, page.cursor)) return { items, next: null };
+  if (account === undefined && !isCursorOf(text, listQuery.cursor)) return { items, next: null };
   let [characters, last]: [number, string | null] = [0, null];
-  const found = listPeople(state, { sort: "newest", text, account }, page);
+  const found = listPeople(state, { sort: "newest", text, account }, listQuery);
   for (const { row, cursor } of found.items) {
-    if (characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: last };
+    if (characters > SLICE_MAX_CHARACTERS) return { items, next: last };
     const person = toPerson(state, row);
     characters += JSON.stringify(person).length;
     items.push(person);
@@ -106,7 +110,7 @@ export function readPeople(state: StoreState, { email, text = "", account }: Lis
   return { items, next: found.next };
 }
 
-function toPerson(state: StoreState, row: PersonSummaryRow): Person {
+function toPerson(state: ShownState, row: PersonSummaryRow): Person {
   const { recent } = state.sql.exec<{ recent: string }>("SELECT recent FROM people WHERE id = ?", row.id).one();
   const range = { before: Number.MAX_SAFE_INTEGER, limit: PERSON_SIGNALS_READ };
   const scoringSignals: Person["scoringSignals"] = [];
@@ -115,20 +119,20 @@ function toPerson(state: StoreState, row: PersonSummaryRow): Person {
     if (scoringSignals.length >= PERSON_SCORES_LISTED) break;
   }
   return {
-    ...toPersonSummary(row),
+    ...toPersonSummary(state, row),
     identities: latestIdentities(state.sql, row.id, PERSON_IDENTITIES_LISTED),
     scoringSignals: scoringSignals.slice(0, PERSON_SCORES_LISTED),
   };
 }
 
-function listPeople(state: StoreState, query: PeopleQuery, { cursor, limit }: Page): ListedPage {
+function listPeople(state: ShownState, query: PeopleQuery, { cursor, limit }: ListQuery): FoundRows {
   const { sql } = state;
   const place = readCursor(cursor);
   const { text = "", account } = query;
   if (account !== undefined) return searchSorted(sql, query, text, place, limit) ?? walk(sql, query, place, limit);
   if (text === "") return walk(sql, query, place, limit);
   // A search that began in the order of emails keeps this order.
-  const isByEmail = query.sort === "email" || typeof place === "string" || state.books.nextPersonId > PEOPLE_SEARCHED;
+  const isByEmail = query.sort === "email" || typeof place === "string" || state.head.nextPersonId > PEOPLE_SEARCHED;
   const found = isByEmail ? null : searchSorted(sql, query, text, place, limit);
   return found ?? { ...searchByEmail(sql, query, text, place, limit), sorted: query.sort === "email" };
 }
@@ -140,7 +144,7 @@ function isCursorOf(text: string, cursor: string | null): boolean {
   return text === "" ? Number.isSafeInteger(place) : typeof place === "string" || sortedPlace(place) !== null;
 }
 
-function walk(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number): ListedPage {
+function walk(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number): FoundRows {
   const { minScore = -Infinity, sinceDay = 0, untilDay = Infinity } = query;
   const items: Listed[] = [];
   let [looked, after]: [number, unknown] = [0, null];
@@ -164,14 +168,14 @@ function isMember(row: PersonSummaryRow, account: string, text = ""): boolean {
   return named || row.email.includes(text.toLowerCase());
 }
 
-/** Null: too many matches to sort. Later pages allow more, because new people may match meanwhile. */
+/** Null: too many matches to sort. Later slices allow more, because new people may match meanwhile. */
 function searchSorted(
   sql: SqlStorage,
   query: PeopleQuery,
   text: string,
   place: unknown,
   limit: number,
-): ListedPage | null {
+): FoundRows | null {
   const from = sortedPlace(place);
   const sortable = query.account === undefined ? PEOPLE_SORTED : MEMBERS_SORTED;
   const max = from === null ? sortable : 2 * sortable;
@@ -185,9 +189,8 @@ function searchSorted(
     `SELECT id, ${column} FROM people WHERE id IN (SELECT value FROM json_each(?))`,
     JSON.stringify(ids),
   );
-  const order = ([id, value]: SortedPlace, [otherId, otherValue]: SortedPlace): number =>
-    direction * (value - otherValue || id - otherId);
-  const shown = [...values.raw<[id: number, value: number]>()]
+  const order = (a: SortedPlace, b: SortedPlace): number => direction * ascending(a.toReversed(), b.toReversed());
+  const shown = [...values.raw<[id: number, value: number | string]>()]
     .filter((sorted) => from === null || order(sorted, from) > 0)
     .sort(order)
     .slice(0, limit + 1);
@@ -201,22 +204,24 @@ function searchSorted(
   return { items, next, complete: true, sorted: true };
 }
 
-type SortedPlace = readonly [id: number, value: number];
+type SortedPlace = readonly [id: number, value: number | string];
 
 /** Null: the cursor is of another list. */
 function sortedPlace(place: unknown): SortedPlace | null {
   const after = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
-  return hasTypes(after, ["number", "number"]) ? [Number(after[0]), Number(after[1])] : null;
+  const [id, value] = after ?? [];
+  const isValue = typeof value === "number" || typeof value === "string";
+  return typeof id === "number" && isValue ? [id, value] : null;
 }
 
-/** The index has the order of emails. A page scans PEOPLE_SEARCHED people at most. */
+/** The index has the order of emails. A slice scans PEOPLE_SEARCHED people at most. */
 function searchByEmail(
   sql: SqlStorage,
   query: PeopleQuery,
   text: string,
   place: unknown,
   limit: number,
-): Omit<ListedPage, "sorted"> {
+): Omit<FoundRows, "sorted"> {
   const after = typeof place === "string" ? place : "";
   const [end] = sql.exec<{ email: string }>(
     "SELECT email FROM people WHERE email > ? ORDER BY email LIMIT 1 OFFSET ?",

@@ -1,9 +1,8 @@
 /** Everything that a person's page shows, in one call, and the parts that lists and exports show too. */
-import { dayOf } from "../../domain/duration.ts";
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
+import type { ListQuery, ListPage } from "../../platform/list-page.ts";
 import { nameOf, SHORT_NAME } from "../accounts/accounts.ts";
-import type { Facts } from "../log/line.ts";
+import type { SignalFacts } from "../log/line.ts";
 import { scoreAt, lapseOf } from "../people/scoring.ts";
 import { latestEntries, type Entry, type Scored, personList, visitorOfKey } from "../people/timelines.ts";
 import type {
@@ -18,23 +17,27 @@ import type {
   TimelineEntry,
   TimelineSignal,
 } from "../protocol/people-and-accounts.ts";
-import { deletedUntilMs, type StoreState } from "../state/store-state.ts";
-import { shownStatus } from "./newest-signals.ts";
+import { readLine } from "../log/signal-log.ts";
+import type { SingleScores } from "../state/rule-outcomes.ts";
+import { deletedUntilMs, todayOf } from "../state/store-state.ts";
+import type { ShownState } from "./shown.ts";
+import { isGroupCall, shownStatus } from "./newest-signals.ts";
 
 const PERSON_IDENTITIES_SHOWN = 50;
 const SHARED_IDS_SHOWN = 20;
 /** Maximum points of a score curve: one for every few pixels. */
 export const SCORE_CURVE_STEPS = 120;
-/** The latest signals of a score curve: reading them takes about 20 ms. */
-export const SCORE_CURVE_SIGNALS = 20_000;
+/** The latest signals of a score curve: reading them takes up to 40 ms. */
+export const SCORE_CURVE_SIGNALS = 4_000;
 
 /** The field of a line with the name that found its person. */
 const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymousId" } as const;
 
 const ENTRIES_AT_ONCE = 1_000;
 
-export type PersonSummaryRow = Omit<PersonSummary, "account" | "nextLapseAtMs"> & {
+export type PersonSummaryRow = Omit<PersonSummary, "account" | "nextLapseAtMs" | "recomputing"> & {
   id: number;
+  score_before: number | null;
   lastDay: number;
   lapses: string;
   next_lapse_at: number | null;
@@ -44,24 +47,24 @@ export type PersonSummaryRow = Omit<PersonSummary, "account" | "nextLapseAtMs"> 
 };
 
 export const PERSON_COLUMNS = `id, email, ${TRAIT_NAMES.join(", ")}, score, first_seen AS firstSeenMs, last_seen AS lastSeenMs,
-  last_day AS lastDay, ids_dropped AS idsDropped, lapses, next_lapse_at, account AS accountId,
+  last_day AS lastDay, ids_dropped AS idsDropped, score_before, lapses, next_lapse_at, account AS accountId,
   (SELECT ${SHORT_NAME} FROM accounts WHERE external_id = people.account) AS accountName`;
 
 type Row = PersonSummaryRow & { recent: string };
 
 /** Null: the email is unknown, or the person is being deleted. An invalid cursor is ignored. */
 export function readPersonPage(
-  state: StoreState,
+  state: ShownState,
   email: string,
   timeline: PersonTimeline,
-  { cursor, limit }: Page,
+  { cursor, limit }: ListQuery,
 ): PersonPage | null {
   const [person] = state.sql.exec<Row>(`SELECT ${PERSON_COLUMNS}, recent FROM people WHERE email = ?`, email);
   if (person === undefined) return null;
   const identities = latestIdentities(state.sql, person.id, PERSON_IDENTITIES_SHOWN + 1);
   const before = /^\d{1,15}$/.test(cursor ?? "") ? Number(cursor) : Number.MAX_SAFE_INTEGER;
   return {
-    person: toPersonSummary(person),
+    person: toPersonSummary(state, person),
     identities: identities.slice(0, PERSON_IDENTITIES_SHOWN),
     moreIdentities: identities.length > PERSON_IDENTITIES_SHOWN,
     sharedIds: sharedIds(state.sql, person.id),
@@ -71,19 +74,20 @@ export function readPersonPage(
   };
 }
 
-function listSignals(state: StoreState, person: Row, before: number, limit: number): PageOf<TimelineEntry> {
+function listSignals(state: ShownState, person: Row, before: number, limit: number): ListPage<TimelineEntry> {
   const oldest = state.signals.firstSeq;
   const entries = latestEntries(state.sql, personList(person.id), person.recent, { before, limit: limit + 1 });
   const stored = entries.filter(({ seq }) => seq >= oldest);
-  const shown = stored.slice(0, limit).map((entry) => withCountedOutcomes(state, person.id, entry));
+  const counts = state.singleScores.countsOf(person.id);
+  const shown = stored.slice(0, limit).map((entry) => withCountedOutcomes(state, counts, entry));
   return {
     items: toTimeline(state, person.id, shown).filter(({ signal }) => signal !== null),
     next: stored.length > limit ? String(shown.at(-1)?.seq) : null,
   };
 }
 
-/** A page may be short although more scoring signals follow. */
-function listScores(state: StoreState, person: Row, before: number, limit: number): PageOf<TimelineEntry> {
+/** A slice may be short although more scoring signals follow. */
+function listScores(state: ShownState, person: Row, before: number, limit: number): ListPage<TimelineEntry> {
   const scored: Entry[] = [];
   let [last, isMore] = [0, false];
   for (const { count, seq, entry } of latestScored(state, person, { before, limit: SCORE_CURVE_SIGNALS })) {
@@ -96,9 +100,9 @@ function listScores(state: StoreState, person: Row, before: number, limit: numbe
   return { items: toTimeline(state, person.id, scored), next: isMore ? String(last) : null };
 }
 
-function toTimeline(state: StoreState, personId: number, entries: readonly Entry[]): TimelineEntry[] {
+function toTimeline(state: ShownState, personId: number, entries: readonly Entry[]): TimelineEntry[] {
   return entries.map((entry) => {
-    const facts = state.signals.read(entry.seq);
+    const facts = readLine(state.signals, entry.seq);
     return {
       signal: facts === null ? null : toTimelineSignal(facts),
       scores: isScored(entry) ? toScoringSignals(state, personId, entry) : [],
@@ -106,14 +110,16 @@ function toTimeline(state: StoreState, personId: number, entries: readonly Entry
   });
 }
 
-function toTimelineSignal(facts: Facts): TimelineSignal {
-  const { admission, occurred, kind, status, event, source, person, linkedAtMs } = facts;
+function toTimelineSignal(facts: SignalFacts): TimelineSignal {
+  const { admission, occurred, kind, status, event, source, person, linkedAtMs, topic } = facts;
   return {
     id: admission.id,
     kind,
     status: shownStatus(status),
     event,
     source,
+    topic,
+    isGroupCall: isGroupCall(facts),
     namedBy: person?.by ?? null,
     namedByValue: person === null ? null : facts[NAMING_FIELD[person.by]],
     linkedAtMs,
@@ -128,8 +134,8 @@ interface ScoredPoints {
   points: number;
 }
 
-/** The curve follows the occurrence times of the latest recorded signals. */
-function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
+/** The curve follows the times from which the points of the latest recorded signals count. */
+function readScoreCurve(state: ShownState, person: Row): ScoreCurve {
   const scored: ScoredPoints[] = [];
   const shares = new Map<string, RuleShare>();
   let [signals, complete] = [0, true];
@@ -139,7 +145,7 @@ function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
     if (!complete || entry === null) continue;
     signals += entry.scored.outcomes.length;
     for (const score of toScoringSignals(state, person.id, entry)) {
-      const { ruleId, points, occurredAtMs: atMs, lapsed, lapsesAtMs } = score;
+      const { ruleId, points, countsFromMs: atMs, lapsed, lapsesAtMs } = score;
       scored.push({ atMs, points });
       if (lapsed && lapsesAtMs !== null) scored.push({ atMs: lapsesAtMs, points: -points });
       if (lapsed) continue;
@@ -148,12 +154,12 @@ function readScoreCurve(state: StoreState, person: Row): ScoreCurve {
         ruleId,
         points: share.points + points,
         times: share.times + 1,
-        latestMs: Math.max(share.latestMs, atMs),
+        latestMs: Math.max(share.latestMs, score.occurredAtMs),
       });
     }
   }
   const steps = inSteps(scored.sort((a, b) => a.atMs - b.atMs));
-  const fromScore = toPersonSummary(person).score - steps.reduce((sum, { points }) => sum + points, 0);
+  const fromScore = toPersonSummary(state, person).score - steps.reduce((sum, { points }) => sum + points, 0);
   let score = fromScore;
   return {
     fromScore,
@@ -196,12 +202,13 @@ function sharedIds(sql: SqlStorage, personId: number): SharedId[] {
   return [...found.values()].sort((a, b) => b.sinceMs - a.sinceMs).slice(0, SHARED_IDS_SHOWN);
 }
 
-export function toPersonSummary(row: PersonSummaryRow): PersonSummary {
-  const { id: _id, lastDay: _day, lapses, next_lapse_at, accountId, accountName, ...summary } = row;
-  const left = scoreAt({ score: row.score, lapses, next_lapse_at }, dayOf(Date.now()));
+export function toPersonSummary(state: Pick<ShownState, "head">, row: PersonSummaryRow): PersonSummary {
+  const { id: _id, lastDay: _day, score_before, lapses, next_lapse_at, accountId, accountName, ...summary } = row;
+  const left = scoreAt({ score: row.score, lapses, next_lapse_at }, todayOf(state));
   return {
     ...summary,
     score: left.score,
+    recomputing: score_before !== null,
     nextLapseAtMs: left.next_lapse_at,
     account: accountId === null ? null : { externalId: accountId, name: nameOf(accountName) },
   };
@@ -225,15 +232,19 @@ export function isScored(entry: Entry): entry is ScoredEntry {
   return entry.scored !== null;
 }
 
-/** Removes outcomes that do not count, because the rule scores a person only once. */
-export function withCountedOutcomes({ once, outcomes }: StoreState, personId: number, entry: Entry): Entry {
+/** Removes outcomes that do not count, because the rule scores a person only once. @param counts of the person, see `SingleScores`. */
+export function withCountedOutcomes(
+  { outcomes }: ShownState,
+  counts: ReturnType<SingleScores["countsOf"]>,
+  entry: Entry,
+): Entry {
   const { seq, scored } = entry;
   if (scored === null) return entry;
-  const counts = scored.outcomes.filter((id) => once.counts(personId, scored, outcomes.get(id)));
-  return { seq, scored: counts.length === 0 ? null : { ...scored, outcomes: counts } };
+  const counted = scored.outcomes.filter((id) => counts(scored, outcomes.get(id)));
+  return { seq, scored: counted.length === 0 ? null : { ...scored, outcomes: counted } };
 }
 
-export function toScoringSignals(state: StoreState, personId: number, { scored }: ScoredEntry): ScoringSignal[] {
+export function toScoringSignals(state: ShownState, personId: number, { scored }: ScoredEntry): ScoringSignal[] {
   const { signalId, atMs, occurredMs: occurredAtMs } = scored;
   return scored.outcomes.map((id) => {
     const match = state.outcomes.get(id);
@@ -246,16 +257,17 @@ export function toScoringSignals(state: StoreState, personId: number, { scored }
  * `count` counts the signals so far.
  */
 export function* latestScored(
-  state: StoreState,
+  state: ShownState,
   { id, recent }: { id: number; recent: string },
   { before, limit }: { before: number; limit: number },
 ): Generator<{ count: number; seq: number; entry: ScoredEntry | null }> {
+  const counts = state.singleScores.countsOf(id);
   let end = before;
   for (let count = 0; count < limit;) {
     const portion = Math.min(ENTRIES_AT_ONCE, limit - count);
     const entries = latestEntries(state.sql, personList(id), recent, { before: end, limit: portion });
     for (const stored of entries) {
-      const entry = withCountedOutcomes(state, id, stored);
+      const entry = withCountedOutcomes(state, counts, stored);
       yield { count: ++count, seq: entry.seq, entry: isScored(entry) ? entry : null };
     }
     const last = entries.at(-1);

@@ -1,91 +1,109 @@
 /**
- * Applies a mapping rule to stored signals (design §8.5): changes the outcomes of lines, and the scores with them. A rule has one job,
- * the latest. The alarm runs it in steps. Each step is one transaction that also stores the position, so a crash loses nothing.
+ * Applies a mapping rule to stored signals: changes the outcomes of lines, and the scores with them. Or applies the workspace's exclusions:
+ * changes which lines are excluded. A rule has one job, and so have the exclusions, the latest. The alarm runs it in steps. Each step is one transaction that also stores the position, so a crash loses nothing.
  *
  * A job processes the lines that existed when it was requested. Lines that are recorded or linked later were evaluated by the rules of
  * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
  */
-import type { Crossings } from "../../domain/events/workspace-event.ts";
+import type { Crossings } from "../../domain/notifications/notification.ts";
+import type { Evaluation } from "../../domain/rules/evaluate-rules.ts";
+import type { Exclusion } from "../../domain/rules/exclusion.ts";
 import {
   compileRules,
   eventRange,
   isAboutEvent,
+  isEvaluable,
   type CompiledRules,
   type MappingRule,
-  type RuleMatch,
-  lapseDayOf,
 } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";
-import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS, PREVIEW_SAMPLES } from "../../limits.ts";
-import { newEvent } from "../../notifications/raised-events.ts";
+import { COLD_RETRY_MS } from "../../limits.ts";
+import { newNotification } from "../../notifications/raised-notifications.ts";
 import { updateRow } from "../../platform/sql-row.ts";
-import { readPayloads, type ColdObjects, type Payloads } from "../log/cold.ts";
-import type { Facts, LinePerson } from "../log/line.ts";
-import type { LinesOfSegment } from "../log/log.ts";
-import type { Segment } from "../log/segment.ts";
+import type { SignalFacts, LinePerson } from "../log/line.ts";
+import { type LinesOfPortion, type Payloads, type Portion, readLine, type WantedLines } from "../log/signal-log.ts";
 import { personList, entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
 import { People, type ScoreChange } from "../people/people.ts";
+import { hasReplacements, replaceOfRule } from "../people/replacements.ts";
 import { evaluateStored } from "../people/scoring.ts";
-import type {
-  RuleFacts,
-  RuleJob,
-  RuleToApply,
-  PreviewPage,
-  PreviewRange,
-  PreviewSample,
-} from "../protocol/store-operations.ts";
+import type { ExclusionsToApply, RuleResults, RuleJob, RuleToApply } from "../protocol/store-operations.ts";
 import type { RuleJobRow } from "../schema.ts";
-import { addCrossings, wants, type ScoreNews } from "../state/raise-events.ts";
+import { addCrossings, wants, type ScoreSums } from "../state/raise-notifications.ts";
 import { readRuleDays } from "../state/rule-outcomes.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
-import { parsed } from "../../domain/json/json-value.ts";
-import { dayOf } from "../../domain/duration.ts";
+import { STEPS } from "../steps.ts";
 
 /** Maximum event groups that `estimateSignals` reads. */
 const RULE_ESTIMATE_GROUPS = 10_000;
 
+/** In place of a rule's id: the job applies the exclusions, for all rules. */
+export const ALL_RULES = "";
+const ANY_EVENT = "*";
+
 /**
- * Starts or restarts a job. A request with older rules changes nothing. Seals the open lines, because a job reads only sealed segments.
- * The caller flushes the log.
+ * Starts or restarts a job. A request with older rules changes nothing.
  *
  * @param state without pending changes of event groups, by which the work is estimated.
  */
 export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: number): void {
-  const { ruleId, rule, rulesVersion } = toApply;
+  const { ruleId, rule, rulesVersion, disabledVersion = null } = toApply;
+  const version = rule?.version ?? disabledVersion;
+  startJob(state, { ruleId, applied: rule, version, rulesVersion, event: rule?.event ?? null }, nowMs);
+}
+
+/** As `startRuleJob`, for the exclusions. */
+export function startExclusionsJob(state: StoreState, toApply: ExclusionsToApply, nowMs: number): void {
+  const { version, exclusions, rulesVersion } = toApply;
+  const applied: AppliedExclusions = { version, exclusions };
+  startJob(state, { ruleId: ALL_RULES, applied, version, rulesVersion, event: ANY_EVENT }, nowMs);
+}
+
+type AppliedExclusions = Pick<ExclusionsToApply, "version" | "exclusions">;
+
+interface JobToStart {
+  ruleId: string;
+  applied: MappingRule | AppliedExclusions | null;
+  version: number | null;
+  rulesVersion: number;
+  /** Pattern of the signals' events; null: none. */
+  event: string | null;
+}
+
+function startJob(state: StoreState, job: JobToStart, nowMs: number): void {
+  const { ruleId, applied, version, rulesVersion, event } = job;
   const before = findRow(state.sql, ruleId);
   if (before !== null && before.rules_version > rulesVersion) return;
   // The new job replaces a running job. Report what that job has done.
   if (before !== null && before.status !== "done") raiseRuleApplied(state, before, nowMs);
-  state.signals.seal();
   state.sql.exec(
     `INSERT OR REPLACE INTO rule_jobs (rule_id, rule, rule_version, rules_version, status, requested_at, due_at, last_seq,
        position, total, scanned, matched, added, changed, removed)
      VALUES (?1, ?2, ?3, ?4, 'queued', ?5, ?5, ?6, 0, ?7, 0, 0, 0, 0, 0)`,
     ruleId,
-    rule && JSON.stringify(rule),
-    rule?.version ?? toApply.disabledVersion ?? null,
+    applied && JSON.stringify(applied),
+    version,
     rulesVersion,
     nowMs,
     state.signals.nextSeq - 1,
-    rule === null ? 0 : estimateSignals(state.sql, rule),
+    event === null ? 0 : estimateSignals(state.sql, event),
   );
+  state.due.by("apply_rules", nowMs);
 }
 
 /**
  * Runs a step of the longest waiting job. A job whose payloads cannot be read waits for COLD_RETRY_MS.
  *
- * @param limit signals to evaluate; a segment is always processed whole. @returns whether a next step can follow at once.
+ * @param limit signals to evaluate; a portion is always processed whole. @returns whether a next step can follow at once.
  */
 export async function stepRuleJob(
   state: StoreState,
-  objects: ColdObjects,
   storage: DurableObjectStorage,
-  limit = RULE_STEP_SIGNALS,
+  limit = STEPS.ruleSignals,
 ): Promise<boolean> {
   const job = dueRuleJob(state.sql, Date.now());
   if (job === null) return false;
   const step = new RuleStep(state, job, limit);
-  const payloads = await readPayloads(state.signals, objects, step.linesToEvaluate());
+  const payloads = await state.signals.readPayloads(step.linesToEvaluate());
   return transact(storage, state, () => {
     const nowMs = Date.now();
     // Meanwhile the job may have been restarted.
@@ -94,17 +112,17 @@ export async function stepRuleJob(
   });
 }
 
-type ScorableFacts = Facts & { person: LinePerson };
+export type ScorableFacts = SignalFacts & { person: LinePerson };
 
 interface Candidate {
   seq: number;
   facts: ScorableFacts;
-  /** Whether the rule covers the event of the line. */
+  /** Whether the line is evaluated: the rule covers its event, or there are exclusions. */
   isAbout: boolean;
 }
 
-interface CandidateSegment {
-  segment: Segment;
+interface CandidatePortion {
+  portion: Portion;
   candidates: Candidate[];
   scanned: number;
 }
@@ -114,15 +132,17 @@ class RuleStep {
   readonly #before: RuleJobRow;
   readonly #job: RuleJobRow;
   readonly #limit: number;
+  /** Null: the job applies a rule. */
+  readonly #exclusions: readonly Exclusion[] | null;
   readonly #rule: MappingRule | null;
   readonly #compiled: CompiledRules;
   /** Version of the rule by id of its outcome. */
   readonly #versions: ReadonlyMap<number, number>;
   /** Ids of outcomes that the job removes, unless the rule still matches. */
   readonly #outdated: ReadonlySet<number>;
-  /** The next segments of the job. Read before the transaction, because their payloads may be in R2. */
-  readonly #segments: CandidateSegment[] = [];
-  #areLastSegments = true;
+  /** The next portions of the job. Read before the transaction, because their payloads may be in R2. */
+  readonly #portions: CandidatePortion[] = [];
+  #areLastPortions = true;
   /** By person and line. */
   readonly #changes = new Map<number, Map<number, ScoreChange>>();
 
@@ -131,21 +151,24 @@ class RuleStep {
     this.#before = job;
     this.#job = { ...job };
     this.#limit = limit;
-    this.#rule = job.rule === null ? null : (JSON.parse(job.rule) as MappingRule);
-    this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule]);
+    const applied = job.rule === null ? null : (JSON.parse(job.rule) as MappingRule | AppliedExclusions);
+    this.#exclusions = applied !== null && "exclusions" in applied ? applied.exclusions : null;
+    this.#rule = applied === null || "exclusions" in applied ? null : applied;
+    this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule], this.#exclusions ?? []);
     this.#versions = outcomeVersions(state.sql, job.rule_id);
     const last = job.rule_version ?? Number.POSITIVE_INFINITY;
     const outdated = [...this.#versions].filter(([, version]) =>
       this.#rule === null ? version <= last : version < last,
     );
     this.#outdated = new Set(outdated.map(([id]) => id));
-    const hasLines = job.person_id === null && (this.#rule !== null || outdated.length > 0);
-    if (hasLines) this.#readSegments();
+    const hasWork = this.#rule !== null || this.#exclusions !== null || outdated.length > 0;
+    const hasLines = job.person_id === null && hasWork;
+    if (hasLines) this.#readPortions();
   }
 
-  linesToEvaluate(): LinesOfSegment[] {
-    return this.#segments.map(({ segment, candidates }) => ({
-      segment,
+  linesToEvaluate(): LinesOfPortion[] {
+    return this.#portions.map(({ portion, candidates }) => ({
+      portion,
       seqs: candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq),
     }));
   }
@@ -157,16 +180,17 @@ class RuleStep {
     job.started_at ??= nowMs;
     const isAtEnd =
       job.person_id === null
-        ? this.#processSegments(payloads, people, nowMs)
+        ? this.#processPortions(payloads, people, nowMs)
         : this.#processDropped(job.person_id, people);
-    const replaced = people.write();
+    // The replacements belong to the job, so that its summary counts them.
+    const ofRule = this.#exclusions === null ? job.rule_id : null;
+    const replaced = isAtEnd ? replaceOfRule(this.#state, people, ofRule) : 0;
     // A line that scores instead of a removed line changes nothing in total.
     if (replaced <= job.removed) job.removed -= replaced;
     else job.added += replaced;
-    countScores(job, people.news);
-    this.#state.raised.raise(people.news?.accountEvents(nowMs) ?? []);
+    countScores(job, people.flush({ summed: "changes" }));
     if (isAtEnd && job.person_id === null && this.#hasDropped()) [job.person_id, job.position] = [0, 0];
-    else if (isAtEnd) {
+    else if (isAtEnd && !hasReplacements(this.#state.sql, ofRule)) {
       job.status = "done";
       job.finished_at = nowMs;
       raiseRuleApplied(this.#state, job, nowMs);
@@ -175,86 +199,116 @@ class RuleStep {
     this.#state.signals.flush();
   }
 
-  #readSegments(): void {
-    const { prefix, exact } = eventRange(this.#rule?.event ?? "");
-    const event = exact ? prefix : null;
-    // Without outdated outcomes, only segments with the rule's event can have candidates.
-    const filter = this.#rule !== null && event !== null && this.#outdated.size === 0 ? { event } : {};
+  #readPortions(): void {
+    const { position, last_seq: lastSeq } = this.#job;
     let candidates = 0;
-    for (const segment of this.#state.signals.walk(this.#job.position, filter)) {
-      if (segment.firstSeq > this.#job.last_seq) return;
-      const part = this.#candidatesOf(segment, event);
-      this.#segments.push(part);
+    for (const portion of this.#state.signals.walk({ after: position }, this.#wanted())) {
+      if (portion.firstSeq > lastSeq) return;
+      const part = this.#candidatesOf(portion);
+      this.#portions.push(part);
       candidates += part.candidates.length;
-      if (segment.lastSeq === this.#job.last_seq) return;
-      if (candidates >= this.#limit || this.#segments.length >= RULE_STEP_SEGMENTS) {
-        this.#areLastSegments = false;
+      if (portion.lastSeq >= lastSeq) return;
+      if (candidates >= this.#limit || this.#portions.length >= STEPS.portions) {
+        this.#areLastPortions = false;
         return;
       }
     }
   }
 
-  /** @param event the only event of the rule; null: the rule has a wildcard. */
-  #candidatesOf(segment: Segment, event: string | null): CandidateSegment {
-    const part: CandidateSegment = { segment, candidates: [], scanned: 0 };
-    let seqs: Iterable<number> = this.#outdated.size === 0 ? [] : segment.seqsScored(this.#outdated);
-    if (hasEventsOf(segment, this.#compiled)) {
-      seqs = event === null ? segment.seqs() : new Set([...segment.seqsWith("event", event), ...seqs]);
-    }
-    for (const seq of seqs) {
-      const facts = segment.facts(seq);
-      const isAbout = facts.event !== null && isAboutEvent(this.#compiled, facts.event);
+  /** Lines with an event of the rule, and with an outcome that the job removes. Exclusions concern each line. */
+  #wanted(): WantedLines {
+    if (this.#exclusions !== null) return {};
+    return { event: wantedEvent(this.#rule, this.#compiled), outcomes: this.#outdated };
+  }
+
+  #candidatesOf(portion: Portion): CandidatePortion {
+    const part: CandidatePortion = { portion, candidates: [], scanned: 0 };
+    for (const seq of portion.seqs) {
+      if (seq > this.#job.last_seq) break;
+      const facts = portion.facts(seq);
+      const isAbout = facts.event !== null && isEvaluable(this.#compiled, facts.event);
       if (isAbout && isCounted(facts)) part.scanned++;
-      if (!canScore(facts) || (facts.linkedAtMs ?? 0) > this.#job.requested_at) continue;
-      if (isAbout || this.#isOutdated(facts.outcomes)) part.candidates.push({ seq, facts, isAbout });
+      if (!canScore(facts) || (facts.linkedRulesVersion ?? -1) >= this.#job.rules_version) continue;
+      const isReleased = this.#exclusions !== null && facts.excludedBy !== null;
+      if (isAbout || isReleased || this.#isOutdated(facts.outcomes)) part.candidates.push({ seq, facts, isAbout });
     }
     return part;
   }
 
   /** Returns whether all stored lines are processed. */
-  #processSegments(payloads: Payloads, people: People, nowMs: number): boolean {
-    const areProcessed = this.#segments.every((part) => this.#processSegment(part, payloads, people, nowMs));
+  #processPortions(payloads: Payloads, people: People, nowMs: number): boolean {
+    const areProcessed = this.#portions.every((part) => this.#processPortion(part, payloads, people, nowMs));
     for (const [personId, changes] of this.#changes) this.#rescore(people, personId, changes);
-    return areProcessed && this.#areLastSegments;
+    return areProcessed && this.#areLastPortions;
   }
 
-  /** False: the segment has changed since it was read, or payloads are missing. A later step reads it again. */
-  #processSegment(
-    { segment, candidates, scanned }: CandidateSegment,
+  /** False: the portion has changed since it was read, or payloads are missing. A later step reads it again. */
+  #processPortion(
+    { portion, candidates, scanned }: CandidatePortion,
     payloads: Payloads,
     people: People,
     nowMs: number,
   ): boolean {
     const job = this.#job;
-    if (candidates.length > 0 && !this.#state.signals.isCurrent(segment)) return false;
+    const { lastSeq } = portion;
+    if (candidates.length > 0 && !this.#state.signals.isCurrent(portion)) return false;
     if (candidates.some(({ seq, isAbout }) => isAbout && !payloads.has(seq))) {
       job.due_at = nowMs + COLD_RETRY_MS;
       return false;
     }
-    const changes = new Map<number, Facts>();
-    for (const { seq, facts, isAbout } of candidates) {
+    const changes = new Map<number, SignalFacts>();
+    for (const candidate of candidates) {
+      const { seq, facts } = candidate;
       const { personId } = facts.person;
-      const before = facts.outcomes.find((id) => this.#versions.has(id));
-      const after = isAbout ? this.#evaluate(facts, payloads.get(seq) ?? null, before, people) : undefined;
-      if (after === before || people.emailOf(personId) === null) continue;
-      const kept = facts.outcomes.filter((id) => id !== before);
-      const outcomes = after === undefined ? kept : [...kept, after].sort((a, b) => a - b);
-      const changed = { ...facts, outcomes };
+      const payload = payloads.get(seq) ?? null;
+      const changed =
+        this.#exclusions === null
+          ? this.#withOutcome(candidate, payload, people)
+          : this.#withExclusion(candidate, payload, this.#exclusions, people);
+      if (changed === null || people.emailOf(personId) === null) continue;
       changes.set(seq, changed);
+      const change = { before: scoredBy(facts), after: scoredBy(changed) };
+      // The outcomes of an excluded line may change, and score nothing.
+      if (change.before === null && change.after === null) continue;
       const ofPerson = this.#changes.get(personId) ?? new Map<number, ScoreChange>();
-      this.#changes.set(personId, ofPerson.set(seq, { before: scoredBy(facts), after: scoredBy(changed) }));
+      this.#changes.set(personId, ofPerson.set(seq, change));
     }
-    this.#state.signals.rewrite(segment, changes);
+    this.#state.signals.rewrite(portion, changes);
     job.scanned += scanned;
-    job.position = segment.lastSeq;
+    job.position = Math.min(lastSeq, job.last_seq);
     return true;
+  }
+
+  /** Null: nothing changes. */
+  #withOutcome({ facts, isAbout }: Candidate, payload: string | null, people: People): SignalFacts | null {
+    const before = facts.outcomes.find((id) => this.#versions.has(id));
+    const after = isAbout ? this.#evaluate(facts, payload, before, people) : undefined;
+    if (after === before) return null;
+    const kept = facts.outcomes.filter((id) => id !== before);
+    return { ...facts, outcomes: after === undefined ? kept : [...kept, after].sort((a, b) => a - b) };
+  }
+
+  /** A line that cannot be evaluated stays excluded while its exclusion exists. Null: nothing changes. */
+  #withExclusion(
+    { facts, isAbout }: Candidate,
+    payload: string | null,
+    exclusions: readonly Exclusion[],
+    people: People,
+  ): SignalFacts | null {
+    const email = (): string | null => people.emailOf(facts.person.personId);
+    const evaluation = isAbout && payload !== null ? evaluationOf(this.#compiled, facts, payload, email) : null;
+    const kept = exclusions.some(({ id }) => id === facts.excludedBy) ? facts.excludedBy : null;
+    const excludedBy = evaluation === null ? kept : (evaluation.excludedBy ?? null);
+    if (excludedBy !== null) this.#job.matched++;
+    return excludedBy === facts.excludedBy ? null : { ...facts, excludedBy };
   }
 
   /** Returns the new outcome; undefined: none. @param before the current outcome. */
   #evaluate(facts: ScorableFacts, payload: string | null, before: number | undefined, people: People) {
     if (payload === null || this.#rule === null) return before;
-    const [match] = matchesOf(this.#compiled, facts, payload, people);
-    if (match !== undefined) this.#job.matched++;
+    const email = (): string | null => people.emailOf(facts.person.personId);
+    const [match] = evaluationOf(this.#compiled, facts, payload, email)?.matches ?? [];
+    if (match !== undefined && facts.excludedBy === null) this.#job.matched++;
     const version = before === undefined ? 0 : (this.#versions.get(before) ?? 0);
     if (version > this.#rule.version) return before;
     return match && this.#state.outcomes.idOf(match);
@@ -265,7 +319,7 @@ class RuleStep {
    * the lines cannot be evaluated again.
    */
   #hasDropped(): boolean {
-    const hasDropped = this.#rule === null && Object.keys(this.#state.books.dropped).length > 0;
+    const hasDropped = this.#rule === null && Object.keys(this.#state.head.dropped).length > 0;
     return hasDropped && readRuleDays(this.#state, this.#job.rule_id) !== null;
   }
 
@@ -300,7 +354,7 @@ class RuleStep {
     for (const { seq, scored } of entries) {
       if (scored === null || seq > this.#job.last_seq || !this.#isOutdated(scored.outcomes)) continue;
       // Earlier steps have processed the lines that still exist.
-      if (this.#isOutdated(this.#state.signals.read(seq)?.outcomes ?? [])) continue;
+      if (this.#isOutdated(readLine(this.#state.signals, seq)?.outcomes ?? [])) continue;
       const outcomes = scored.outcomes.filter((id) => !this.#outdated.has(id));
       changes.set(seq, { before: scored, after: outcomes.length === 0 ? null : { ...scored, outcomes } });
     }
@@ -319,34 +373,32 @@ class RuleStep {
   }
 }
 
-/** The rules' matches of a stored signal; none if the evaluation takes too many steps. */
-function matchesOf(rules: CompiledRules, facts: ScorableFacts, payload: string, people: People): readonly RuleMatch[] {
+/** Null: the evaluation takes too many steps, or the person is gone. */
+export function evaluationOf(
+  rules: CompiledRules,
+  facts: ScorableFacts,
+  payload: string,
+  emailOfPerson: () => string | null,
+): Evaluation | null {
   const { person, email: named } = facts;
   let email: string | null | undefined;
-  if (rules.asksForEmail) email = person.by === "email" && named !== null ? named : people.emailOf(person.personId);
-  return email === null ? [] : (evaluateStored(rules, facts, payload, email)?.matches ?? []);
+  if (rules.asksForEmail) email = person.by === "email" && named !== null ? named : emailOfPerson();
+  return email === null ? null : evaluateStored(rules, facts, payload, email);
 }
 
-function canScore(facts: Facts): facts is ScorableFacts {
+export function canScore(facts: SignalFacts): facts is ScorableFacts {
   return facts.kind === "signal" && facts.status === "processed" && facts.person !== null;
 }
 
 /** Whether the signal queue counts a line. */
-function isCounted({ kind, status }: Facts): boolean {
+export function isCounted({ kind, status }: SignalFacts): boolean {
   return kind === "signal" && (status === "processed" || status === "anonymous");
 }
 
-function hasEventsOf(segment: Segment, rules: CompiledRules): boolean {
-  return segment.hasEvent((event) => isAboutEvent(rules, event));
-}
-
-export function hasRuleJobs(sql: SqlStorage): boolean {
-  return nextRuleJobMs(sql) !== null;
-}
-
-/** Milliseconds since 1970; null: all jobs are done. */
-export function nextRuleJobMs(sql: SqlStorage): number | null {
-  return sql.exec<{ at: number | null }>("SELECT min(due_at) AS at FROM rule_jobs WHERE status <> 'done'").one().at;
+/** The events of a rule, as the log searches them; none without a rule. */
+export function wantedEvent(rule: MappingRule | null, rules: CompiledRules): NonNullable<WantedLines["event"]> {
+  const { prefix, exact } = eventRange(rule?.event ?? "");
+  return exact && rule !== null ? prefix : (event) => isAboutEvent(rules, event);
 }
 
 function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
@@ -366,10 +418,12 @@ function outcomeVersions(sql: SqlStorage, ruleId: string): ReadonlyMap<number, n
   return new Map(rows.raw<[id: number, version: number]>());
 }
 
-/** Estimates the signals of a rule's events from event groups. */
-function estimateSignals(sql: SqlStorage, rule: MappingRule): number {
-  const { prefix, exact } = eventRange(rule.event);
-  const compiled = compileRules([rule]);
+/** Estimates the signals of events from event groups. */
+function estimateSignals(sql: SqlStorage, event: string): number {
+  const { prefix, exact } = eventRange(event);
+  const compiled = compileRules([
+    { id: "", version: 1, event, match: "all", conditions: [], scoringSignal: "", points: 0 },
+  ]);
   const groups = sql.exec<{ event: string; count: number }>(
     `SELECT event, count - held AS count FROM event_groups WHERE event >= ?1 ${exact ? "AND event = ?1" : ""}
      ORDER BY event LIMIT ?2`,
@@ -377,29 +431,33 @@ function estimateSignals(sql: SqlStorage, rule: MappingRule): number {
     RULE_ESTIMATE_GROUPS,
   );
   let total = 0;
-  for (const { event, count } of groups) {
-    if (!event.startsWith(prefix)) break;
-    if (isAboutEvent(compiled, event)) total += count;
+  for (const { event: name, count } of groups) {
+    if (!name.startsWith(prefix)) break;
+    if (isAboutEvent(compiled, name)) total += count;
   }
   return total;
 }
 
-function countScores(job: RuleJobRow, news: ScoreNews | null): void {
-  if (news === null) return;
-  job.points += news.points;
+function countScores(job: RuleJobRow, { points, crossings }: ScoreSums): void {
+  job.points += points;
   const sums = JSON.parse(job.crossings) as Crossings[];
-  addCrossings(sums, news.crossings);
+  addCrossings(sums, crossings);
   job.crossings = JSON.stringify(sums);
 }
 
 /** Raises the changes of a job that has ended or is replaced. A job that changes no score raises nothing. */
 function raiseRuleApplied(state: StoreState, job: RuleJobRow, nowMs: number): void {
+  if (state.head.wanted === null) return;
   const { rule_id, added, changed, removed, points } = job;
   const thresholds = JSON.parse(job.crossings) as Crossings[];
-  const isNews = added + removed > 0 || points !== 0 || thresholds.length > 0;
-  if (!isNews || !wants(state, "people.rescored")) return;
-  const data = { cause: "rule_applied" as const, rule_id, email: null, added, changed, removed, points, thresholds };
-  state.raised.raise([newEvent("people.rescored", data, nowMs)]);
+  const isChange = added + removed > 0 || points !== 0 || thresholds.length > 0;
+  if (!isChange || !wants(state, "people.rescored")) return;
+  const of =
+    rule_id === ALL_RULES
+      ? ({ cause: "exclusions_applied", rule_id: null } as const)
+      : ({ cause: "rule_applied", rule_id } as const);
+  const data = { ...of, email: null, added, changed, removed, points, thresholds };
+  state.raised.raise([newNotification("people.rescored", data, nowMs)]);
 }
 
 export function findRuleJob(sql: SqlStorage, ruleId: string): RuleJob | null {
@@ -419,117 +477,9 @@ export function appliedVersions(sql: SqlStorage): RuleVersions {
   return { workspace: rules ?? 0, rules: [...rows.raw<[id: string, version: number]>()] };
 }
 
-export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFacts[] {
+export function ruleResults(state: StoreState, ruleIds: readonly string[]): RuleResults[] {
   return ruleIds.map((ruleId) => {
     const row = readRuleDays(state, ruleId);
     return { days: row?.days ?? "", job: findRuleJob(state.sql, ruleId), hasScoringSignals: row !== null };
   });
-}
-
-// Tries a mapping rule on stored signals before it is saved (design §8.5): the newest first, a page at a time. Writes nothing.
-
-/** Segments whose payloads a page of a preview reads, each of some 112 KB: some 50 ms. */
-const PREVIEW_STEP_SEGMENTS = 20;
-
-interface CoveredLine {
-  segment: Segment;
-  seq: number;
-  facts: Facts;
-}
-
-/** A page of a preview. If a payload cannot be read, the preview ends early. */
-export async function previewPage(
-  state: StoreState,
-  objects: ColdObjects,
-  rule: MappingRule,
-  range: PreviewRange,
-): Promise<PreviewPage> {
-  const compiled = compileRules([rule]);
-  const { lines, next } = latestLines(state, rule, compiled, range);
-  const isTried = ({ facts }: CoveredLine): boolean => canScore(facts) && facts.admission.receivedAtMs >= range.sinceMs;
-  const tried = Map.groupBy(lines.filter(isTried), ({ segment }) => segment);
-  const ofSegments = [...tried].map(([segment, triedLines]) => ({ segment, seqs: triedLines.map(({ seq }) => seq) }));
-  const payloads = await readPayloads(state.signals, objects, ofSegments);
-  const people = new People(state, Date.now());
-  const matches: { personId: number; atMs: number }[] = [];
-  const page = { scanned: 0, characters: 0, samples: [] as PreviewSample[], next, complete: true };
-  for (const line of lines) {
-    const { seq, facts } = line;
-    if (isTried(line) && !payloads.has(seq)) {
-      page.next = null;
-      page.complete = false;
-      break;
-    }
-    page.scanned++;
-    const payload = payloads.get(seq) ?? null;
-    page.characters += payload?.length ?? 0;
-    if (!canScore(facts) || payload === null || matchesOf(compiled, facts, payload, people).length === 0) continue;
-    const { personId } = facts.person;
-    const email = people.emailOf(personId);
-    if (email === null) continue;
-    const { id, receivedAtMs } = facts.admission;
-    matches.push({ personId, atMs: facts.occurred.ms });
-    if (page.samples.length < PREVIEW_SAMPLES) {
-      const { event, source } = facts;
-      page.samples.push({
-        id,
-        event: event ?? "",
-        source: source ?? "",
-        email,
-        receivedAtMs,
-        payload: parsed(payload),
-      });
-    }
-  }
-  return { ...page, ...countMatches(rule, range.today, matches) };
-}
-
-/** @param today counted in days since 1970. */
-function countMatches(rule: MappingRule, today: number, matches: readonly { personId: number; atMs: number }[]) {
-  const { frequency = "every_time", pointsLastDays = null } = rule;
-  const occasionsOf = (counted: typeof matches): string[] => {
-    if (frequency === "every_time") return [];
-    const occasions = counted.map(({ personId, atMs }) =>
-      frequency === "once_ever" ? `${personId}` : `${personId} ${dayOf(atMs)}`,
-    );
-    return [...new Set(occasions)];
-  };
-  const lapsed = matches.filter(({ atMs }) => pointsLastDays !== null && lapseDayOf(atMs, pointsLastDays) <= today);
-  return {
-    matches: matches.length,
-    lapsed: lapsed.length,
-    people: [...new Set(matches.map(({ personId }) => personId))],
-    occasions: occasionsOf(matches),
-    lapsedOccasions: occasionsOf(lapsed),
-  };
-}
-
-/** `next` is null at the end. */
-function latestLines(
-  { signals }: StoreState,
-  rule: MappingRule,
-  compiled: CompiledRules,
-  { beforeSeq, sinceMs, limit }: PreviewRange,
-): { lines: CoveredLine[]; next: number | null } {
-  const { prefix, exact } = eventRange(rule.event);
-  const lines: CoveredLine[] = [];
-  let [segments, segmentsWithLines] = [0, 0];
-  for (const segment of signals.walkBack(beforeSeq, exact ? { event: prefix } : {})) {
-    // A line is received before it is recorded. So older segments have no line that was received since `sinceMs`.
-    if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
-    const before = lines.length;
-    const seqs = !hasEventsOf(segment, compiled) ? [] : exact ? segment.seqsWith("event", prefix) : segment.seqs();
-    for (const seq of seqs.toReversed()) {
-      if (seq >= beforeSeq) continue;
-      const facts = segment.facts(seq);
-      if (!isCounted(facts) || !isAboutEvent(compiled, facts.event ?? "")) continue;
-      if (facts.recordedAtMs < sinceMs) return { lines, next: null };
-      if (lines.length === limit) return { lines, next: seq + 1 };
-      lines.push({ segment, seq, facts });
-    }
-    if (lines.length > before) segmentsWithLines++;
-    if (++segments === RULE_STEP_SEGMENTS || segmentsWithLines === PREVIEW_STEP_SEGMENTS)
-      return { lines, next: segment.firstSeq };
-  }
-  return { lines, next: null };
 }

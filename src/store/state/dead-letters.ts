@@ -1,13 +1,26 @@
-/** Dead letters (design §8): signals that could not be processed, with the reason, until an admin replays them. */
-import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
-import { parsed } from "../../domain/json/json-value.ts";
-import { newEvent } from "../../notifications/raised-events.ts";
-import { pageOf, type Page, type PageOf } from "../../platform/list-page.ts";
-import type { Admission } from "../../wire/admission.ts";
-import type { DeadLetter, SignalToRecord } from "../protocol/stored-signals.ts";
+/** Dead letters: signals that could not be processed, with the reason, until an admin replays them. */
+import { DAY_MS } from "../../domain/duration.ts";
+import type { Notification } from "../../domain/notifications/notification.ts";
+import type { Problems } from "../../domain/signal/normalise.ts";
+import { MISFITS_MAX, MISFITS_MAX_BYTES } from "../../limits.ts";
+import { newNotification } from "../../notifications/raised-notifications.ts";
+import { toSqlBlob, updateRow } from "../../platform/sql-row.ts";
+import { compress, decompress } from "../../platform/zstd.ts";
+import type { Admission } from "../../wire/message.ts";
+import type { SignalToRecord } from "../protocol/stored-signals.ts";
 import type { DeadLetterRow } from "../schema.ts";
-import { wants } from "./raise-events.ts";
-import type { StoreState } from "./store-state.ts";
+import { STEPS } from "../steps.ts";
+import { wants } from "./raise-notifications.ts";
+import { changeStatus } from "./status-change.ts";
+import type { MisfitCounts, StoreState } from "./store-state.ts";
+import {
+  DEAD_LETTERS_PAUSE_MS,
+  MISFIT_KEPT_MS,
+  MISFIT_NOTICE_MS,
+  nextDeadLetterNotificationMs,
+  nextMisfitsMs,
+  nextNoticedMs,
+} from "./due.ts";
 
 /** The highest number that a dead letter has had, even if it is gone; 0: there was none. */
 export function lastDeadLetter(sql: SqlStorage): number {
@@ -15,28 +28,50 @@ export function lastDeadLetter(sql: SqlStorage): number {
   return last?.seq ?? 0;
 }
 
-export function insertDeadLetter(sql: SqlStorage, signal: SignalToRecord, reason: string, nowMs: number): void {
+/** The caller flushes the head. */
+export function insertDeadLetter(state: StoreState, signal: SignalToRecord, reason: string, nowMs: number): void {
   const { resent: _resent, ...admission } = signal.admission;
-  sql.exec(
-    `INSERT INTO dead_letters (id, status, admission, reason, payload, recorded_at, received_at)
-     VALUES (?, 'dead', ?, ?, ?, ?, ?)`,
+  const misfit = isMisfit(signal) ? compress(signal.payload) : null;
+  state.sql.exec(
+    `INSERT INTO dead_letters (id, status, admission, reason, payload, recorded_at, received_at, problems, misfit_bytes)
+     VALUES (?, 'dead', ?, ?, ?, ?, ?, ?, ?)`,
     admission.id,
     JSON.stringify(admission),
     reason,
-    signal.payload,
+    misfit === null ? signal.payload : toSqlBlob(misfit),
     nowMs,
     admission.receivedAtMs,
+    signal.problems === undefined ? null : JSON.stringify(signal.problems),
+    misfit?.length ?? null,
   );
+  if (misfit === null) return;
+  countMisfit(state.head, misfit.length, 1);
+  state.due.by("misfits", nextMisfitsMs(state));
 }
 
-/** A signal can have several dead letters. Returns the latest. */
-export function findDeadLetter(sql: SqlStorage, id: string): DeadLetterRow | null {
-  const [row] = sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE id = ? ORDER BY seq DESC LIMIT 1", id);
-  return row ?? null;
+export function isMisfit({ work }: Pick<SignalToRecord, "work">): boolean {
+  return work.kind === "dead" && work.isMisfit === true;
+}
+
+export function payloadOfLetter({ payload }: Pick<DeadLetterRow, "payload">): string | null {
+  return payload === null || typeof payload === "string" ? payload : decompress(payload);
 }
 
 export function admissionOf({ admission }: Pick<DeadLetterRow, "admission">): Admission {
   return JSON.parse(admission) as Admission;
+}
+
+export function problemsOfLetter({ problems }: Pick<DeadLetterRow, "problems">): Problems {
+  return problems === null ? {} : (JSON.parse(problems) as Problems);
+}
+
+/** The dead letter that a deletion or a purge leaves. Source, Idempotency-Key and surroundings may name the person too. */
+export function emptyLetter(
+  { pathSource: _source, idempotencyKey: _key, around: _around, ...admission }: Admission,
+  deletedAtMs: number | null,
+): Omit<DeadLetterRow, "seq" | "id" | "recorded_at" | "received_at"> {
+  const nothing = { reason: "", payload: null, problems: null, misfit_bytes: null };
+  return { status: "purged", admission: JSON.stringify(admission), ...nothing, deleted_at: deletedAtMs };
 }
 
 export function latestDeadLetterMs(sql: SqlStorage): number | null {
@@ -47,58 +82,91 @@ export function latestDeadLetterMs(sql: SqlStorage): number | null {
   return latest?.recorded_at ?? null;
 }
 
-export function listDeadLetters(sql: SqlStorage, page: Page): PageOf<DeadLetter> {
+// Misfits that wait for a template that fits. The head counts them, so that a full store of them needs no query.
+
+/** @param bytes null: the dead letter is no misfit. */
+export function countMisfit({ misfits }: { misfits: MisfitCounts }, bytes: number | null, by: 1 | -1): void {
+  if (bytes === null) return;
+  misfits.waiting += by;
+  misfits.bytes += by * bytes;
+}
+
+/** Whether no more misfits may be kept. */
+export function hasTooManyMisfits({ misfits }: { misfits: MisfitCounts }): boolean {
+  return misfits.waiting >= MISFITS_MAX || misfits.bytes >= MISFITS_MAX_BYTES;
+}
+
+/** Raises the notice of a purge, and purges: one bounded step. */
+export function stepMisfits(state: StoreState, nowMs: number): void {
+  const { sql, head } = state;
+  noticeMisfits(state, nowMs);
   const rows = sql
-    .exec<DeadLetterRow>(
-      "SELECT * FROM dead_letters WHERE status = 'dead' AND seq < ? ORDER BY seq DESC LIMIT ?",
-      page.cursor === null ? Number.MAX_SAFE_INTEGER : Number(page.cursor),
-      page.limit + 1,
+    .exec<Pick<DeadLetterRow, "seq" | "admission" | "misfit_bytes">>(
+      `SELECT seq, admission, misfit_bytes FROM dead_letters
+       WHERE misfit_bytes IS NOT NULL AND recorded_at <= ? ORDER BY recorded_at LIMIT ?`,
+      nowMs - MISFIT_KEPT_MS,
+      STEPS.purgeMisfits,
     )
     .toArray();
-  const { items, next } = pageOf(rows, page, (row) => String(row.seq));
-  const shown = items.map(({ id, reason, received_at: receivedAtMs, recorded_at: deadAtMs, payload }) => {
-    return { id, reason, receivedAtMs, deadAtMs, payload: parsed(payload) };
-  });
-  return { items: shown, next };
+  for (const { seq, admission: text, misfit_bytes: bytes } of rows) {
+    const admission = admissionOf({ admission: text });
+    updateRow<Partial<DeadLetterRow>>(sql, "dead_letters", ["seq"], { seq }, { seq, ...emptyLetter(admission, null) });
+    countMisfit(head, bytes, -1);
+    changeStatus(head, { admission, group: null }, "dead", "purged");
+  }
+  state.signals.flush();
+}
+
+/** One notice for the misfits of a day, a week before the first is purged. */
+function noticeMisfits(state: StoreState, nowMs: number): void {
+  const { sql, head } = state;
+  const firstMs = nextNoticedMs(state);
+  if (firstMs === null || firstMs + MISFIT_NOTICE_MS > nowMs) return;
+  const untilMs = firstMs + DAY_MS;
+  const { signals } = sql
+    .exec<{ signals: number }>(
+      "SELECT count(*) AS signals FROM dead_letters WHERE misfit_bytes IS NOT NULL AND recorded_at BETWEEN ? AND ?",
+      firstMs,
+      untilMs,
+    )
+    .one();
+  head.misfits.noticedUntilMs = untilMs;
+  if (!wants(state, "misfits.expiring")) return;
+  const data = { signals, purged_from: new Date(firstMs + MISFIT_KEPT_MS).toISOString() };
+  state.raised.raise([newNotification("misfits.expiring", data, nowMs)]);
 }
 
 // Notifications of new dead letters
 
-/** Dead letters within this time after a notification share the next one: a broken sender causes one a minute. */
-export const DEAD_LETTERS_PAUSE_MS = 60_000;
-/** Reasons that a notification tells apart, and characters of each. */
+/** Reasons that a notification lists apart, and characters of each. */
 const DEAD_LETTER_REASONS = 20;
 const DEAD_LETTER_REASON_CHARACTERS = 200;
 const OTHER_REASONS = "Other reasons";
 
 /** Counts added dead letters by reason. Returns the notification if it is due at once. The caller flushes the head. */
-export function noteDeadLetters(state: StoreState, reasons: readonly string[], nowMs: number): WorkspaceEvent[] {
+export function noteDeadLetters(state: StoreState, reasons: readonly string[], nowMs: number): Notification[] {
   if (reasons.length === 0 || !wants(state, "dead_letters.added")) return [];
-  const news = (state.books.deadLetterNews ??= { toldAtMs: 0, waiting: [] });
-  const counts = new Map(news.waiting);
+  const notification = (state.head.deadLetterNotification ??= { notifiedAtMs: 0, waiting: [] });
+  const counts = new Map(notification.waiting);
   for (const reason of reasons) {
     const cut = reason.slice(0, DEAD_LETTER_REASON_CHARACTERS);
     const name = counts.has(cut) || counts.size < DEAD_LETTER_REASONS ? cut : OTHER_REASONS;
     counts.set(name, (counts.get(name) ?? 0) + 1);
   }
-  news.waiting = [...counts];
-  return nowMs - news.toldAtMs < DEAD_LETTERS_PAUSE_MS ? [] : takeDeadLetterNews(state, nowMs);
-}
-
-export function nextDeadLetterNewsMs({ books: { deadLetterNews } }: StoreState): number | null {
-  if (deadLetterNews === null || deadLetterNews.waiting.length === 0) return null;
-  return deadLetterNews.toldAtMs + DEAD_LETTERS_PAUSE_MS;
+  notification.waiting = [...counts];
+  state.due.by("notify_dead_letters", nextDeadLetterNotificationMs(state));
+  return nowMs - notification.notifiedAtMs < DEAD_LETTERS_PAUSE_MS ? [] : takeDeadLetterNotifications(state, nowMs);
 }
 
 export function raiseDeadLetters(state: StoreState, nowMs: number): void {
-  state.raised.raise(takeDeadLetterNews(state, nowMs));
+  state.raised.raise(takeDeadLetterNotifications(state, nowMs));
   state.signals.flush();
 }
 
-function takeDeadLetterNews(state: StoreState, nowMs: number): WorkspaceEvent[] {
-  const reasons = state.books.deadLetterNews?.waiting ?? [];
+function takeDeadLetterNotifications(state: StoreState, nowMs: number): Notification[] {
+  const reasons = state.head.deadLetterNotification?.waiting ?? [];
   if (reasons.length === 0) return [];
-  state.books.deadLetterNews = { toldAtMs: nowMs, waiting: [] };
+  state.head.deadLetterNotification = { notifiedAtMs: nowMs, waiting: [] };
   const signals = reasons.reduce((sum, [, count]) => sum + count, 0);
-  return [newEvent("dead_letters.added", { signals, reasons: Object.fromEntries(reasons) }, nowMs)];
+  return [newNotification("dead_letters.added", { signals, reasons: Object.fromEntries(reasons) }, nowMs)];
 }

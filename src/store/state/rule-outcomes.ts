@@ -1,12 +1,12 @@
 /**
- * Outcomes of mapping rules. `RuleOutcomes`: the scores of each rule version. `Once`: the signal that counts if a rule scores a
+ * Outcomes of mapping rules. `RuleOutcomes`: the scores of each rule version. `SingleScores`: the signal that counts if a rule scores a
  * person once. `countScore`: the number of scores of each rule, by day.
  */
-import { addToDays, type DayCounts } from "../../domain/day-counts.ts";
+import { addToDays, type DayCounts } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/duration.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { Lru } from "../../platform/lru.ts";
-import type { Facts } from "../log/line.ts";
+import { scoringOutcomes, type SignalFacts } from "../log/line.ts";
 import type { RuleOutcomeRow } from "../schema.ts";
 
 const OUTCOMES_CACHED = 2_000;
@@ -85,9 +85,9 @@ export class RuleOutcomes {
     return row?.id ?? null;
   }
 
-  /** The outcomes of a line, whether they count (see `Once`) or not. An anonymous line scores only when it is linked. */
-  of(facts: Facts): RuleMatch[] {
-    return facts.person === null ? [] : facts.outcomes.map((id) => this.get(id));
+  /** The outcomes of a line, whether they count (see `SingleScores`) or not. An anonymous line scores when it is linked, an excluded one never. */
+  of(facts: SignalFacts): RuleMatch[] {
+    return facts.person === null ? [] : scoringOutcomes(facts).map((id) => this.get(id));
   }
 
   forget(): void {
@@ -117,15 +117,15 @@ export interface Occasion {
   occurredMs: number;
 }
 
-export function occasionOf({ admission, occurred }: Facts): Occasion {
+export function occasionOf({ admission, occurred }: SignalFacts): Occasion {
   return { signalId: admission.id, occurredMs: occurred.ms };
 }
 
 /**
- * The signal that counts, for rules that score a person once a day or once ever (design §8.5): a row for each person, rule and UTC day.
+ * The signal that counts, for rules that score a person once a day or once ever: a row for each person, rule and UTC day.
  * Lines and timelines name every match. A row outlives its signal and is deleted with the person.
  */
-export class Once {
+export class SingleScores {
   readonly #sql: SqlStorage;
 
   constructor(sql: SqlStorage) {
@@ -137,9 +137,26 @@ export class Once {
     return frequency === undefined || this.#countedOn(personId, ruleId, day, day) === signalId;
   }
 
+  /** `counts` for many matches of a person: reads each day of a rule once. */
+  countsOf(personId: number): (occasion: Occasion, match: RuleMatch) => boolean {
+    const counted = new Map<string, string | null>();
+    return ({ signalId, occurredMs }, { ruleId, frequency }) => {
+      if (frequency === undefined) return true;
+      const day = dayOf(occurredMs);
+      const key = `${ruleId} ${day}`;
+      if (!counted.has(key)) counted.set(key, this.#countedOn(personId, ruleId, day, day));
+      return counted.get(key) === signalId;
+    };
+  }
+
   /** The signal that scored instead of this signal; null: none has, or this signal counts. */
   scoredBy(personId: number, occasion: Occasion, match: RuleMatch): string | null {
     return this.counts(personId, occasion, match) ? null : this.#countedFor(personId, occasion, match);
+  }
+
+  /** Whether no match of the rule counts on an earlier day. */
+  isEarliest(personId: number, { signalId }: Occasion, { ruleId }: RuleMatch): boolean {
+    return this.#countedOn(personId, ruleId, 0, Number.MAX_SAFE_INTEGER) === signalId;
   }
 
   isOpen(personId: number, occasion: Occasion, match: RuleMatch): boolean {
@@ -152,7 +169,7 @@ export class Once {
     if (!this.isOpen(personId, occasion, match)) return false;
     const day = dayOf(occasion.occurredMs);
     this.#sql.exec(
-      "INSERT INTO once (person_id, rule_id, day, signal_id, outcome, from_day) VALUES (?, ?, ?, ?, ?, ?)",
+      "INSERT INTO single_scores (person_id, rule_id, day, signal_id, outcome, from_day) VALUES (?, ?, ?, ?, ?, ?)",
       personId,
       match.ruleId,
       day,
@@ -171,15 +188,26 @@ export class Once {
   /** Null: the rule is not once-ever, its points never lapse, or it has not matched. */
   firstDay(personId: number, ruleId: string): FirstDay | null {
     const [row] = this.#sql.exec<{ day: number; outcome: number; from_day: number }>(
-      "SELECT day, outcome, from_day FROM once WHERE person_id = ? AND rule_id = ? AND outcome IS NOT NULL",
+      "SELECT day, outcome, from_day FROM single_scores WHERE person_id = ? AND rule_id = ? AND outcome IS NOT NULL",
       personId,
       ruleId,
     );
     return row === undefined ? null : { day: row.day, outcome: row.outcome, fromDay: row.from_day };
   }
 
+  /** The days of a rule's matches that count. */
+  daysOf(personId: number, ruleId: string): Set<number> {
+    const rows = this.#sql.exec("SELECT day FROM single_scores WHERE person_id = ? AND rule_id = ?", personId, ruleId);
+    return new Set([...rows.raw<[day: number]>()].flat());
+  }
+
   setFromDay(personId: number, ruleId: string, fromDay: number): void {
-    this.#sql.exec("UPDATE once SET from_day = ? WHERE person_id = ? AND rule_id = ?", fromDay, personId, ruleId);
+    this.#sql.exec(
+      "UPDATE single_scores SET from_day = ? WHERE person_id = ? AND rule_id = ?",
+      fromDay,
+      personId,
+      ruleId,
+    );
   }
 
   /** Returns whether the match had counted. */
@@ -187,7 +215,7 @@ export class Once {
     if (!this.counts(personId, occasion, match)) return false;
     if (match.frequency === undefined) return true;
     this.#sql.exec(
-      "DELETE FROM once WHERE person_id = ? AND rule_id = ? AND day = ?",
+      "DELETE FROM single_scores WHERE person_id = ? AND rule_id = ? AND day = ?",
       personId,
       match.ruleId,
       dayOf(occasion.occurredMs),
@@ -203,7 +231,7 @@ export class Once {
 
   #countedOn(personId: number, ruleId: string, firstDay: number, lastDay: number): string | null {
     const [row] = this.#sql.exec<{ signal_id: string }>(
-      "SELECT signal_id FROM once WHERE person_id = ? AND rule_id = ? AND day BETWEEN ? AND ? ORDER BY day LIMIT 1",
+      "SELECT signal_id FROM single_scores WHERE person_id = ? AND rule_id = ? AND day BETWEEN ? AND ? ORDER BY day LIMIT 1",
       personId,
       ruleId,
       firstDay,
@@ -225,7 +253,7 @@ interface RuleDays {
 
 interface StoredRuleDays {
   sql: SqlStorage;
-  books: PendingRuleDays;
+  head: PendingRuleDays;
 }
 
 /** Counts a score, or its removal. The caller flushes the log. */
@@ -238,8 +266,8 @@ export function countScore({ rules }: PendingRuleDays, ruleId: string, atMs: num
 
 /** Moves the changes from the head to the rules' rows. The caller flushes the log. */
 export function updateRuleDays(stored: StoredRuleDays): void {
-  const { sql, books } = stored;
-  for (const ruleId of Object.keys(books.rules)) {
+  const { sql, head } = stored;
+  for (const ruleId of Object.keys(head.rules)) {
     const now = readRuleDays(stored, ruleId);
     if (now === null) sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
     else {
@@ -252,17 +280,17 @@ export function updateRuleDays(stored: StoredRuleDays): void {
       );
     }
   }
-  books.rules = {};
+  head.rules = {};
 }
 
 /** The counts of a rule; null: no scoring signal is left. */
-export function readRuleDays({ sql, books }: StoredRuleDays, ruleId: string): RuleDays | null {
+export function readRuleDays({ sql, head }: StoredRuleDays, ruleId: string): RuleDays | null {
   const [row] = sql.exec<{ count: number; days: DayCounts }>(
     "SELECT count, days FROM rule_days WHERE rule_id = ?",
     ruleId,
   );
   // The id comes from a URL and may be anything, `constructor` too.
-  const change = Object.hasOwn(books.rules, ruleId) ? books.rules[ruleId] : undefined;
+  const change = Object.hasOwn(head.rules, ruleId) ? head.rules[ruleId] : undefined;
   if (change === undefined) return row ?? null;
   const count = (row?.count ?? 0) + change.count;
   const days = new Map(Object.entries(change.days).map(([day, by]) => [Number(day), by] as const));

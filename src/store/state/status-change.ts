@@ -5,13 +5,13 @@
  * Changes of event groups wait in the head of the log until the head is full or a reader needs the groups' rows. So a busy group costs
  * one row for hundreds of signals. The caller flushes the log.
  */
-import { addToDays, type DayCounts } from "../../domain/day-counts.ts";
+import { addToDays, type DayCounts } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/duration.ts";
 import { groupSource } from "../../domain/signal/identity.ts";
 import type { LineStatus } from "../../domain/signal/signal.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
-import { isLater, type Admission, type ReceivedOrder } from "../../wire/admission.ts";
-import type { Facts } from "../log/line.ts";
+import { isLater, type Admission, type ReceivedOrder } from "../../wire/message.ts";
+import type { SignalFacts } from "../log/line.ts";
 import type { StoreTotals } from "../protocol/stored-signals.ts";
 import type { EventGroupRow } from "../schema.ts";
 
@@ -151,9 +151,9 @@ export function groupKey({ event, source }: GroupName): string {
 }
 
 /** Moves the changes of event groups from the head to the groups' rows. */
-export function updateGroups({ sql, books }: { sql: SqlStorage; books: Books }): void {
-  for (const change of Object.values(books.groups)) updateGroup(sql, change);
-  books.groups = {};
+export function updateGroups({ sql, head }: { sql: SqlStorage; head: Books }): void {
+  for (const change of Object.values(head.groups)) updateGroup(sql, change);
+  head.groups = {};
 }
 
 function updateGroup(sql: SqlStorage, { event, source, received, ...change }: GroupChange): void {
@@ -194,15 +194,15 @@ function addDays(days: DayCounts, changes: GroupChange["days"]): DayCounts {
   return addToDays(days, new Map(Object.entries(changes).map(([day, by]) => [Number(day), by] as const)));
 }
 
-export function countedStatusOf({ status, deletedAtMs }: Facts): CountedStatus {
+export function countedStatusOf({ status, deletedAtMs }: SignalFacts): CountedStatus {
   return status === "processed" && deletedAtMs !== null ? "deleted" : status;
 }
 
-export function countedSignal(facts: Facts): CountedSignal {
+export function countedSignal(facts: SignalFacts): CountedSignal {
   return { admission: facts.admission, group: groupOf(facts) };
 }
 
-export function groupOf(facts: Facts): GroupName | null {
+export function groupOf(facts: SignalFacts): GroupName | null {
   const { kind, event, source } = facts;
   return kind === "signal" && event !== null ? { event, source: groupSource(source ?? "", facts) } : null;
 }

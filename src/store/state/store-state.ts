@@ -1,27 +1,38 @@
-/** State of a workspace's Signal Store: its database, both logs, and the data in the head of the log. */
-import type { Crossings, WantedEvents } from "../../domain/events/workspace-event.ts";
-import { RaisedEvents } from "../../notifications/raised-events.ts";
-import { HeldLog, Log, type LogMeta } from "../log/log.ts";
-import { Originals } from "../log/originals.ts";
-import { Once, RuleOutcomes, updateRuleDays, type PendingRuleDays } from "./rule-outcomes.ts";
+/** State of a workspace's Signal Store: its database, both signal logs, and the data in the head. */
+import { dayOf } from "../../domain/duration.ts";
+import type { Crossings, WantedNotifications } from "../../domain/notifications/notification.ts";
+import { RaisedNotifications } from "../../notifications/raised-notifications.ts";
+import type { SignalLogName, SignalLog } from "../log/signal-log.ts";
+import { NextDue } from "./due.ts";
+import { updateKeyDays, type PendingKeyDays } from "./key-days.ts";
+import { SingleScores, RuleOutcomes, updateRuleDays, type PendingRuleDays } from "./rule-outcomes.ts";
 import { updateGroups, type Books } from "./status-change.ts";
 
 /** Dead letters that no notification has reported yet. */
-interface DeadLetterNews {
-  toldAtMs: number;
+interface DeadLetterNotification {
+  notifiedAtMs: number;
   waiting: [reason: string, signals: number][];
 }
 
-/** The daily run that removes lapsed points, while people are left to visit. */
+/** The run that removes the points that lapse on a UTC day, while people are left to visit. */
 interface LapseRun {
-  /** Whether one summary reports the run instead of an event for each person: too many people fall below a threshold. */
+  day: number;
+  /** Whether one summary reports the run, because there were too many crossings for `lapse_crossings`. */
   isSummary: boolean;
   points: number;
   thresholds: Crossings[];
 }
 
+/** The misfits that wait for a template that fits. Counted, so that no query is needed to know whether there are too many. */
+export interface MisfitCounts {
+  waiting: number;
+  bytes: number;
+  /** A notice of the purge has named those recorded until then. */
+  noticedUntilMs: number;
+}
+
 /** Every batch writes the head anyway, so these values cost no row of their own. */
-interface BooksMeta extends LogMeta, Books, RecordedRows, PendingRuleDays {
+interface Head extends Books, RecordedRows, PendingRuleDays, PendingKeyDays {
   /** When the store was last full, noted once per FULL_NOTED_MS. */
   fullAtMs: number;
   nextPersonId: number;
@@ -29,16 +40,16 @@ interface BooksMeta extends LogMeta, Books, RecordedRows, PendingRuleDays {
   lapsedUntil: number;
   lapseRun: LapseRun | null;
   /** From line `sinceSeq` on, rules of this version have evaluated all anonymous signals; null: no version has. */
-  judged: { rulesVersion: number | null; sinceSeq: number };
-  wanted: WantedEvents | null;
-  deadLetterNews: DeadLetterNews | null;
+  evaluated: { rulesVersion: number | null; sinceSeq: number };
+  wanted: WantedNotifications | null;
+  deadLetterNotification: DeadLetterNotification | null;
+  misfits: MisfitCounts;
 }
 
-const EMPTY_BOOKS: BooksMeta = {
-  maxSpanMs: 0,
+const EMPTY_HEAD: Head = {
   totals: {},
   dropped: {},
-  low: 0,
+  lowestUnsettledRow: 0,
   rows: [],
   fullAtMs: 0,
   nextPersonId: 1,
@@ -46,37 +57,52 @@ const EMPTY_BOOKS: BooksMeta = {
   lapseRun: null,
   groups: {},
   rules: {},
-  judged: { rulesVersion: null, sinceSeq: 0 },
+  keys: {},
+  evaluated: { rulesVersion: null, sinceSeq: 0 },
   wanted: null,
-  deadLetterNews: null,
+  deadLetterNotification: null,
+  misfits: { waiting: 0, bytes: 0, noticedUntilMs: 0 },
 };
+
+/** `makeRoom` moves meta data to its own rows. `announce` hears when the log's `work` is due, in milliseconds since 1970. */
+export type OpenSignalLog = (options: {
+  name: SignalLogName;
+  emptyMeta: object;
+  makeRoom: () => void;
+  announce: (atMs: number) => void;
+}) => SignalLog;
 
 export class StoreState {
   readonly sql: SqlStorage;
+  readonly due: NextDue;
   /** All recorded signals but held signals and dead letters. */
-  readonly signals: Log;
-  readonly held: HeldLog;
-  readonly originals: Originals;
+  readonly signals: SignalLog;
+  readonly held: SignalLog;
   readonly outcomes: RuleOutcomes;
-  readonly once: Once;
-  readonly raised: RaisedEvents;
+  readonly singleScores: SingleScores;
+  readonly raised: RaisedNotifications;
+  /** The stored retention in days, null for ever; undefined: not read yet. */
+  retentionDays: number | null | undefined;
 
-  constructor(sql: SqlStorage) {
+  constructor(sql: SqlStorage, openSignalLog: OpenSignalLog, due = new NextDue()) {
     this.sql = sql;
-    this.signals = new Log(sql, "signals", EMPTY_BOOKS, () => {
+    this.due = due;
+    const makeRoom = (): void => {
       updateGroups(this);
       updateRuleDays(this);
-    });
-    this.held = new HeldLog(sql);
-    this.originals = new Originals(this.signals);
+      updateKeyDays(this);
+    };
+    const announce = (atMs: number): void => due.by("cold", atMs);
+    this.signals = openSignalLog({ name: "signals", emptyMeta: EMPTY_HEAD, makeRoom, announce });
+    this.held = openSignalLog({ name: "held", emptyMeta: {}, makeRoom: () => {}, announce: () => {} });
     this.outcomes = new RuleOutcomes(sql);
-    this.once = new Once(sql);
-    this.raised = new RaisedEvents(sql);
+    this.singleScores = new SingleScores(sql);
+    this.raised = new RaisedNotifications(sql);
   }
 
   /** `signals.flush` writes changes. */
-  get books(): BooksMeta {
-    return this.signals.meta as BooksMeta;
+  get head(): Head {
+    return this.signals.meta as Head;
   }
 
   reload(): void {
@@ -84,7 +110,13 @@ export class StoreState {
     this.held.reload();
     this.outcomes.forget();
     this.raised.reload();
+    this.retentionDays = undefined;
   }
+}
+
+/** The UTC day by which points have lapsed. Not earlier than a day whose lapses are removed already, even if the clock is. */
+export function todayOf({ head }: { head: Pick<Head, "lapsedUntil"> }, nowMs = Date.now()): number {
+  return Math.max(dayOf(nowMs), head.lapsedUntil);
 }
 
 /** When the latest signal that retention dropped was received, in milliseconds since 1970; 0: none was dropped. */
@@ -111,14 +143,14 @@ export const RECORDED_RANGES_MAX = 500;
 
 export interface RecordedRows {
   /** All rows with a lower number are settled. Never decreases. */
-  low: number;
-  /** Recorded rows from `low` on, as ascending ranges. */
+  lowestUnsettledRow: number;
+  /** Recorded rows from `lowestUnsettledRow` on, as ascending ranges. */
   rows: [first: number, last: number][];
 }
 
-export function hasRow({ low, rows }: RecordedRows, row: number): boolean {
+export function hasRow({ lowestUnsettledRow, rows }: RecordedRows, row: number): boolean {
   const [first = Number.POSITIVE_INFINITY] = rows[firstFrom(rows, row)] ?? [];
-  return row < low || first <= row;
+  return row < lowestUnsettledRow || first <= row;
 }
 
 function addRows({ rows }: RecordedRows, first: number, last: number): void {
@@ -139,14 +171,14 @@ function firstFrom(rows: RecordedRows["rows"], row: number): number {
   return index === -1 ? rows.length : index;
 }
 
-export function forgetRowsBelow(recorded: RecordedRows, low: number): void {
-  if (low <= recorded.low) return;
-  recorded.low = low;
-  recorded.rows.splice(0, firstFrom(recorded.rows, low));
+export function forgetRowsBelow(recorded: RecordedRows, lowestUnsettledRow: number): void {
+  if (lowestUnsettledRow <= recorded.lowestUnsettledRow) return;
+  recorded.lowestUnsettledRow = lowestUnsettledRow;
+  recorded.rows.splice(0, firstFrom(recorded.rows, lowestUnsettledRow));
 }
 
 /** With too many ranges only rows next to a range fit. The lowest unsettled row always does, so all rows are recorded in the end. */
-export function hasRoomFor(recorded: RecordedRows, rows: readonly { row: number }[]): boolean {
+export function canTrackRows(recorded: RecordedRows, rows: readonly { row: number }[]): boolean {
   if (recorded.rows.length < RECORDED_RANGES_MAX) return true;
   return rows.every(({ row }) => hasRow(recorded, row - 1) || hasRow(recorded, row) || hasRow(recorded, row + 1));
 }

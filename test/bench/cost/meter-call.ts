@@ -9,6 +9,8 @@ export type MeterCall =
   | { call: "quiet" }
   /** Moves the clock without calls: due alarms ring one after the other. */
   | { call: "pass"; ms: number }
+  /** Runs the watch over all workspaces once. */
+  | { call: "watch" }
   | { call: "size" };
 
 export interface Quiet {

@@ -42,6 +42,10 @@ export class MeterClient {
     await this.#ask({ call: "pass", ms });
   }
 
+  async watch(): Promise<void> {
+    await this.#ask({ call: "watch" });
+  }
+
   async objectBytes(): Promise<number> {
     return (await this.#ask<Size>({ call: "size" })).objectBytes;
   }

@@ -1,9 +1,9 @@
 /** The figures as Markdown, as the README.md here shows them. */
 import { reportCapacity, billFor } from "./prices.ts";
 import type { Bill, PriceList } from "./prices.ts";
-import { MAX_REFUSED_DOLLARS } from "./refusals.ts";
-import type { EventCost } from "./events.ts";
-import type { RefusedFlood } from "./refusals.ts";
+import { MAX_REJECTED_DOLLARS } from "./rejections.ts";
+import type { NotificationCost } from "./notifications.ts";
+import type { IdleCost, RejectedFlood } from "./rejections.ts";
 import type { Kept, Measured, Shape } from "./shapes.ts";
 import { ITEMS, amountOf } from "./usage.ts";
 import type { Item, Usage } from "./usage.ts";
@@ -17,9 +17,9 @@ export interface Compared {
 export interface Figures {
   compared: Compared[];
   kept: { service: Kept; straightforward: Kept };
-  refused: RefusedFlood[];
-  events: EventCost[];
-  idle: Usage;
+  rejected: RejectedFlood[];
+  notifications: NotificationCost[];
+  idle: IdleCost;
   /** With two destinations. */
   withDestinations: Measured[];
 }
@@ -105,8 +105,8 @@ export function reportCauses(figures: Figures, item: Item, title = SHOWN_AS[item
 }
 
 /** @param later by which their bound goes: until December a log line alone costs more than half of it. */
-export function reportRefused({ refused }: Figures, prices: PriceList, later: PriceList): string {
-  const rows = refused.map(({ name, usage, calls }) => {
+export function reportRejected({ rejected }: Figures, prices: PriceList, later: PriceList): string {
+  const rows = rejected.map(({ name, usage, calls }) => {
     const { charges, dollars: sum } = billFor(usage, calls, prices);
     const most = charges
       .filter((charge) => charge.dollars >= NAMED_FROM)
@@ -114,31 +114,31 @@ export function reportRefused({ refused }: Figures, prices: PriceList, later: Pr
       .map((charge) => `${SHOWN_AS[charge.item]} ${dollars(charge.dollars)}`);
     return [name, dollars(sum), dollars(billFor(usage, calls, later).dollars), most.join(", ")];
   });
-  const bound = `Prices from ${later.from} on, at most ${dollars(MAX_REFUSED_DOLLARS)}`;
-  return table(["A million refused calls", `Prices from ${prices.from} on`, bound, "The first is"], rows);
+  const bound = `Prices from ${later.from} on, at most ${dollars(MAX_REJECTED_DOLLARS)}`;
+  return table(["A million rejected calls", `Prices from ${prices.from} on`, bound, "The first is"], rows);
 }
 
-export function reportRefusedInShort({ refused }: Figures, prices: PriceList): string {
-  const floods = refused
+export function reportRejectedInShort({ rejected }: Figures, prices: PriceList): string {
+  const floods = rejected
     .map(({ name, usage, calls }) => ({ name, sum: billFor(usage, calls, prices).dollars }))
     .toSorted((a, b) => b.sum - a.sum);
   const [dearest, cheapest] = [floods.at(0), floods.at(-1)];
   if (dearest === undefined || cheapest === undefined) return "";
   return (
-    `At the prices from ${prices.from} on a million refused calls cost from ${dollars(cheapest.sum)} (${cheapest.name}) ` +
-    `to ${dollars(dearest.sum)} (${dearest.name}); the target is ${dollars(MAX_REFUSED_DOLLARS)} at most.\n`
+    `At the prices from ${prices.from} on a million rejected calls cost from ${dollars(cheapest.sum)} (${cheapest.name}) ` +
+    `to ${dollars(dearest.sum)} (${dearest.name}); the target is ${dollars(MAX_REJECTED_DOLLARS)} at most.\n`
   );
 }
 
-export function reportEvents({ events: all }: Figures, prices: PriceList): string {
-  const rows = all.map(({ name, usage, events }) => {
-    const { charges, dollars: sum } = billFor(usage, events, prices);
+export function reportNotifications({ notifications: all }: Figures, prices: PriceList): string {
+  const rows = all.map(({ name, usage, notifications }) => {
+    const { charges, dollars: sum } = billFor(usage, notifications, prices);
     const each = (item: Item) => amountShown(charges.find((charge) => charge.item === item)?.each ?? 0);
     return [name, dollars(sum), each("object_rows_written"), each("object_requests"), each("queue_operations")];
   });
   return table(
     [
-      "A million events, for each destination",
+      "A million notifications, for each destination",
       "Cost",
       "Rows written, each",
       "Object calls, alarms",
@@ -181,11 +181,18 @@ function rowsOf({ object_rows_written: rows = {} }: Usage, classes: readonly str
     .reduce((sum, [, amount]) => sum + amount, 0);
 }
 
-export function reportIdle({ idle }: Figures, prices: PriceList): string {
+/** Maximum cost of the watch over all workspaces, in US dollars a month. */
+const MAX_WATCH_DOLLARS = 1;
+
+export function reportIdle({ idle: { workspace: idle, watch } }: Figures, prices: PriceList): string {
   const sum = billFor(idle, 1_000_000, prices).dollars;
   const alarms = amountOf(idle, "object_requests");
   const rows = amountOf(idle, "object_rows_written");
-  return `An unused workspace costs $${sum.toFixed(5)} a month, for ${alarms} alarms and ${rows} rows.\n`;
+  return `An unused workspace costs $${sum.toFixed(5)} a month, for ${alarms} alarms and ${rows} rows. The watch over all workspaces costs $${watchDollars(watch, prices).toFixed(3)} a month while none has an alarm.\n`;
+}
+
+function watchDollars(watch: Usage, prices: PriceList): number {
+  return billFor(watch, 1_000_000, prices).dollars;
 }
 
 /** Each shape's targets next to its measurements. */
@@ -208,17 +215,19 @@ export function reportBounds({ compared }: Figures, prices: PriceList): string {
 }
 
 /** Missed targets. */
-export function tooDear({ compared, refused }: Figures, prices: PriceList, later: PriceList): string[] {
+export function tooDear({ compared, rejected, idle }: Figures, prices: PriceList, later: PriceList): string[] {
   const shapes = compared.flatMap((shape) =>
     boundsOf(shape, prices)
       .filter(({ value, atMost }) => !(value <= atMost))
       .map(({ name, value, atMost }) => `${shape.shape.name}: ${name}: ${value.toFixed(3)}, the target is ${atMost}`),
   );
-  const floods = refused.flatMap(({ name, usage, calls }) => {
+  const floods = rejected.flatMap(({ name, usage, calls }) => {
     const { dollars: sum } = billFor(usage, calls, later);
-    return sum <= MAX_REFUSED_DOLLARS ? [] : [`refused, ${name}: ${dollars(sum)} a million calls`];
+    return sum <= MAX_REJECTED_DOLLARS ? [] : [`rejected, ${name}: ${dollars(sum)} a million calls`];
   });
-  return [...shapes, ...floods];
+  const watch = watchDollars(idle.watch, prices);
+  const watched = watch <= MAX_WATCH_DOLLARS ? [] : [`the watch over all workspaces: ${dollars(watch)} a month`];
+  return [...shapes, ...floods, ...watched];
 }
 
 function boundsOf(shape: Compared, prices: PriceList): Bound[] {

@@ -11,18 +11,18 @@ import { ROOT, SERVICE_CONFIG, benchWorker, build } from "../build.ts";
 import { startService, startStraightforward } from "../contestants.ts";
 import type { BuiltWorkers } from "../contestants.ts";
 import { writeTables } from "./documents.ts";
-import { measureEvents, startForEvents, measureDestinations, startTelling } from "./events.ts";
+import { measureNotifications, startForNotifications, measureDestinations, startNotifying } from "./notifications.ts";
 import { pricesOn, PRICE_LISTS } from "./prices.ts";
-import { measureIdle, measureRefusals, startForRefusals } from "./refusals.ts";
+import { measureIdle, WATCHED, measureRejections, startForRejections } from "./rejections.ts";
 import {
   reportBounds,
   reportCauses,
   reportDeployments,
-  reportEvents,
+  reportNotifications,
   reportIdle,
   reportItems,
-  reportRefused,
-  reportRefusedInShort,
+  reportRejected,
+  reportRejectedInShort,
   reportDestinations,
   reportTotals,
   tooDear,
@@ -48,13 +48,13 @@ const lastPrices = laterPrices.at(-1) ?? prices;
 const figures = await measure(await buildAll());
 const inShort = [
   reportTotals(figures, prices, laterPrices),
-  reportRefusedInShort(figures, lastPrices),
+  reportRejectedInShort(figures, lastPrices),
   reportIdle(figures, prices),
 ];
 const inDetail = [
   reportItems(figures, prices),
   reportCauses(figures, "object_rows_written", "Rows written"),
-  reportEvents(figures, prices),
+  reportNotifications(figures, prices),
   reportDestinations(figures, prices),
 ];
 const onlyPrinted = [
@@ -63,7 +63,7 @@ const onlyPrinted = [
   reportCauses(figures, "object_gb_seconds", "Object time, GB-s"),
   reportCauses(figures, "worker_requests"),
   reportCauses(figures, "log_lines"),
-  reportRefused(figures, prices, lastPrices),
+  reportRejected(figures, prices, lastPrices),
 ];
 console.log([...inShort, ...inDetail, ...onlyPrinted].join("\n"));
 await writeTables(path.join(BENCH, "README.md"), inShort);
@@ -90,24 +90,24 @@ async function measure(workers: Workers): Promise<Figures> {
   const otherSlow = await startStraightforward(workers, state("slow"));
   const fast = await startService("service", workers, state("fast"));
   const otherFast = await startStraightforward(workers, state("fast"));
-  const flooded = await startForRefusals(workers.service, state("floods"));
-  const trickled = await startForRefusals(workers.service, state("trickle"));
-  const alsoTrickled = await startForRefusals(workers.service, state("other-trickle"));
-  const telling = await startForEvents(workers.service, state("events"));
-  const idling = await startService("service", workers, state("idle"));
-  const tellingAll = await startTelling(workers, state("telling"));
-  const [service, straightforward, refused, events, idle, withDestinations] = await Promise.all([
+  const flooded = await startForRejections(workers.service, state("floods"));
+  const trickled = await startForRejections(workers.service, state("trickle"));
+  const alsoTrickled = await startForRejections(workers.service, state("other-trickle"));
+  const notifying = await startForNotifications(workers.service, state("notifications"));
+  const idling = await startService("service", workers, state("idle"), WATCHED);
+  const notifyingAll = await startNotifying(workers, state("notifying"));
+  const [service, straightforward, rejected, notifications, idle, withDestinations] = await Promise.all([
     // The fast shapes of one Worker are measured while the other is nearly idle.
     Promise.all([measureShapes(slow, [SLOW]), measureShapes(fast, [STEADY, BATCHES, FAST])]),
     Promise.all([measureShapes(otherSlow, [SLOW]), measureShapes(otherFast, [FAST, BATCHES, STEADY])]),
     Promise.all([
-      measureRefusals(flooded, ({ floods }) => floods),
-      measureRefusals(trickled, ({ trickles }) => trickles.slice(0, 1)),
-      measureRefusals(alsoTrickled, ({ trickles }) => trickles.slice(1)),
+      measureRejections(flooded, ({ floods }) => floods),
+      measureRejections(trickled, ({ trickles }) => trickles.slice(0, 1)),
+      measureRejections(alsoTrickled, ({ trickles }) => trickles.slice(1)),
     ]),
-    measureEvents(telling),
+    measureNotifications(notifying),
     measureIdle(idling),
-    measureDestinations(tellingAll),
+    measureDestinations(notifyingAll),
   ]);
   return {
     compared: compared(
@@ -115,8 +115,8 @@ async function measure(workers: Workers): Promise<Figures> {
       straightforward.flatMap(({ measured }) => measured),
     ),
     kept: { service: service[1].kept, straightforward: straightforward[1].kept },
-    refused: refused.flat(),
-    events,
+    rejected: rejected.flat(),
+    notifications,
     idle,
     withDestinations,
   };

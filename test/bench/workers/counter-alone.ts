@@ -40,7 +40,7 @@ export default {
     const admit = (call: AdmitCall) => counted(counter.admit(call) as Promise<AdmitResult>);
     switch (pathname) {
       case "/configure":
-        await counter.configure({ signalLimit: 1e9, paid: true, overages: true, anchorMs: 0, configVersion: 1 });
+        await counter.configure([{ signalLimit: 1e9, paid: true, overages: true, anchorMs: 0, configVersion: 1 }]);
         return new Response();
       case "/prepare": {
         // The first line is everything but the bytes.

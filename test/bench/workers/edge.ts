@@ -11,7 +11,7 @@ export class QuotaCounter extends Counter {
       accepted: call.sizes.length,
       held: 0,
       rejected: 0,
-      refusal: null,
+      rejection: null,
       // Newer than any version, so that no configuration is pushed.
       configVersion: Number.MAX_SAFE_INTEGER,
       rate: { remaining: 1, resetMs: 0 },

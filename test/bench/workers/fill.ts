@@ -6,15 +6,14 @@
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { consume } from "../../../src/queue/consumer.ts";
 import { QuotaCounter as Counter } from "../../../src/quota/quota-counter.ts";
-import { moveToCold } from "../../../src/store/log/cold.ts";
 import { stepLapses } from "../../../src/store/people/lapse-run.ts";
-import { nextLinkJobMs } from "../../../src/store/people/linking.ts";
 import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { SignalStore as Store } from "../../../src/store/signal-store.ts";
 import { writeCall, writeMessage, writeRow } from "../../../src/wire/message.ts";
 import type { FillerCall, FillOrder, LapseStep, StoreSize, Written } from "../fill-order.ts";
 import { HELD_EVERY, receivedAtMs, signalIdOf } from "../growth-traffic.ts";
 import { isHeldIn, signalOf } from "../traffic.ts";
+import { nextLinkJobMs } from "../../../src/store/state/due.ts";
 
 export { Destinations } from "../../../src/notifications/destinations.ts";
 
@@ -241,10 +240,9 @@ export class SignalStore extends Store {
   }
 
   async cool(): Promise<void> {
-    const work = { storage: this.ctx.storage, log: this.state.signals, objects: this.coldObjects() };
     const payloads = () => this.ctx.storage.sql.exec("SELECT 1 FROM signals_payloads LIMIT 1").toArray().length;
     for (let turns = 0; payloads() > 0 && turns < MOST_TURNS; turns++) {
-      await moveToCold(work, Number.MAX_SAFE_INTEGER);
+      await this.state.signals.work(Number.MAX_SAFE_INTEGER);
     }
   }
 

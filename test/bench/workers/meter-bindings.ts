@@ -77,7 +77,7 @@ function meteredStatement(query: string, statement: D1PreparedStatement): D1Prep
     raw: (async (options?: { columnNames?: false }) => {
       // Only the other calls report the rows read, so that a reading statement runs a second time for this figure.
       const writes = /\s/.test(statementOf(query));
-      if (writes) throw new Error("a statement that writes, and whose rows written are not told");
+      if (writes) throw new Error("a statement that writes, and whose rows written are unknown");
       await all();
       return waitedFor(statement.raw(options));
     }) as D1PreparedStatement["raw"],

@@ -17,13 +17,19 @@ export function meteredWorker<Bindings extends object, Body>(
   worker: {
     fetch: (request: Request, env: Bindings, ctx: ExecutionContext) => Response | Promise<Response>;
     queue: (batch: MessageBatch<Body>, env: Bindings, ctx: ExecutionContext) => void | Promise<void>;
+    scheduled?: (controller: Pick<ScheduledController, "scheduledTime">, env: Bindings) => Promise<void>;
   },
   namespaces: (env: Bindings) => Namespaces,
 ): ExportedHandler<Bindings, Body> {
+  const watch = async (env: Bindings): Promise<void> => {
+    count("worker_requests", "runs of the watch");
+    // Not the run of the day that also posts that the watch runs.
+    await worker.scheduled?.({ scheduledTime: Date.UTC(2026, 0, 1, 12, 5) }, meteredEnv(env));
+  };
   return {
     async fetch(request, env, ctx) {
       if (new URL(request.url).pathname === METER_PATH)
-        return Response.json(await answer(await request.json(), namespaces(env)));
+        return Response.json(await answer(await request.json(), namespaces(env), () => watch(env)));
       count("worker_requests", "calls");
       return worker.fetch(request, meteredEnv(env), ctx);
     },
@@ -36,11 +42,11 @@ export function meteredWorker<Bindings extends object, Body>(
   };
 }
 
-async function answer(call: MeterCall, namespaces: Namespaces): Promise<object> {
+async function answer(call: MeterCall, namespaces: Namespaces, watch: () => Promise<void>): Promise<object> {
   if (call.call === "take") return takeUsage();
   if (call.call === "quiet") return quiet();
   if (call.call === "size") return size(namespaces);
-  await pass(call.ms, namespaces);
+  await (call.call === "watch" ? watch() : pass(call.ms, namespaces));
   return {};
 }
 

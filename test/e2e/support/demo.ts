@@ -78,7 +78,7 @@ async function makeTokens(operator: OperatorClient, home: string): Promise<void>
 
 /** A port without a listener. */
 async function makeDestination(operator: OperatorClient, home: string) {
-  const fields = { name: "CRM", type: "webhook", target: "http://127.0.0.1:9/hooks", events: ["key.silent"] };
+  const fields = { name: "CRM", type: "webhook", target: "http://127.0.0.1:9/hooks", notifications: ["key.silent"] };
   const { id } = await operator.post<{ id: string }>(`${home}/destinations`, fields);
   const delivery = await operator.post<{ id: string }>(`${home}/destinations/${id}/test`);
   return { destination: id, delivery: `${id}/deliveries/${delivery.id}` };
@@ -91,11 +91,11 @@ async function makeDeadLetter(running: RunningWorker, operator: OperatorClient, 
   const { id, key } = await operator.post<{ id: string; key: string }>(`${home}/keys`, fields);
   const send = (body: object) =>
     fetch(`${running.origin}/api/product-orgs/webhook/${key}`, { method: "POST", body: JSON.stringify(body) });
-  // Refused; from now on the edge caches the key with its current template.
+  // Rejected; from now on the edge caches the key with its current template.
   await send({});
   const database = await running.miniflare.getD1Database("DB", "worker");
   const changed = JSON.stringify([{ ...template[0], path: "account.id" }]);
-  await database.prepare("UPDATE api_keys SET payload_template = ? WHERE id = ?").bind(changed, id).run();
+  await database.prepare("UPDATE payload_templates SET template = ? WHERE id = ?").bind(changed, id).run();
   await send({ id: "acct-12" });
 }
 

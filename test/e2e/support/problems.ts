@@ -91,7 +91,7 @@ function linksLikeText(of: Page): Promise<string[]> {
   })()`);
 }
 
-/** Figures and columns without anything to see, and facts whose label and value are not on one line. */
+/** Figures and columns without anything to see, and values whose label and value are not on one line. */
 async function misplaced(of: Page): Promise<string[]> {
   return [...(await invisible(of)), ...(await offBaseline(of))];
 }
@@ -119,7 +119,7 @@ function invisible(of: Page): Promise<string[]> {
   })()`);
 }
 
-/** Facts whose label stands higher or lower than the first line of their value. */
+/** Values whose label stands higher or lower than the first line of their value. */
 function offBaseline(of: Page): Promise<string[]> {
   return of.evaluate<string[]>(`(() => {
     // An empty inline block stands on the baseline of its line.
@@ -137,7 +137,7 @@ function offBaseline(of: Page): Promise<string[]> {
       }
       return null;
     };
-    return [...document.querySelectorAll(".facts > dt")].flatMap((label) => {
+    return [...document.querySelectorAll(".value-list > dt")].flatMap((label) => {
       const [own, other] = [baselineOf(label), baselineOf(label.nextElementSibling)];
       if (own === null || other === null || Math.abs(own - other) < 0.5) return [];
       return [label.textContent + " is " + (other - own).toFixed(1) + " pixels above its value"];

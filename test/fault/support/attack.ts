@@ -55,7 +55,7 @@ export interface AttackResult {
   sent: number;
   /** Number of answers by status; "closed": the service closed the connection without an answer. */
   statuses: Record<string, number>;
-  /** Refusals with 429 or 503 that have no Retry-After. */
+  /** Rejections with 429 or 503 that have no Retry-After. */
   withoutRetryAfter: number;
   /** Connections that were open at the end, with a call on its way. */
   open: number;

@@ -121,11 +121,11 @@ function stalls(keys: SenderKey[], kinds: Stall[], honest: (Attacker | FreeWorks
 }
 
 /**
- * As large as a body may be, with half of the most signals. With more, the attack is the recording of accepted signals:
- * three such bodies take this machine, on which the whole service is one process, nearly as long as the attack lasts.
+ * As large as a body may be, with a quarter of the most signals. With more, the attack is the recording of accepted signals:
+ * three such bodies take this machine, on which the whole service is one process, as long as half of the attack lasts.
  */
 function validSignals(): Made {
-  const signals = BODY_MAX_SIGNALS / 2;
+  const signals = BODY_MAX_SIGNALS / 4;
   const padding = "x".repeat(Math.floor(BODY_MAX_BYTES / signals) - 60);
   const signal = JSON.stringify({ email: "a@attacker.example", event: "e", p: padding });
   return { body: gzip(`[${Array.from({ length: signals }, () => signal).join(",")}]`), headers: GZIP };

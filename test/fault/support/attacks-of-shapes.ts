@@ -92,7 +92,7 @@ async function shapedApiCalls(attacker: Attacker, origin: string): Promise<Attac
       };
       calls.push({ title, method, path, headers, body: Buffer.from(body) });
     };
-    // A token without the scope is refused before its body matters.
+    // A token without the scope is rejected before its body matters.
     const fields = scope === null ? fieldsOf(example).slice(0, 1) : fieldsOf(example);
     for (const field of fields) {
       for (const [shape, text] of shapes(API_CHARACTERS))
@@ -157,14 +157,30 @@ function forms({
   const row = { "rows.0.target": "external_id", "rows.0.path": "id", "rows.0.type": "string" };
   const key = { name: "n", endpoint_type: "product_org", sample: '{"id":1}', ...row };
   const keyFields = ["name", "sample", "rows.0.target", "rows.0.path", "rows.0.type", "expires", "form_token", "do"];
-  const destination = { name: "n", type: "webhook", target: "https://hooks.example.com/x", events: "usage.level" };
-  const destinationFields = ["name", "target", "type", "events", "header_name_0", "header_value_0"];
+  const template = {
+    sender: "other",
+    body: '{"event":"a"}',
+    "map.0.target": "event",
+    "map.0.from": "path",
+    "map.0.value": "event",
+    do: "propose",
+  };
+  const templateFields = ["sender", "body", "headers", "signal", "map.0.target", "map.0.value", "do"];
+  const destination = {
+    name: "n",
+    type: "webhook",
+    target: "https://hooks.example.com/x",
+    notifications: "usage.level",
+  };
+  const destinationFields = ["name", "target", "type", "notifications", "header_name_0", "header_value_0"];
   return [
     { path: "rules", valid: { ...rule, do: "save" }, shaped: [...ruleFields, "id", "source"] },
     { path: "rules/preview", valid: rule, shaped: ["event", "path", "value"] },
     { path: "rules/import", valid: {}, shaped: ["text"] },
     { path: "settings/api-keys/new", valid: key, shaped: keyFields },
     { path: "settings/api-keys/new/preview", valid: key, shaped: ["sample", "rows.0.path"] },
+    { path: `settings/api-keys/${keyId}/template`, valid: template, shaped: templateFields },
+    { path: `settings/api-keys/${keyId}/template/preview`, valid: template, shaped: templateFields },
     { path: `settings/api-keys/${keyId}`, valid: { name: "n" }, shaped: ["name", "silent_after_days"] },
     { path: "settings/api-tokens/new", valid: { name: "n", scope: "read" }, shaped: ["name", "scope", "expires"] },
     { path: "settings/notifications/new", valid: destination, shaped: destinationFields },

@@ -8,6 +8,7 @@ import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { brotliCompressSync, brotliDecompressSync, constants } from "node:zlib";
 import type { BooksAnswer } from "../../../src/dev/operator-client.ts";
+import type { ApiDocument } from "../../../src/operator/docs/api-document.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../..");
 export const LEFT_STATES = path.join(import.meta.dirname, "../upgrade");
@@ -49,6 +50,8 @@ export interface Left {
   cold: { id: string; payload: unknown };
   /** The expected books and scores once every message has arrived. */
   arrived: { books: BooksAnswer; scores: Record<string, number> };
+  /** What it promised to programs. */
+  api: ApiDocument;
   /** A paused destination with a waiting failed delivery. */
   destination: { id: string; secret: string };
 }
@@ -78,11 +81,13 @@ export function unpackLeft(version: string, folder: string): Left {
 
 /** The migrations of all databases, by their path in the project, with a hash of their text. */
 export function migrationsNow(): Record<string, string> {
-  const files = ["migrations/d1", "migrations/signal-store"].flatMap((folder) =>
-    readdirSync(path.join(ROOT, folder))
-      .filter((name) => name.endsWith(".sql"))
-      .map((name) => `${folder}/${name}`),
-  );
+  const files = ["d1", "quota-counter", "signal-store", "destinations"]
+    .map((name) => `migrations/${name}`)
+    .flatMap((folder) =>
+      readdirSync(path.join(ROOT, folder))
+        .filter((name) => name.endsWith(".sql"))
+        .map((name) => `${folder}/${name}`),
+    );
   const hashOf = (file: string) =>
     createHash("sha256")
       .update(readFileSync(path.join(ROOT, file)))

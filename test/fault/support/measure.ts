@@ -9,7 +9,7 @@ import type { AttackCall } from "./attack.ts";
 const CPU_ATTEMPTS = 3;
 /** A call this many times over its limit is not measured again, and no other call either. */
 const HOPELESS = 8;
-/** Longest wait for a call that was refused. */
+/** Longest wait for a call that was rejected. */
 const RETRY_MAX_SECONDS = 5;
 const RETRIES = 3;
 /** Waiting takes no processor time. Other processes only take the caches and half of a core. */
@@ -66,7 +66,7 @@ export async function cpuOfEach(running: RunningWorker, calls: readonly AttackCa
   return { mostMs, over, isHopeless: mostMs > HOPELESS * limitMs };
 }
 
-/** The best of some attempts. After a refusal, which costs less than the call itself, the call is sent again. */
+/** The best of some attempts. After a rejection, which costs less than the call itself, the call is sent again. */
 async function measureAlone(running: RunningWorker, call: AttackCall, limitMs: number) {
   let best = { cpuMs: Infinity, isOver: true };
   let retries = 0;
@@ -76,8 +76,8 @@ async function measureAlone(running: RunningWorker, call: AttackCall, limitMs: n
     const after = runtimeTimes(running.pid);
     const cpuMs = (after.ran - before.ran) / 1_000_000;
     const isOver = cpuMs > limitMs * Math.min(CPU_DELAY_MAX, delayOf(before, after));
-    const isRefused = status === 429 || status === 503;
-    if (isRefused && retries < RETRIES && !isOver) {
+    const isRejected = status === 429 || status === 503;
+    if (isRejected && retries < RETRIES && !isOver) {
       retries++;
       await sleep(Math.min(retryAfter ?? 1, RETRY_MAX_SECONDS) * 1_000);
       continue;

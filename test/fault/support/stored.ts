@@ -1,13 +1,27 @@
 /** A workspace's Signal Store, read directly from disk. */
 import { DatabaseSync } from "node:sqlite";
 import type { SQLInputValue } from "node:sqlite";
-import { StoreState } from "../../../src/store/state/store-state.ts";
+import { StoredSignalLog } from "../../../src/store/log/stored-log.ts";
+import { type OpenSignalLog, StoreState } from "../../../src/store/state/store-state.ts";
 import { objectFile } from "./object-file.ts";
 import type { Service } from "../../support/service.ts";
 
-/** A function of the runtime that Node has from version 25 on. The store's texts use the URL alphabet of base64. */
-if (!("fromBase64" in Uint8Array)) {
-  Object.assign(Uint8Array, { fromBase64: (text: string) => new Uint8Array(Buffer.from(text, "base64url")) });
+/** Functions of the runtime that Node has from version 25 on. The store's texts use the URL alphabet of base64. */
+const bytes: object = Uint8Array;
+if (!("fromBase64" in bytes)) {
+  Object.assign(bytes, { fromBase64: (text: string) => new Uint8Array(Buffer.from(text, "base64url")) });
+  Object.assign(Uint8Array.prototype, {
+    setFromBase64(this: Uint8Array, text: string) {
+      this.set(Buffer.from(text, "base64url"));
+    },
+    toHex(this: Uint8Array) {
+      return Buffer.from(this).toString("hex");
+    },
+  });
+}
+
+function noR2(): never {
+  throw new Error("no test reads R2 here");
 }
 
 export async function readStored<T>(service: Service, workspaceId: string, read: (state: StoreState) => T): Promise<T> {
@@ -15,7 +29,10 @@ export async function readStored<T>(service: Service, workspaceId: string, read:
   try {
     // One transaction, so that all rows are from the same moment.
     database.exec("BEGIN");
-    return read(new StoreState(asSqlStorage(database)));
+    const storage = { sql: asSqlStorage(database) } as DurableObjectStorage;
+    const openSignalLog: OpenSignalLog = (options) =>
+      new StoredSignalLog(storage, { ...options, objects: noR2, isHalfFull: () => false });
+    return read(new StoreState(storage.sql, openSignalLog));
   } finally {
     database.close();
   }
@@ -28,7 +45,8 @@ function asSqlStorage(database: DatabaseSync): SqlStorage {
       .prepare(query)
       .all(...bindings)
       .map(withBuffers);
-    return Object.assign(rows, { toArray: () => rows, one: () => only(rows) });
+    const raw = (): unknown[][] => rows.map((row) => Object.values(row));
+    return Object.assign(rows, { toArray: () => rows, one: () => only(rows), raw });
   };
   return { exec } as unknown as SqlStorage;
 }

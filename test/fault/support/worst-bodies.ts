@@ -26,8 +26,8 @@ const SAMPLE_CHARACTERS = 60_000;
 
 /** Every field name of the pages' forms. */
 const FIELDS = [
-  "accepted,account_thresholds,back,days,do,email,enabled,endpoint_type,event,events,expires,file,fingerprint",
-  "form_token,frequency,id,key,lifetime,match,name,operator,overages,overlap,path,plan,points,points_last_days,remove",
+  "accepted,account_thresholds,back,days,do,email,enabled,endpoint_type,event,expires,file,fingerprint",
+  "form_token,frequency,id,key,lifetime,match,name,notifications,operator,overages,overlap,path,plan,points,points_last_days,remove",
   "role,rules_version,sample,scoring_signal",
   "secret,silent_after_days,state,target,text,thresholds,to,type,value,version,what",
 ]
@@ -57,7 +57,7 @@ export function anyFormBodies(): WorstBody[] {
   ];
 }
 
-/** Bodies for a route of the pages that shows again what it refuses in these fields. */
+/** Bodies for a route of the pages that shows again what it rejects in these fields. */
 export function shownFormBodies(names: readonly string[]): WorstBody[] {
   if (names.length === 0) return [];
   return [

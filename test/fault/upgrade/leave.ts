@@ -9,6 +9,7 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import type { CreatedKeyAnswer } from "../../../src/dev/operator-client.ts";
+import type { ApiDocument } from "../../../src/operator/docs/api-document.ts";
 import { writeMessage } from "../../../src/wire/message.ts";
 import { textOf } from "../../support/wire.ts";
 import { ROOT, SERVICE_CONFIG, benchWorker, build } from "../../bench/build.ts";
@@ -43,7 +44,7 @@ try {
   const home = `workspaces/${id}`;
   const setLimit = async (limit: number) => {
     await setPlan(limit);
-    // A change of the workspace tells its objects at once, which wakes their alarms; a change of the plan does not.
+    // A change of the workspace notifies its objects at once, which wakes their alarms; a change of the plan does not.
     await service.api.call("PATCH", home, { plan: "left" });
   };
   await service.api.post(`${home}/members`, { email: OWNER, role: "owner" });
@@ -116,14 +117,14 @@ try {
   ]);
   await update("scale");
   await service.api.settled(id);
-  const target = { name: "Receiver", type: "webhook", target: "http://127.0.0.1:9/", events: ["person.scored"] };
+  const target = { name: "Receiver", type: "webhook", target: "http://127.0.0.1:9/", notifications: ["person.scored"] };
   const destination = await service.api.post<{ id: string; secret: string }>(`${home}/destinations`, target);
-  await send(visits(1, known, "told"));
+  await send(visits(1, known, "notified"));
   await service.api.settled(id);
   await until(async () => (await service.api.list(`${home}/destinations/${destination.id}/deliveries`)).length > 0);
   await service.api.post(`${home}/destinations/${destination.id}/pause`);
-  const refused = await service.post(`signal-staging/webhook/${plain.key}`, "{ broken");
-  await refused.body?.cancel();
+  const rejected = await service.post(`signal-staging/webhook/${plain.key}`, "{ broken");
+  await rejected.body?.cancel();
   await service.api.settled(id);
   const used = await service.api.get<{ accepted: number }>(`${home}/usage`);
   await setLimit(used.accepted);
@@ -134,6 +135,7 @@ try {
   await setLimit(used.accepted + 3 + 4);
   const sink = await build(benchWorker("sink.toml"), path.join(service.scratch, "sink"));
   await service.start({ consumer: sink });
+  const api = (await (await fetch(`${service.origin}/openapi.json`)).json()) as ApiDocument;
   const unsettled = await send(visits(6, known, "unsettled"));
   await until(async () => (await service.api.books(id)).in_flight === unsettled.length);
   const outbox = await objectFile(service, "QUOTA_COUNTER", id);
@@ -182,6 +184,7 @@ try {
         "p3@left.example": 3 + 2 + 1,
       },
     },
+    api,
     destination: { id: destination.id, secret: destination.secret },
   };
   writeFileSync(path.join(leaving, PARTS.left), JSON.stringify(left, null, 2));

@@ -2,7 +2,7 @@
 import { ingestApp } from "../../../src/ingest/routes.ts";
 import type { Operation } from "../../../src/operator/operation.ts";
 import { OPERATIONS } from "../../../src/operator/operator-api.ts";
-import { otherRoutes } from "../../../src/other-routes.ts";
+import { otherRoutes } from "../../../src/operator-and-pages.ts";
 import { ACCOUNTS, FORMS, LINES, QUERIES, SIGNALS, OPERATOR, type World } from "./world.ts";
 import type { Chance } from "./chance.ts";
 import { grown, mangled, mutate, write, METHODS, nastyHeader, nastySegment, nastyText } from "./values.ts";
@@ -79,7 +79,7 @@ export function hostileCase(world: World, chance: Chance, sessions: readonly str
     try {
       headers.set(name, value);
     } catch {
-      // The platform's Headers and its HTTP refuse such a value.
+      // The platform's Headers and its HTTP reject such a value.
     }
   }
   return { route, path, init: { method, headers, body, redirect: "manual" } };

@@ -62,11 +62,15 @@ export async function newWorld(): Promise<World> {
 async function newSubject(workspace: TestWorkspace, slug: string): Promise<Record<string, string>> {
   const rule = { name: "r", event: "Filled *", conditions: [], scoring_signal: "s", points: 1 };
   const { id: ruleId } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+  const staff = { name: "staff", conditions: [{ path: "email", operator: "ends_with", value: "@own.example" }] };
+  const { items: exclusions } = await workspace.operator<{ items: { id: string }[] }>("PUT", "/exclusions", {
+    items: [staff],
+  });
   const destination = {
     name: "d",
     type: "webhook",
     target: "https://receiver.example.com/in",
-    events: ["period.closed"],
+    notifications: ["period.closed"],
   };
   const { id: destinationId } = await workspace.operator<{ id: string }>("POST", "/destinations", destination);
   const delivery = await workspace.operator<{ id?: string }>("POST", `/destinations/${destinationId}/test`);
@@ -80,17 +84,21 @@ async function newSubject(workspace: TestWorkspace, slug: string): Promise<Recor
     key_id: keyId,
     token_id: tokenId,
     rule_id: ruleId,
+    exclusion_id: exclusions[0]?.id ?? "",
     email: "jane@example.com",
     person_email: "jane@example.com",
     id: destinationId,
     destination_id: destinationId,
     delivery_id: delivery.id ?? "whd_none",
+    export_id: "exp_none",
+    part: "1",
     deletion_id: deletion.id,
     external_id: "c-1",
     signal_id: items[0]?.id ?? "",
     version: "1",
     plan_id: await newPlan(1_000),
     one: "c-1",
+    entry: "none",
   };
 }
 
@@ -100,8 +108,10 @@ export async function scoreOfNewSignal(workspace: TestWorkspace): Promise<unknow
   const email = `sound-${crypto.randomUUID()}@example.com`;
   // The calls may have changed the plan and the rules: makes room for one more of each.
   await workspace.operator("PATCH", "", { overages: true });
+  await workspace.operator("POST", "/open");
   const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules?limit=200");
   for (const { id } of items) await workspace.operator("DELETE", `/rules/${id}`);
+  await workspace.operator("PUT", "/exclusions", { items: [] });
   await workspace.operator("POST", "/rules", {
     name: "sound",
     event,
@@ -135,9 +145,24 @@ export async function forgetAllBut({ id }: TestWorkspace): Promise<void> {
 }
 
 const FORGOTTEN = [
-  ...["api_keys", "api_tokens", "members", "rule_versions", "mapping_rules", "audit_log", "deletions"].map(
-    (table) => `${table} WHERE workspace_id`,
-  ),
+  ...[
+    "api_keys",
+    "key_budgets",
+    "payload_templates",
+    "api_tokens",
+    "members",
+    "rule_versions",
+    "exclusion_versions",
+    "mapping_rules",
+    "audit_log",
+    "deletions",
+    "workspace_versions",
+    "health_reports",
+    "open_alarms",
+    "ended_workspaces",
+    "workspace_imports",
+    "imported_rows",
+  ].map((table) => `${table} WHERE workspace_id`),
   "workspaces WHERE id",
 ];
 
@@ -195,6 +220,7 @@ const RULE =
   "name=Asked+for+a+demo&event=Filled+Out+*&match=all&path=properties.form&operator=in&value=demo,+trial&path=email" +
   "&operator=ends_with&value=@example.com&scoring_signal=demo&points=20&frequency=once_per_day&enabled=on&days=30" +
   "&version=1&do=save";
+const EXCLUSION = "name=Own+staff&match=any&path=email&operator=ends_with&value=@example.com&days=30&version=1&do=save";
 const RULE_FILE = JSON.stringify({ rules: [{ name: "r", event: "e", match: "all", scoring_signal: "s", points: 1 }] });
 const TOKEN = "00000000-0000-4000-8000-000000000000";
 const LIFETIME = "lifetime=at&expires=2036-11-21T10:00";
@@ -202,9 +228,14 @@ const KEY =
   `form_token=${TOKEN}&name=Website&endpoint_type=product_org&secret=on&${LIFETIME}&rows.0.target=external_id` +
   "&rows.0.path=company.id&rows.0.type=string&rows.1.target=attributes&rows.1.attribute=seats&rows.1.path=company.seats" +
   '&rows.1.type=number&rows.1.required=on&sample={"company":{"id":"c","seats":3}}';
+/** A template of one's own, with a sample. */
+const TEMPLATE =
+  "sender=other&map.0.target=event&map.0.from=path&map.0.value=trigger&map.1.target=email&map.1.from=path&map.1.value=contact.mail" +
+  "&map.1.required=on&map.2.target=id&map.2.from=text&map.2.value={trigger}:{n}&misfits=keep&answer=200&latest=on&signal=sig_1" +
+  '&body={"trigger":"a","contact":{"mail":"a@example.com"},"n":1}&headers=X-Topic: a';
 const DESTINATION =
-  `id=dst_${TOKEN}&name=CRM&type=webhook&target=https://receiver.example.com/in&events=person.score_crossed` +
-  "&events=period.closed&header_name_0=X-Api-Key&header_value_0=token";
+  `id=dst_${TOKEN}&name=CRM&type=webhook&target=https://receiver.example.com/in&notifications=person.score_crossed` +
+  "&notifications=period.closed&header_name_0=X-Api-Key&header_value_0=token";
 const MEMBER = "email=new@example.com&role=admin";
 
 /** The posted fields of each route of the pages. A route that is missing here fails the test. */
@@ -220,11 +251,18 @@ export const FORMS: Record<string, string> = {
   "POST /w/:slug/rules/:rule_id/disable": "",
   "POST /w/:slug/rules/:rule_id/enable": "",
   "POST /w/:slug/rules/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore": "version=1",
+  "POST /w/:slug/rules/exclusions": EXCLUSION,
+  "POST /w/:slug/rules/exclusions/:exclusion_id": EXCLUSION,
+  "POST /w/:slug/rules/exclusions/:exclusion_id/remove": "",
+  "POST /w/:slug/rules/exclusions/apply": "",
+  "POST /w/:slug/rules/exclusions/restore": "restored=1&version=1",
   "POST /w/:slug/rules/import": `text=${RULE_FILE}&do=import&rules_version=1`,
   "POST /w/:slug/rules/preview": RULE,
   "POST /w/:slug/settings/api-keys/:key_id/deactivate": "",
   "POST /w/:slug/settings/api-keys/:key_id": "name=Another+name&silent_after_days=3",
   "POST /w/:slug/settings/api-keys/:key_id/rotate": `form_token=${TOKEN}&overlap=24h&${LIFETIME}`,
+  "POST /w/:slug/settings/api-keys/:key_id/template": TEMPLATE,
+  "POST /w/:slug/settings/api-keys/:key_id/template/preview": TEMPLATE,
   "POST /w/:slug/settings/api-keys/new": KEY,
   "POST /w/:slug/settings/api-keys/new/preview": KEY,
   "POST /w/:slug/settings/api-tokens/:token_id/revoke": "",
@@ -234,6 +272,7 @@ export const FORMS: Record<string, string> = {
   "POST /w/:slug/settings/members/role": MEMBER,
   "POST /w/:slug/settings/notifications/:id/again": "since=2026-11-20T08:00:00Z",
   "POST /w/:slug/settings/notifications/:id/change": DESTINATION,
+  "POST /w/:slug/settings/notifications/:id/confirm": "code=12345678",
   "POST /w/:slug/settings/notifications/:id/delete": "",
   "POST /w/:slug/settings/notifications/:id/deliveries/:delivery_id/again": "",
   "POST /w/:slug/settings/notifications/:id/pause": "",
@@ -245,7 +284,7 @@ export const FORMS: Record<string, string> = {
   "POST /w/:slug/signals/dead-letters/replay": "id=sig_none",
   "POST /w/:slug/usage/overages": "overages=on",
   "POST /w/:slug/usage/plan": "plan=starter",
-  "POST /w/:slug/usage/release": "",
+  "POST /w/:slug/usage/release": "most=1&overages=off",
 };
 
 /** Query parameters of the pages, used alone and combined. */

@@ -60,7 +60,7 @@ test.each([
   ["a quotation mark that is not closed", 'OPERATOR_TOKEN="mine\n'],
   ["a space", "OPERATOR_TOKEN=my token\n"],
   ["a letter that is invalid in headers", "OPERATOR_TOKEN=schlüssel\n"],
-])("a token with %s is refused with advice, and the file stays", async (_, text) => {
+])("a token with %s is rejected with advice, and the file stays", async (_, text) => {
   const file = await varsWith(text);
   await expect(operatorToken(file)).rejects.toThrow("Delete its line");
   expect(await readFile(file, "utf8")).toBe(text);

@@ -11,8 +11,10 @@ import { cpuMs } from "../../support/cpu-ms.ts";
 
 /**
  * Four times the time on a busy machine. One more pass over all bytes exceeds it, and so does a quadratic algorithm.
+ * A body that takes longer is read again, because a collection of garbage can fall into one reading.
  */
 const MAX_MS = amount(300, 1_500);
+const READINGS = 3;
 
 let worst = { ms: 0, shape: "" };
 afterAll(() => {
@@ -65,7 +67,7 @@ const BODIES: [shape: string, body: string, result: string][] = [
   ["two-byte letters", `["${"ж".repeat(BYTES / 2)}" x`, "body_not_json"],
 ];
 
-test.each(BODIES)("%s: is read or refused in a fraction of a second, whole and truncated", (shape, body, result) => {
+test.each(BODIES)("%s: is read or rejected in a fraction of a second, whole and truncated", (shape, body, result) => {
   const bytes = new TextEncoder().encode(body);
   for (const [of, part] of [
     [shape, bytes],
@@ -73,10 +75,14 @@ test.each(BODIES)("%s: is read or refused in a fraction of a second, whole and t
     [`half of ${shape}`, bytes.subarray(0, bytes.length / 2)],
   ] as const) {
     let code: string | undefined;
-    const ms = cpuMs(() => {
-      const read = readSignals(part, { maxSignals: BODY_MAX_SIGNALS, lines: true, check: validateSignal });
-      code = read.ok ? (read.value.signals[0]?.refusal?.code ?? "good") : read.refusal.code;
-    });
+    let ms = Infinity;
+    for (let reading = 0; reading < READINGS && ms >= MAX_MS; reading += 1) {
+      const readingMs = cpuMs(() => {
+        const read = readSignals(part, { maxSignals: BODY_MAX_SIGNALS, lines: true, check: validateSignal });
+        code = read.ok ? (read.value.signals[0]?.rejection?.code ?? "good") : read.rejection.code;
+      });
+      ms = Math.min(ms, readingMs);
+    }
     if (part === bytes) expect(code).toBe(result);
     if (ms > worst.ms) worst = { ms, shape: of };
     expect(ms, of).toBeLessThan(MAX_MS);

@@ -5,28 +5,31 @@
 import { globSync } from "node:fs";
 import path from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
+import { accountTopic } from "../../../src/domain/accounts/account-topic.ts";
 import * as accountSize from "../../../src/domain/accounts/account-size.ts";
 import * as payloadTemplate from "../../../src/domain/accounts/payload-template.ts";
 import * as templateSample from "../../../src/domain/accounts/template-sample.ts";
-import * as customHeader from "../../../src/domain/events/custom-header.ts";
-import * as destination from "../../../src/domain/events/destination.ts";
-import * as requestBody from "../../../src/domain/events/request-body.ts";
-import * as workspaceEvent from "../../../src/domain/events/workspace-event.ts";
+import * as customHeader from "../../../src/domain/notifications/custom-header.ts";
+import * as destination from "../../../src/domain/notifications/destination.ts";
+import * as requestBody from "../../../src/domain/notifications/request-body.ts";
+import * as catalogue from "../../../src/domain/notifications/notification.ts";
 import * as dotPath from "../../../src/domain/json/dot-path.ts";
+import * as innerJson from "../../../src/domain/json/inner-json.ts";
 import * as jsonError from "../../../src/domain/json/json-error.ts";
 import * as jsonScan from "../../../src/domain/json/json-scan.ts";
 import * as jsonValue from "../../../src/domain/json/json-value.ts";
 import type { JsonObject } from "../../../src/domain/json/json-value.ts";
 import * as apiKey from "../../../src/domain/keys/api-key.ts";
 import * as apiToken from "../../../src/domain/keys/api-token.ts";
+import { browserOrigin } from "../../../src/domain/keys/browser-origin.ts";
 import * as clientNetwork from "../../../src/domain/keys/client-network.ts";
-import * as echo from "../../../src/domain/keys/echo.ts";
-import { detailForSender } from "../../../src/domain/keys/refusal.ts";
+import { detailForSender } from "../../../src/domain/keys/rejection.ts";
 import { ok } from "../../../src/domain/result.ts";
 import * as evaluateRules from "../../../src/domain/rules/evaluate-rules.ts";
-import * as mappingCondition from "../../../src/domain/rules/mapping-condition.ts";
+import * as comparators from "../../../src/domain/rules/comparators.ts";
 import * as mappingRule from "../../../src/domain/rules/mapping-rule.ts";
 import { proposeRule } from "../../../src/domain/rules/propose-conditions.ts";
+import * as exclusion from "../../../src/domain/rules/exclusion.ts";
 import * as ruleContent from "../../../src/domain/rules/rule-content.ts";
 import * as ruleImport from "../../../src/domain/rules/rule-import.ts";
 import * as canonicalForm from "../../../src/domain/signal/canonical-form.ts";
@@ -34,12 +37,23 @@ import * as identity from "../../../src/domain/signal/identity.ts";
 import * as normalising from "../../../src/domain/signal/normalise.ts";
 import * as occurredAt from "../../../src/domain/signal/occurred-at.ts";
 import * as signalBody from "../../../src/domain/signal/signal-body.ts";
+import * as topic from "../../../src/domain/signal/topic.ts";
 import * as traits from "../../../src/domain/signal/traits.ts";
 import * as validateSignal from "../../../src/domain/signal/validate-signal.ts";
+import * as applying from "../../../src/domain/template/apply.ts";
+import * as eventNames from "../../../src/domain/template/event-names.ts";
+import * as formBody from "../../../src/domain/template/form-body.ts";
+import * as handshake from "../../../src/domain/template/handshake.ts";
+import { previewTemplate } from "../../../src/domain/template/preview-template.ts";
+import * as proposing from "../../../src/domain/template/propose-template.ts";
+import * as readTargets from "../../../src/domain/template/read-targets.ts";
+import * as sampleText from "../../../src/domain/template/sample-text.ts";
+import * as sampleLeaves from "../../../src/domain/template/sample-leaves.ts";
+import * as signalTemplate from "../../../src/domain/template/signal-template.ts";
+import * as surroundings from "../../../src/domain/template/surroundings.ts";
 import * as text from "../../../src/domain/text.ts";
 import * as webhookCalls from "../../../src/domain/webhook-calls.ts";
 import {
-  ANSWER_MAX_BYTES,
   DESTINATION_HEADERS_MAX,
   DESTINATION_URL_MAX_LENGTH,
   HEADER_VALUE_MAX_LENGTH,
@@ -139,6 +153,28 @@ const templateOf = (name: string): payloadTemplate.PayloadMapping[] => [
   })),
 ];
 
+/** As many mappings and paths as a template may have. Paths of the shape, if it is one, read the payloads. */
+const signalTemplateOf = (name: string): signalTemplate.SignalMapping[] => {
+  const shape = name.slice(0, 120);
+  const known = dotPath.parseDotPath(shape) === undefined ? "properties.*" : shape;
+  const paths = ["properties.step", "*.*", `*[step=${shape.replaceAll("]", "")}]`, "properties.step.a", known];
+  const targets = signalTemplate.SIGNAL_TARGETS.filter((target) => target !== "items");
+  return times(TEMPLATE_MAX_MAPPINGS, (nth) => ({
+    target: targets[nth % targets.length] ?? "event",
+    ...(nth % 5 === 4 ? { text: "{properties.step}{event}{@body.properties.step}" } : { paths }),
+  }));
+};
+const COMPILED_TEMPLATES = new Map<string, signalTemplate.CompiledSignalTemplate>();
+function compiledTemplateOf(name: string): signalTemplate.CompiledSignalTemplate {
+  const known = COMPILED_TEMPLATES.get(name) ?? signalTemplate.compileStoredTemplate(signalTemplateOf(name));
+  COMPILED_TEMPLATES.set(name, known);
+  return known;
+}
+const IN_ITEMS = signalTemplate.compileStoredTemplate([
+  { target: "items", paths: ["items", "*"] },
+  { target: "event", paths: ["@body.properties.step", "@body.deep.step", "@header.x-topic", "@key"] },
+]);
+
 const ruleOf = (name: string, nth = 0): ruleContent.RuleContent & { id: string; version: number } => ({
   id: `rule_${nth}`,
   version: 1,
@@ -159,8 +195,8 @@ const ruleOf = (name: string, nth = 0): ruleContent.RuleContent & { id: string; 
 /** As many rules as a workspace may have, of this size. */
 const rulesOf = (name: string) => times(WORKSPACE_MAX_RULES / 10, (nth) => ruleOf(name, nth));
 
-const eventsOf = (name: string): workspaceEvent.AnyEvent[] => {
-  const scored = workspaceEvent.exampleEvent("person.scored");
+const notificationsOf = (name: string): catalogue.AnyNotification[] => {
+  const scored = catalogue.exampleNotification("person.scored");
   const [example] = "scoring_signals" in scored.data ? scored.data.scoring_signals : [];
   const signals = times(PERSON_SCORED_MAX_SIGNALS, (nth) => ({
     ...example,
@@ -169,16 +205,16 @@ const eventsOf = (name: string): workspaceEvent.AnyEvent[] => {
     source: name,
     scoring_signal: name,
   }));
-  const crossed = workspaceEvent.exampleEvent("account.score_crossed");
+  const crossed = catalogue.exampleNotification("account.score_crossed");
   return [
-    { ...scored, data: { scoring_signals: signals } } as workspaceEvent.AnyEvent,
-    { ...crossed, data: { ...crossed.data, name, external_id: name } } as workspaceEvent.AnyEvent,
+    { ...scored, data: { scoring_signals: signals } } as catalogue.AnyNotification,
+    { ...crossed, data: { ...crossed.data, name, external_id: name } } as catalogue.AnyNotification,
   ];
 };
-const onEvents =
-  (run: (event: workspaceEvent.AnyEvent) => unknown) =>
+const onNotifications =
+  (run: (sent: catalogue.AnyNotification) => unknown) =>
   ({ name }: Input): Run[] =>
-    eventsOf(name).map((event) => () => run(event));
+    notificationsOf(name).map((sent) => () => run(sent));
 
 const onWebhook =
   (run: (webhook: webhookCalls.Webhook) => unknown) =>
@@ -193,9 +229,9 @@ const EVALUATED = new Map<Shape, mappingRule.CompiledRules>();
 /** Each function with foreign text, and how its caller calls it with the largest input. */
 const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "accounts/account-size valueBytes": onSignalText((sent) => accountSize.valueBytes("attributes.a", sent, sent)),
-  "accounts/account-size updateRefusal": ({ name }) => {
+  "accounts/account-size updateRejection": ({ name }) => {
     const sent = new Map(times(50, (nth) => [`attributes.${nth}${name}`, { bytes: 100_000 }] as const));
-    return [() => accountSize.updateRefusal(1_000_000, sent, { sent, taken: sent })];
+    return [() => accountSize.updateRejection(1_000_000, sent, { sent, taken: sent })];
   },
   "accounts/payload-template isAccountTarget": onSignalText((sent) =>
     payloadTemplate.isAccountTarget(`attributes.${sent}`),
@@ -208,13 +244,16 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     const template = payloadTemplate.compileTemplate(templateOf(name));
     return payloads.map((payload) => () => payloadTemplate.mapAccount(template, payload));
   },
-  "accounts/payload-template templateRefusal": ({ name, payloads }) => {
+  "accounts/payload-template templateRejection": ({ name, payloads }) => {
     const mapped = payloads.map((payload) =>
       payloadTemplate.mapAccount(payloadTemplate.compileTemplate(templateOf(name)), payload),
     );
-    return mapped.flatMap((record) => (record.ok ? [] : [() => payloadTemplate.templateRefusal(record.refusal)]));
+    return mapped.flatMap((record) => (record.ok ? [] : [() => payloadTemplate.templateRejection(record.rejection)]));
   },
   "accounts/payload-template isAccountField": onSignalText(payloadTemplate.isAccountField),
+  "accounts/payload-template traitsProblemOf": onPayloads((payload) =>
+    payloadTemplate.traitsProblemOf((payload["traits"] ?? payload) as JsonObject),
+  ),
   "accounts/payload-template recordOfGroup": onPayloads((payload) =>
     payloadTemplate.recordOfGroup("g", (payload["traits"] ?? payload) as JsonObject),
   ),
@@ -236,40 +275,35 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     const template = templateOf(name);
     return [() => templateSample.exampleFor(template)];
   },
-  "events/custom-header headerNameProblem": onForm(customHeader.headerNameProblem),
-  "events/custom-header headerValueProblem": onForm(customHeader.headerValueProblem),
-  "events/custom-header haveDistinctNames": ({ name }) => [
+  "notifications/custom-header headerNameProblem": onForm(customHeader.headerNameProblem),
+  "notifications/custom-header headerValueProblem": onForm(customHeader.headerValueProblem),
+  "notifications/custom-header haveDistinctNames": ({ name }) => [
     () => customHeader.haveDistinctNames(times(DESTINATION_HEADERS_MAX, () => ({ name }))),
   ],
-  "events/custom-header changedHeaders": (input) => {
+  "notifications/custom-header changedHeaders": (input) => {
     const target = `https://example.com/${input.text(DESTINATION_URL_MAX_LENGTH)}`;
     const headers = headersOf(input.text(HEADER_VALUE_MAX_LENGTH));
     return [() => customHeader.changedHeaders({ type: "webhook", target, headers }, { target, headers })];
   },
-  "events/custom-header withoutHeaderValues": (input) => {
-    const answer = input.text(ANSWER_MAX_BYTES + customHeader.ESCAPED_VALUE_MAX_LENGTH);
-    const headers = headersOf(textOf(input.shape, HEADER_VALUE_MAX_LENGTH));
-    const words = headersOf(textOf(input.shape, 12));
-    return [
-      () => customHeader.withoutHeaderValues(answer, headers),
-      () => customHeader.withoutHeaderValues(answer, words),
-    ];
-  },
-  "events/destination maskedTarget": onText(
+  "notifications/destination maskedTarget": onText(
     (sent) => destination.maskedTarget("webhook", `https://example.com/${sent}`),
     DESTINATION_URL_MAX_LENGTH,
   ),
-  "events/destination checkDestinationUrl": onBody((sent) =>
+  "notifications/destination checkDestinationUrl": onBody((sent) =>
     destination.checkDestinationUrl(sent, { local: false, ownHosts: ["example.com"] }),
   ),
-  "events/request-body requestBody": onEvents((event) =>
-    requestBody.requestBody({ type: "slack", event, pagesUrl: "https://example.com/w/a" }, "ws_1"),
+  "notifications/request-body requestBody": onNotifications((sent) =>
+    requestBody.requestBody({ type: "slack", notification: sent, pagesUrl: "https://example.com/w/a" }, "ws_1"),
   ),
-  "events/request-body envelopeOf": onEvents((event) => requestBody.envelopeOf(event, "ws_1")),
-  "events/request-body slackBody": onEvents((event) => requestBody.slackBody(event, "https://example.com/w/a")),
-  "events/request-body emailText": onEvents((event) => requestBody.emailText(event, "https://example.com/w/a")),
-  "events/workspace-event eventSentence": onEvents((event) => workspaceEvent.eventSentence(event)),
-  "events/workspace-event withoutPerson": onEvents((event) => workspaceEvent.withoutPerson(event, () => false)),
+  "notifications/request-body envelopeOf": onNotifications((sent) => requestBody.envelopeOf(sent, "ws_1")),
+  "notifications/request-body slackBody": onNotifications((sent) =>
+    requestBody.slackBody(sent, "https://example.com/w/a"),
+  ),
+  "notifications/request-body emailText": onNotifications((sent) =>
+    requestBody.emailText(sent, "https://example.com/w/a"),
+  ),
+  "notifications/notification notificationSentence": onNotifications((sent) => catalogue.notificationSentence(sent)),
+  "notifications/notification withoutPerson": onNotifications((sent) => catalogue.withoutPerson(sent, () => false)),
   "json/dot-path parseDotPath": onForm(dotPath.parseDotPath),
   "json/dot-path PathReading": ({ name, payloads }) => {
     const steps = dotPath.parseDotPath(name) ?? [];
@@ -283,6 +317,7 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     const error = jsonScan.findJsonError(bytes, 0, bytes.length);
     return error && jsonError.describeJsonError(bytes, 0, bytes.length, error);
   }),
+  "json/json-error describeInvalidByte": onBytes((bytes) => jsonError.describeInvalidByte(bytes, 0, bytes.length)),
   "json/json-error describePlace": onBytes((bytes) => jsonError.describePlace(bytes, 0, bytes.length)),
   "json/json-scan jsonShape": onBytes((bytes) => jsonScan.jsonShape(bytes, {})),
   "json/json-scan scanItems": onBytes((bytes) => [
@@ -293,7 +328,20 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "json/json-scan skipSpace": onBytes((bytes) => jsonScan.skipSpace(bytes, 0)),
   "json/json-scan withoutSpaceBefore": onBytes((bytes) => jsonScan.withoutSpaceBefore(bytes, bytes.length)),
   "json/json-scan findJsonError": onBytes((bytes) => jsonScan.findJsonError(bytes, 0, bytes.length)),
+  "json/json-value readPayload": (input) => {
+    const digits = JSON.stringify({ n: input.text(SIGNAL_MAX_BYTES - 100), one: 1 });
+    const number = `{"n":1${"1".repeat(input.text(SIGNAL_MAX_BYTES - 100).length)}}`;
+    const numbers = `{"n":[${"12345678901234567,".repeat(input.text(SIGNAL_MAX_BYTES / 20).length)}1]}`;
+    const exponents = `{"n":[${"1e400,".repeat(input.text(SIGNAL_MAX_BYTES / 7).length)}1]}`;
+    return [digits, number, numbers, exponents].map((sent) => () => jsonValue.readPayload(sent));
+  },
+  "json/json-value WrittenNumber": (input) => {
+    const digits = `1${"1".repeat(input.text(SIGNAL_MAX_BYTES - 100).length)}`;
+    return [() => new jsonValue.WrittenNumber(digits).exact];
+  },
+  "json/json-value decimalOf": onSignalText(jsonValue.decimalOf),
   "json/json-value parsed": onSignalText(jsonValue.parsed),
+  "json/json-value asSent": onSignalText(jsonValue.asSent),
   "json/json-value isAbsent": onSignalText(jsonValue.isAbsent),
   "json/json-value presentText": onSignalText(jsonValue.presentText),
   "keys/api-key isWellFormedKey": onBody(apiKey.isWellFormedKey),
@@ -304,10 +352,11 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "keys/api-token readTokenActor": onName((name) => apiToken.readTokenActor(`token tok_1 (${name})`)),
   "keys/api-token tokenActor": onName((name) => apiToken.tokenActor({ id: "tok_1", name })),
   "keys/client-network networkOf": onText(clientNetwork.networkOf, 16_384),
-  "keys/echo holdsCredential": onSignalText(echo.holdsCredential),
-  "keys/echo echo": onSignalText(echo.echo),
-  "keys/echo withoutCredentials": onSignalText(echo.withoutCredentials),
-  "keys/refusal detailForSender": onName((name) => detailForSender({ detail: name, sent: name })),
+  "keys/api-key holdsCredential": onSignalText(apiKey.holdsCredential),
+  "keys/api-key problemOfIdempotencyKey": onSignalText(apiKey.problemOfIdempotencyKey),
+  "keys/api-key echo": onSignalText(apiKey.echo),
+  "keys/api-key withoutCredentials": onSignalText(apiKey.withoutCredentials),
+  "keys/rejection detailForSender": onName((name) => detailForSender({ detail: name, sent: name })),
   "rules/evaluate-rules evaluate": ({ shape, name, payloads }) => {
     const compiled = EVALUATED.get(shape) ?? mappingRule.compileRules(rulesOf(name));
     EVALUATED.set(shape, compiled);
@@ -316,12 +365,30 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
       return () => evaluateRules.evaluate(compiled, signal);
     });
   },
-  "rules/mapping-condition comparatorOf": ({ name }) => [
-    () => mappingCondition.comparatorOf({ path: "event", operator: "in", value: times(200, (nth) => `${nth}${name}`) }),
-    () => mappingCondition.comparatorOf({ path: "event", operator: "greater_than", value: name }),
+  "rules/comparators comparatorOf": ({ name }) => [
+    () => comparators.comparatorOf({ path: "event", operator: "in", value: times(200, (nth) => `${nth}${name}`) }),
+    () => comparators.comparatorOf({ path: "event", operator: "greater_than", value: name }),
   ],
-  "rules/mapping-condition toComparable": onSignalText(mappingCondition.toComparable),
-  "rules/mapping-condition numberOfText": onSignalText(mappingCondition.numberOfText),
+  "rules/comparators toComparable": onSignalText(comparators.toComparable),
+  "rules/comparators numberOfText": onSignalText(comparators.numberOfText),
+  "rules/exclusion afterExclusionImport": ({ name }) => {
+    const known = rulesOf(name);
+    return [() => exclusion.afterExclusionImport(known, known, () => "exc_1")];
+  },
+  "rules/exclusion exclusionChanges": ({ name }) => {
+    const known = rulesOf(name);
+    return [() => exclusion.exclusionChanges(known, known)];
+  },
+  "rules/exclusion exclusionContent": onName((name) => exclusion.exclusionContent(ruleOf(name))),
+  "rules/exclusion isSameExclusion": onName((name) => exclusion.isSameExclusion(ruleOf(name), ruleOf(name, 1))),
+  "rules/exclusion repeatedNames": ({ name }) => {
+    const known = rulesOf(name);
+    return [() => exclusion.repeatedNames(known)];
+  },
+  "rules/exclusion withIds": ({ name }) => {
+    const known = rulesOf(name);
+    return [() => exclusion.withIds(known, known, () => "exc_1")];
+  },
   "rules/mapping-rule isRulePath": onForm((sent) => mappingRule.isRulePath(`properties.${sent}`)),
   "rules/mapping-rule compileRules": ({ name }) => {
     const rules = rulesOf(name);
@@ -330,6 +397,10 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "rules/mapping-rule isAboutEvent": ({ name }) => {
     const compiled = mappingRule.compileRules(rulesOf(name));
     return [() => mappingRule.isAboutEvent(compiled, `${name}b`)];
+  },
+  "rules/mapping-rule isEvaluable": ({ name }) => {
+    const compiled = mappingRule.compileRules(rulesOf(name));
+    return [() => mappingRule.isEvaluable(compiled, `${name}b`)];
   },
   "rules/mapping-rule isEventPattern": onForm(mappingRule.isEventPattern),
   "rules/mapping-rule fitsWildcard": onName((name) =>
@@ -361,6 +432,10 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     () => ruleContent.ruleDifferences(ruleOf(name), ruleOf(name, 1)),
   ],
   "rules/rule-content contentOf": onName((name) => ruleContent.contentOf(ruleOf(name))),
+  "rules/rule-content exclusionsSize": ({ name }) => {
+    const known = rulesOf(name);
+    return [() => ruleContent.exclusionsSize(known)];
+  },
   "rules/rule-content ruleSize": onForm((sent) => ruleContent.ruleSize(ruleOf(sent))),
   "rules/rule-import planImport": ({ name }) => {
     const rules = rulesOf(name);
@@ -374,40 +449,59 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "signal/canonical-form canonicalJson": onPayloads((payload) => canonicalForm.canonicalJson(payload)),
   "signal/canonical-form duplicateKey": ({ payloads }) =>
     payloads.map((payload) => {
-      const [sent, normalised] = [JSON.stringify(payload), normalising.normalise(payload, undefined)];
-      const candidate = { payload, text: sent, normalised, pathSource: undefined, idempotencyKey: undefined };
+      const normalised = normalising.normalise(payload, undefined);
+      const candidate = { payload, normalised, pathSource: undefined, idempotencyKey: undefined };
       return () => canonicalForm.duplicateKey(candidate);
     }),
   "signal/canonical-form idempotencyDuplicateKey": onText(
     canonicalForm.idempotencyDuplicateKey,
     IDEMPOTENCY_KEY_MAX_LENGTH,
   ),
-  "signal/canonical-form asWritten": (input) => {
-    const digits = JSON.stringify({ n: input.text(SIGNAL_MAX_BYTES - 100), one: 1 });
-    const number = `{"n":1${"1".repeat(input.text(SIGNAL_MAX_BYTES - 100).length)}}`;
-    const numbers = `{"n":[${"12345678901234567,".repeat(input.text(SIGNAL_MAX_BYTES / 20).length)}1]}`;
-    return [digits, number, numbers].map((sent) => () => canonicalForm.asWritten(JSON.parse(sent), sent));
-  },
   "signal/identity isWorthlessId": onSignalText(identity.isWorthlessId),
   "signal/identity usableId": onSignalText(identity.usableId),
   "signal/identity hasEmailShape": onSignalText(identity.hasEmailShape),
   "signal/identity isPlausibleEmail": onBody(identity.isPlausibleEmail),
   "signal/identity emailProblem": onSignalText(identity.emailProblem),
+  "signal/identity idProblem": onSignalText((sent) => identity.idProblem("userId", sent)),
+  "signal/identity addressIn": onSignalText(identity.addressIn),
   "signal/identity emailAsStored": onForm(identity.emailAsStored),
   "signal/identity normaliseEmail": onSignalText(identity.normaliseEmail),
   "signal/identity memberEmail": onBody(identity.memberEmail),
   "signal/identity hashOfName": onName((name) => identity.hashOfName({ kind: "email", value: name })),
+  "signal/identity markOfName": onName(identity.markOfName),
   "signal/identity groupSource": ({ name, shape }) => {
     const source = textOf(shape, NAME_MAX_CODE_POINTS);
     const names = { email: `${name}@x.co`, userId: name.slice(0, 4), anonymousId: name, traits: { name } };
     return [() => identity.groupSource(source, names)];
   },
   "signal/normalise cdpCallType": onPayloads(normalising.cdpCallType),
+  "signal/normalise knownCallType": onSignalText(normalising.knownCallType),
+  "signal/normalise comparable": onSignalText(normalising.comparable),
   "signal/normalise normalise": onPayloads((payload) => normalising.normalise(payload, undefined)),
   "signal/normalise emailProblemOf": onPayloads(normalising.emailProblemOf),
+  "signal/normalise idProblemOf": onPayloads(normalising.idProblemOf),
+  "signal/normalise previousIdOf": onPayloads(normalising.previousIdOf),
+  "signal/normalise propertiesRead": onPayloads((payload) => normalising.propertiesRead(payload, false)),
+  "signal/normalise namesSent": onPayloads((payload) => normalising.namesSent(JSON.stringify(payload))),
+  "signal/topic topicOf": onPayloads((payload) => topic.topicOf(normalising.normalise(payload, undefined))),
+  "signal/topic topicText": onSignalText((sent) => topic.topicText(sent)),
+  "accounts/account-topic accountTopic": onSignalText((sent) =>
+    accountTopic({ externalId: sent, fields: { name: sent } } as never),
+  ),
+  "keys/browser-origin browserOrigin": onText(
+    (sent) => browserOrigin({ origin: sent, mode: sent, site: sent }, () => "https://signals.example"),
+    16_384,
+  ),
+  "notifications/notification subjectOf": onNotifications(catalogue.subjectOf),
+  "template/preview-template previewTemplate": ({ payloads }) =>
+    payloads.map((body) => {
+      const template = proposing.proposeSignalTemplate([{ body }], NOW);
+      return () => previewTemplate(template, [{ body }], NOW);
+    }),
+  "signal/normalise problemsOf": onPayloads((payload) => normalising.problemsOf(payload, { traits: null, time: null })),
   "signal/occurred-at occurredAt": onPayloads((payload) => occurredAt.occurredAt(payload, NOW)),
   "signal/occurred-at readTime": onSignalText(occurredAt.readTime),
-  "signal/occurred-at timeProblemOf": onPayloads(occurredAt.timeProblemOf),
+  "signal/occurred-at timeProblemOf": onPayloads((payload) => occurredAt.timeProblemOf(payload, NOW)),
   "signal/signal-body readSignals": (input) => {
     const rules = { maxSignals: 10_000, lines: true, check: ok };
     const bodies = [
@@ -428,6 +522,84 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "signal/validate-signal validateSignal": onPayloads(validateSignal.validateSignal),
   "signal/validate-signal fitsName": onBody(validateSignal.fitsName),
   "signal/validate-signal controlCharacterIn": onSignalText(validateSignal.controlCharacterIn),
+  "json/inner-json InnerJson": (input) => [
+    ...onSignalText((sent) => new innerJson.InnerJson().read(`[${sent}]`))(input),
+    ...input.payloads
+      .map((payload) => JSON.stringify(payload))
+      .map((sent) => () => new innerJson.InnerJson().read(sent)),
+  ],
+  "signal/canonical-form mappedDuplicateKey": onName((name) =>
+    canonicalForm.mappedDuplicateKey({ keyId: "key_1", source: name, event: name, id: name }),
+  ),
+  "signal/normalise isPresentId": onSignalText(normalising.isPresentId),
+  "signal/validate-signal checkName": onSignalText((sent) => validateSignal.checkName("event", sent)),
+  "template/apply applyTemplate": ({ name, payloads }) => [
+    ...payloads.map(
+      (payload) => () => applying.applyTemplate(compiledTemplateOf(name), payload, { receivedAtMs: NOW }),
+    ),
+    ...payloads.map((payload) => () => applying.applyTemplate(IN_ITEMS, payload, { receivedAtMs: NOW })),
+  ],
+  "template/apply mapSignal": ({ name, payloads }) =>
+    payloads.map(
+      (payload) => () =>
+        applying.mapSignal(compiledTemplateOf(name), payload, { body: payload }, { receivedAtMs: NOW }),
+    ),
+  "template/apply isCdpCall": onPayloads((payload) => applying.isCdpCall(payload, null)),
+  "template/event-names plainName": onSignalText(eventNames.plainName),
+  "template/event-names eventNamesIn": onPayloads(eventNames.eventNamesIn),
+  "template/form-body isFormBody": onBody(formBody.isFormBody),
+  "template/form-body parseFormBody": (input) => [
+    ...onBody(formBody.parseFormBody)(input),
+    ...onBody((sent) => formBody.parseFormBody(`a[${sent}]=1&a[${sent}=1`))(input),
+    ...onBody((sent) => formBody.parseFormBody(`a=${sent}%`))(input),
+    ...["a&", "&", "a[]&", "a[b][c]=%&", "%&", "+"].map((unit) => {
+      const sent = unit.repeat(Math.floor(input.text(BODY_MAX_BYTES).length / unit.length));
+      return () => formBody.parseFormBody(sent);
+    }),
+  ],
+  "template/handshake handshakeAnswer": (input) => [
+    ...onSignalText((challenge) => handshake.handshakeAnswer({ method: "POST", body: { challenge } }))(input),
+    ...onPayloads((body) => handshake.handshakeAnswer({ method: "POST", body }))(input),
+  ],
+  "template/propose-template addressPathIn": onPayloads(proposing.addressPathIn),
+  "template/sample-text readSampleBody": onBody(sampleText.readSampleBody),
+  "template/sample-text readSampleHeaders": onBody(sampleText.readSampleHeaders),
+  "template/propose-template proposeSignalTemplate": ({ payloads }) => [
+    ...payloads.map((body) => () => proposing.proposeSignalTemplate([{ body }], NOW)),
+    ...payloads.map((body) => () => proposing.proposeSignalTemplate([{ body: { items: [body] } }], NOW)),
+  ],
+  "template/read-targets textOf": onSignalText(readTargets.textOf),
+  "template/read-targets addressOf": onSignalText(readTargets.addressOf),
+  "template/read-targets timeUse": onSignalText((sent) => {
+    const { read, problem } = readTargets.timeUse(NOW);
+    return [read(sent), problem(sent, "a")];
+  }),
+  "template/read-targets TargetsReader": ({ name, payloads }) =>
+    payloads.map((payload) => () => {
+      const signal = { payload, around: {}, source: name };
+      const reader = new readTargets.TargetsReader(compiledTemplateOf(name).targets, signal, 100_000);
+      return reader.read("email", readTargets.EMAIL);
+    }),
+  "template/sample-leaves leavesOfSample": onPayloads(sampleLeaves.leavesOfSample),
+  "template/signal-template compileSignalTemplate": ({ name }) => {
+    const template = signalTemplateOf(name);
+    return [() => signalTemplate.compileSignalTemplate(template)];
+  },
+  "template/signal-template compileStoredTemplate": ({ name }) => {
+    const template = signalTemplateOf(name);
+    return [() => signalTemplate.compileStoredTemplate(template)];
+  },
+  "template/signal-template problemInWords": onForm((sent) =>
+    signalTemplate.problemInWords({ index: 0, target: sent, field: null, message: "is wrong" }),
+  ),
+  "template/signal-template parseTemplatePath": onForm(signalTemplate.parseTemplatePath),
+  "template/surroundings keptKey": onSignalText(surroundings.keptKey),
+  "template/surroundings keptHeaders": onText(
+    (sent) => surroundings.keptHeaders(IN_ITEMS, { "x-topic": sent }),
+    16_384,
+  ),
+  "template/surroundings keptBody": onPayloads((payload) => surroundings.keptBody(IN_ITEMS, payload, new Set(), 0)),
+  "template/surroundings bytesOf": onSignalText(surroundings.bytesOf),
   "text cut": onBody((sent) => text.cut(sent, 400)),
   "webhook-calls webhooksOf": ({ name }) => {
     const key = { key: "sk_1", endpointType: "product_org" as const, payloadTemplate: templateOf(name) };
@@ -443,33 +615,36 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
 /** Functions that take no text or JSON of somebody else, by what they take. */
 const OWN: Record<string, string> = {
   "numbers, times and states of the service": `
-    day-counts addToDays, day-counts latestDays, duration dayOf, events/attempts judgeAttempt, events/attempts notBeforeMs,
-    events/attempts failedAgain, events/attempts hasFailedTooLong, events/key-notices expiringDays,
-    events/key-notices silentSinceMs, events/workspace-event risenTo, events/workspace-event fallenBelow,
-    health/alarm alarmsOf, health/alarm wordOf, health/alarm roomLevel, health/alarm notAsked, health/alarm unreachable,
+    duration addToDays, duration latestDays, duration dayOf, duration utcDay, notifications/attempts decideAttempt, notifications/attempts notBeforeMs,
+    notifications/attempts failedAgain, notifications/attempts hasFailedTooLong, notifications/key-notices expiringDays,
+    notifications/key-notices silentSinceMs, notifications/notification risenTo, notifications/notification fallenBelow,
+    health/alarm alarmsOf, health/alarm alarmsOfObject, health/alarm wordOf, health/alarm wordOfAlarm,
+    health/alarm-post changeOf, health/alarm-post webhookBody, health/alarm-post channelText, health/alarm roomLevel, health/alarm notAsked, health/alarm unreachable,
     json/json-value isExact, json/json-scan isSpace, keys/api-key isExpired, keys/api-key keyEnd, keys/api-key keyStatus,
-    keys/api-token tokenStatus, keys/refusal addRejection, keys/refusal forgetOld, quota/balance balanceBooks,
+    keys/api-token tokenStatus, keys/rejection addRejection, keys/rejection forgetOld, quota/balance balanceBooks,
     quota/billing billingPeriodAt, quota/billing closePeriod, quota/billing overageCost, quota/forecast paceOf,
-    quota/forecast expectedUsage, quota/forecast whenReached, quota/quota quotaBounds, quota/quota quotaCeiling,
+    quota/forecast expectedUsage, quota/forecast whenReached, quota/key-budget keyLevel, quota/key-budget newKeyLevels,
+    quota/key-budget roomOfKey, quota/key-budget useWithin, quota/quota quotaBounds, quota/quota quotaCeiling,
     quota/quota verdictCounts, quota/quota eachVerdict, quota/quota addVerdicts, quota/quota verdictWords,
     quota/quota ordinalsTaken, quota/quota verdictInRun, quota/quota decideQuotaRun, quota/quota overageOfRun,
     quota/quota roomToRelease, quota/quota overageOfRelease, quota/request-rate requestsOfBody,
     quota/request-rate takeRequest, quota/request-rate chargeRequests,
-    quota/usage-day utcDay, quota/usage-day entryOf, quota/usage-day usageCurve, quota/usage-day verdictsPerDay,
+    quota/usage-day entryOf, quota/usage-day usageCurve, quota/usage-day verdictsPerDay,
     quota/usage-day signalsPerDay, quota/usage-levels newUsageLevels, quota/usage-levels usageLevel,
-    rules/evaluate-rules pointsOf, rules/mapping-rule lapseDayOf, text grouped, text counted`,
+    rules/evaluate-rules pointsOf, rules/comparators conditionValue, rules/comparators isComparatorName, rules/comparators negates,
+    rules/mapping-rule lapseDayOf, template/signal-template pathsOf, template/key-template accountTemplateOf,
+    template/key-template compileKeyTemplate, text grouped, text counted`,
   "names of a fixed list": `
-    events/destination wantedBy, events/workspace-event exampleEvent, events/workspace-event thresholdsOf,
+    notifications/destination wantedBy, notifications/notification exampleNotification, notifications/notification thresholdsOf,
     keys/role canManage, keys/role canChangeMember, signal/traits eachTrait, signal/traits traitLabel,
     signal/traits traitsInWords`,
   "the configuration of a deployment": `
-    jurisdiction JurisdictionError, jurisdiction jurisdictionProblem, jurisdiction requireJurisdiction,
     health/alarm wrongJurisdiction`,
-  "keys and secrets that the service has made": `
+  "keys, secrets and hashes that the service has made": `
     keys/api-key composeKey, keys/api-key composeToken, keys/api-key keyEnds, keys/api-key maskedKey,
-    keys/api-key composeSecret, webhook-calls sdkLine`,
+    keys/api-key composeSecret, webhook-calls sdkLine, signal/canonical-form hashBytes`,
   "any value, of which they look at the type only": `
-    json/dot-path isJsonObject, json/json-value kindInWords, result ok, result refuse`,
+    json/json-value isJsonObject, json/json-value kindInWords, signal/validate-signal checkProperties, result ok, result reject`,
 };
 
 const exported: string[] = [];

@@ -1,5 +1,5 @@
 /**
- * Each text of each schema of a request gets the largest text that its body lets through, in ten shapes. Its schema refuses the text,
+ * Each text of each schema of a request gets the largest text that its body lets through, in ten shapes. Its schema rejects the text,
  * because every text has a maximum, and takes at most 50 ms of CPU, and at most in proportion to the text. The texts are found from the
  * schemas of the operations.
  */
@@ -133,6 +133,8 @@ function complaintsOf(title: string, parse: (text: string) => { success: boolean
 /** The places of an issue that an option of another kind has not caused. That of a union has the issues of its options. */
 function placesOf(issue: z.core.$ZodIssue, above: readonly PropertyKey[] = []): string[] {
   const path = [...above, ...issue.path];
+  // A name has the place of its record.
+  if (issue.code === "invalid_key") return issue.issues.flatMap((inner) => placesOf(inner, path.slice(0, -1)));
   if (issue.code === "invalid_union") return issue.errors.flat().flatMap((option) => placesOf(option, path));
   return issue.code === "invalid_value" || issue.code === "invalid_type" ? [] : [path.join(".")];
 }

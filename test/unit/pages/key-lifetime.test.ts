@@ -53,8 +53,8 @@ describe("a key's expiration", () => {
     ["at", " 2027-01-01T00:00", INVALID],
     ["at", "2027-01-01T00:00:00.000", INVALID],
     ["at", "+12027-01-01T00:00", INVALID],
-  ])("by %j and %j is refused: %s", (lifetime, expires, why) => {
-    expect(expirationOf({ lifetime, expires }, NOW)).toEqual({ ok: false, refusal: why });
+  ])("by %j and %j is rejected: %s", (lifetime, expires, why) => {
+    expect(expirationOf({ lifetime, expires }, NOW)).toEqual({ ok: false, rejection: why });
   });
 
   test.each([null, "2026-11-30T00:00:00.000Z"])("may be kept where a key is rotated: %j", (kept) => {

@@ -14,22 +14,22 @@ const NEW_ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
 
 function typed(changes: Partial<TypedDestination> = {}): TypedDestination {
   const target = "https://crm.example.com/";
-  return { id: ID, name: "CRM", type: "webhook", target, headers: [], events: ["key.silent"], ...changes };
+  return { id: ID, name: "CRM", type: "webhook", target, headers: [], notifications: ["key.silent"], ...changes };
 }
 
 describe("the form of a destination", () => {
-  test("is read with its events in their order, each once, without unknown events", () => {
+  test("is read with its notifications in their order, each once, without unknown notifications", () => {
     const form = new FormData();
     for (const [name, value] of [
       ["id", ID],
       ["name", " CRM "],
       ["type", "slack"],
       ["target", " https://hooks.example.com/x "],
-      ["events", "usage.level"],
-      ["events", "person.scored"],
-      ["events", "usage.level"],
-      ["events", "toString"],
-      ["events", "destination.test"],
+      ["notifications", "usage.level"],
+      ["notifications", "person.scored"],
+      ["notifications", "usage.level"],
+      ["notifications", "toString"],
+      ["notifications", "destination.test"],
       ["header_name_0", " X-Api-Key "],
       ["header_value_0", " Bearer k "],
       ["header_name_1", " "],
@@ -46,7 +46,7 @@ describe("the form of a destination", () => {
         { name: "X-Api-Key", value: "Bearer k" },
         { name: "", value: "v" },
       ],
-      events: ["person.scored", "usage.level"],
+      notifications: ["person.scored", "usage.level"],
     });
   });
 
@@ -59,19 +59,23 @@ describe("the form of a destination", () => {
   });
 
   test("begins with crossed thresholds chosen, and not with every scoring signal", () => {
-    const { events } = emptyDestination(ID);
-    expect(events).toContain("person.score_crossed");
-    expect(events).not.toContain("person.scored");
+    const { notifications } = emptyDestination(ID);
+    expect(notifications).toContain("person.score_crossed");
+    expect(notifications).not.toContain("person.scored");
   });
 
   test("shows all errors at once", () => {
-    expect(checkDestination(typed({ name: " ", target: "", events: [] }), "is_refused")).toEqual({
+    expect(checkDestination(typed({ name: " ", target: "", notifications: [] }), "is_rejected")).toEqual({
       ok: false,
-      refusal: { name: "Enter a name.", target: "Enter the URL.", events: "Choose at least one event." },
+      rejection: {
+        name: "Enter a name.",
+        target: "Enter the URL.",
+        notifications: "Choose at least one notification.",
+      },
     });
-    expect(checkDestination(typed({ type: "email", target: "" }), "is_refused")).toEqual({
+    expect(checkDestination(typed({ type: "email", target: "" }), "is_rejected")).toEqual({
       ok: false,
-      refusal: { target: "Enter the email address." },
+      rejection: { target: "Enter the email address." },
     });
   });
 
@@ -93,9 +97,9 @@ describe("the form of a destination", () => {
       { name: "Host", value: "ü" },
       { name: "x-new", value: "v" },
     ];
-    expect(checkDestination(typed({ headers }), "is_refused")).toEqual({
+    expect(checkDestination(typed({ headers }), "is_rejected")).toEqual({
       ok: false,
-      refusal: {
+      rejection: {
         header_name_0: "Enter a name for header 1.",
         header_value_1: "Enter a value for X-New.",
         header_name_2: "This header is set by the service or the network.",
@@ -122,9 +126,9 @@ describe("thresholds", () => {
     ["99999999", "Enter whole numbers"],
     ["1 2 3 4 5 6", "Enter at most 5 scores."],
     ["50 50", "The same score twice."],
-  ])("%j is refused: %s", (text, why) => {
+  ])("%j is rejected: %s", (text, why) => {
     const read = readThresholds(text);
-    expect(read.ok ? "" : read.refusal).toContain(why);
+    expect(read.ok ? "" : read.rejection).toContain(why);
   });
 });
 

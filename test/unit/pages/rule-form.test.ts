@@ -2,14 +2,8 @@
 import * as fc from "fast-check";
 import { html } from "hono/html";
 import { describe, expect, test } from "vitest";
+import { COMPARATOR_NAMES, conditionValue, type MappingCondition } from "../../../src/domain/rules/comparators.ts";
 import { POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../../../src/domain/rules/mapping-rule.ts";
-import {
-  MAPPING_OPERATORS,
-  OPERATORS_OF_NUMBERS,
-  OPERATORS_WITH_LIST,
-  OPERATORS_WITHOUT_VALUE,
-} from "../../../src/domain/rules/mapping-condition.ts";
-import type { MappingCondition } from "../../../src/domain/rules/mapping-condition.ts";
 import {
   BLANK_FORM,
   changeRows,
@@ -24,7 +18,7 @@ import {
 } from "../../../src/pages/rules/rule-form.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
 import { RuleEditor } from "../../../src/pages/rules/editor.tsx";
-import { newRule } from "../../../src/workspace/rule-schema.ts";
+import { newRule } from "../../../src/use-cases/rule-schema.ts";
 import { readHtml, unchangedFields } from "../../support/html.ts";
 
 const RULE: RuleContent = {
@@ -48,7 +42,7 @@ function conditionFrom(operator: string, value: string): MappingCondition | unde
 
 function errorsOf(form: Partial<RuleForm>): Record<string, string> {
   const made = parseRule({ ...FORM, ...form });
-  return made.ok ? {} : made.refusal;
+  return made.ok ? {} : made.rejection;
 }
 
 describe("the typed value of a condition", () => {
@@ -78,18 +72,19 @@ describe("the typed value of a condition", () => {
   });
 
   test("is ignored by operators without a value", () => {
-    for (const operator of OPERATORS_WITHOUT_VALUE) {
+    for (const operator of COMPARATOR_NAMES.filter((name) => conditionValue(name) === "none")) {
       expect(conditionFrom(operator, "left over")).toEqual({ path: "properties.x", operator });
     }
   });
 
   test("is the same after the form for every operator", () => {
-    for (const operator of MAPPING_OPERATORS) {
-      const text = OPERATORS_OF_NUMBERS.includes(operator) ? -1.5 : "a\nb, 3";
-      const value = OPERATORS_WITH_LIST.includes(operator) ? ["a, b", 3] : text;
-      const condition = OPERATORS_WITHOUT_VALUE.includes(operator)
-        ? { path: "properties.x", operator }
-        : { path: "properties.x", operator, value };
+    for (const operator of COMPARATOR_NAMES) {
+      const text = conditionValue(operator) === "number" ? -1.5 : "a\nb, 3";
+      const value = conditionValue(operator) === "list" ? ["a, b", 3] : text;
+      const condition =
+        conditionValue(operator) === "none"
+          ? { path: "properties.x", operator }
+          : { path: "properties.x", operator, value };
       const changed = {
         match: "any",
         points: -3,
@@ -171,7 +166,7 @@ describe("a form that is saved unchanged", () => {
         fc.constantFrom("event", "source", "email", "properties.x "),
         text.map((name) => `properties.${name}`),
       ),
-      operator: fc.constantFrom(...MAPPING_OPERATORS),
+      operator: fc.constantFrom(...COMPARATOR_NAMES),
       value: fc.oneof(scalar, fc.array(scalar, { minLength: 1, maxLength: 4 })),
     },
     { requiredKeys: ["path", "operator"] },
@@ -297,7 +292,7 @@ test("a preview needs no name, scoring signal or points; errors in the other fie
   expect(ruleForPreview({ ...draft, points: "7" })).toMatchObject({ ok: true, value: { points: 7 } });
   expect(ruleForPreview({ ...draft, points: "x", match: "" })).toMatchObject({
     ok: false,
-    refusal: { match: "Use one of: all, any.", points: expect.stringContaining("Enter a whole number") },
+    rejection: { match: "Use one of: all, any.", points: expect.stringContaining("Enter a whole number") },
   });
 });
 

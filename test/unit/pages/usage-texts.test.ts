@@ -2,12 +2,13 @@
 import { describe, expect, test } from "vitest";
 import { roomLevel, type RoomLevel } from "../../../src/domain/health/alarm.ts";
 import type { OveragePrice } from "../../../src/domain/quota/billing.ts";
+import { NO_BUDGETS } from "../../../src/domain/quota/key-budget.ts";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { duplicatesText, storedText } from "../../../src/pages/usage/usage.tsx";
 import { changeText, costText, extraRoomText, heldText } from "../../../src/pages/usage/plan.tsx";
 import { storageNotice, usageNotice, usageNoticeState, waitingText } from "../../../src/pages/usage-notices.tsx";
 import type { Usage } from "../../../src/quota/protocol.ts";
-import type { Room } from "../../../src/workspace/read-health.ts";
+import type { Room } from "../../../src/use-cases/read-health.ts";
 
 function usage(more: Partial<Usage> = {}): Usage {
   return {
@@ -22,38 +23,39 @@ function usage(more: Partial<Usage> = {}): Usage {
     extraRoomRemoved: false,
     configVersion: 1,
     history: [],
+    ...NO_BUDGETS,
     ...more,
   };
 }
 
 const removed = { extraRoomRemoved: true };
 const on = { overages: true };
-const REFUSED = "You've reached your signal limit: signals are refused.";
+const REJECTED = "You've reached your signal limit: signals are rejected.";
 const like = (text: string | RegExp) => (text instanceof RegExp ? expect.stringMatching(text) : text);
 
 describe("the notice about the signal limit", () => {
   test.each([
-    [{ accepted: 60, held: 20 }, "warn", "You've used 80 % of your signal limit.", /are held\. Upgrade or enable/],
-    [{ accepted: 90, ...removed }, "warn", "You've used 90 % of your signal limit.", /no extra room.*are refused/],
+    [{ accepted: 60, held: 20 }, "warn", "You've used 80% of your signal limit.", /are held\. Upgrade or enable/],
+    [{ accepted: 90, ...removed }, "warn", "You've used 90% of your signal limit.", /no extra room.*are rejected/],
     [{ accepted: 100 }, "warn", "You've reached your signal limit.", /^All signals so far were processed\./],
     [{ accepted: 100, held: 1 }, "warn", "You're over your signal limit: 1 signal is held.", /deleted on Apr 1, 2031/],
-    [{ accepted: 100, ...removed }, "bad", REFUSED, /429 until Apr 1/],
+    [{ accepted: 100, ...removed }, "bad", REJECTED, /429 until Apr 1/],
     // A workspace that lost a larger plan within the period.
-    [{ accepted: 300, ...removed }, "bad", REFUSED, /429 until/],
+    [{ accepted: 300, ...removed }, "bad", REJECTED, /429 until/],
     [
       { accepted: 100, held: 100, rejected: 3 },
       "bad",
       /^You've reached twice/,
       /until Apr 1, 2031 \(3 signals so far\)/,
     ],
-    [{ accepted: 85, ...on }, "info", "You've used 85 % of your signal limit.", /accepted and billed/],
-    [{ accepted: 101, ...on, overage: 1 }, "info", /^You're at 101 % of.* still accepted\.$/, /^1 overage in/],
-    [{ accepted: 300, ...on, overage: 200 }, "warn", /^You're at 300 % of your/, /^200 overages.*A larger plan/],
+    [{ accepted: 85, ...on }, "info", "You've used 85% of your signal limit.", /accepted and billed/],
+    [{ accepted: 101, ...on, overage: 1 }, "info", /^You're at 101% of.* still accepted\.$/, /^1 overage in/],
+    [{ accepted: 300, ...on, overage: 200 }, "warn", /^You're at 300% of your/, /^200 overages.*A larger plan/],
   ] as const)("at %j has tone %s and says: %s", (more, tone, title, text) => {
     expect(usageNotice(usage(more))).toEqual({ tone, title: like(title), text: like(text) });
   });
 
-  test("if dismissed, returns with the next level, refusal or period; does not exist below 80 %", () => {
+  test("if dismissed, returns with the next level, rejection or period; does not exist below 80%", () => {
     const state = (more: Partial<Usage>) => usageNoticeState(usage(more));
     expect([usageNotice(usage({ accepted: 79 })), state({ accepted: 79 })]).toEqual([null, null]);
     const states = [
@@ -85,8 +87,8 @@ test.each([
   // Exactly the limit is within it.
   [{ streak: 2, accepted: 100 }, "warn", /^2 of 3/, /resets the count\.$/],
   [{ streak: 2, accepted: 100, held: 1 }, "bad", "Lost when this period ends", /at least 101 signals/],
-  [{ streak: 3, ...removed }, "bad", "Permanently lost", /beyond the limit are refused/],
-  [{ streak: 3, ...removed, ...on }, "bad", "Permanently lost", /no signal is refused/],
+  [{ streak: 3, ...removed }, "bad", "Permanently lost", /beyond the limit are rejected/],
+  [{ streak: 3, ...removed, ...on }, "bad", "Permanently lost", /no signal is rejected/],
   [{ ...removed, paid: false }, "bad", "Permanently lost", /./],
   [{ paid: false, held: 50 }, "good", "Cannot be lost on this plan", /Only paid plans/],
   [on, "good", "Safe while overages are on", /do not count towards losing the extra room\.$/],
@@ -113,10 +115,10 @@ describe("the effect of a change of plan or overages", () => {
 
   test.each([
     [{ accepted: 39, held: 60 }, "1 more signal is accepted in this period. Then 100 are held, and signals beyond 200"],
-    [{ accepted: 40, ...removed }, "60 more signals are accepted in this period. Signals beyond that are refused."],
+    [{ accepted: 40, ...removed }, "60 more signals are accepted in this period. Signals beyond that are rejected."],
     [{ accepted: 100 }, "the next signals are held"],
-    [{ accepted: 200 }, "the next signals are refused"],
-    [{ accepted: 100, ...removed }, "the next signals are refused"],
+    [{ accepted: 200 }, "the next signals are rejected"],
+    [{ accepted: 100, ...removed }, "the next signals are rejected"],
     [{ accepted: 10, held: 10 }, "You can then release 10 held signals."],
     [{ accepted: 95, held: 10 }, "You can then release 5 held signals."],
   ])("at %j says: %s", (more, text) => {
@@ -164,20 +166,20 @@ describe("the storage", () => {
     [800, 0, "filling"],
     [999, 0, "filling"],
     [1_000, 999, "full"],
-    [0, 1_000, "refusing"],
-    [1_000, 1_000, "refusing"],
+    [0, 1_000, "rejecting"],
+    [1_000, 1_000, "rejecting"],
   ])("with %i of 1,000 bytes in the store and %i in the outbox has level %s", (store, outbox, level) => {
     const of = (bytes: number) => ({ bytes, maxBytes: 1_000 });
     expect(roomLevel({ store: of(store), outbox: of(outbox) })).toBe(level);
   });
 
   test.each([
-    [0, 9_000_000_000, "0 bytes of 9 GB (0.0 %)"],
-    [999, 9_000_000_000, "999 bytes of 9 GB (0.0 %)"],
-    [1_250_000, 9_000_000_000, "1.3 MB of 9 GB (0.0 %)"],
-    [8_999_999_999, 9_000_000_000, "9 GB of 9 GB (99 %)"],
-    [10_000_000_000_000, 20_000_000_000_000, "10,000 GB of 20,000 GB (50 %)"],
-    [99_900, 1_000_000, "99.9 KB of 1 MB (10.0 %)"],
+    [0, 9_000_000_000, "0 bytes of 9 GB (0.0%)"],
+    [999, 9_000_000_000, "999 bytes of 9 GB (0.0%)"],
+    [1_250_000, 9_000_000_000, "1.3 MB of 9 GB (0.0%)"],
+    [8_999_999_999, 9_000_000_000, "9 GB of 9 GB (99%)"],
+    [10_000_000_000_000, 20_000_000_000_000, "10,000 GB of 20,000 GB (50%)"],
+    [99_900, 1_000_000, "99.9 KB of 1 MB (10.0%)"],
   ])("shows %i of %i bytes as %s", (bytes, maxBytes, text) => {
     expect(storedText(room({ store: { bytes, maxBytes } }))).toBe(text);
   });
@@ -185,10 +187,10 @@ describe("the storage", () => {
   const full = { bytes: 1_000, maxBytes: 1_000 };
   const filling = { bytes: 855, maxBytes: 1_000 };
   test.each<[RoomLevel, Partial<Room>, string, RegExp, RegExp]>([
-    ["filling", { store: filling }, "warn", /^Storage is 85 % full\.$/, /retention, delete people/],
+    ["filling", { store: filling }, "warn", /^Storage is 85% full\.$/, /retention, delete people/],
     ["full", { store: full }, "bad", /^Storage is full/, /^12,000 signals .* 3 hours ago\. None is lost.*delete/],
-    ["refusing", { store: full }, "bad", /503/, /^Storage is full\. 12,000 signals are waiting;.*delete people/],
-    ["refusing", {}, "bad", /503/, /^(?!.*delete)12,000 signals are waiting;.*Storage has room/],
+    ["rejecting", { store: full }, "bad", /503/, /^Storage is full\. 12,000 signals are waiting;.*delete people/],
+    ["rejecting", {}, "bad", /503/, /^(?!.*delete)12,000 signals are waiting;.*Storage has room/],
   ])("at level %s with %j has a notice with tone %s that says what to do", (level, more, tone, title, text) => {
     const notice = storageNotice(room({ level, waiting: 12_000, waitingSinceMs: NOW - 3 * HOUR, ...more }), NOW);
     expect(notice).toEqual({ tone, title: like(title), text: like(text) });

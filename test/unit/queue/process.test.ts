@@ -1,22 +1,25 @@
 /** Design §8.2: the duplicate keys that the consumer gives to the store, and the outcome of each signal. */
 import { describe, expect, test } from "vitest";
+import type { MappingCondition } from "../../../src/domain/rules/comparators.ts";
 import { compileRules, type CompiledRules, type MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
-import type { MappingCondition } from "../../../src/domain/rules/mapping-condition.ts";
-import { compileTemplate } from "../../../src/domain/accounts/payload-template.ts";
+import { compileKeyTemplate } from "../../../src/domain/template/key-template.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../../src/limits.ts";
-import { readAdmission, type CallHead } from "../../../src/wire/admission.ts";
-import type { ReceivedRow, ReceivedSignal } from "../../../src/wire/message.ts";
+import { readAdmission, type CallHead, type ReceivedRow, type ReceivedSignal } from "../../../src/wire/message.ts";
 import { givenUpSignal, processRows, processSignal, rowsToRecord } from "../../../src/queue/process.ts";
 
-const template = compileTemplate([
-  { target: "external_id", path: "id", type: "string", required: true },
-  { target: "plan", path: "plan", type: "string", required: false },
-]);
+const template = compileKeyTemplate("product_org", {
+  firstKeyId: "key_1",
+  version: 1,
+  template: [
+    { target: "external_id", path: "id", type: "string", required: true },
+    { target: "plan", path: "plan", type: "string", required: false },
+  ],
+});
 const input = {
   rules: compileRules([]),
   templates: new Map([
-    ["key_1", template],
-    ["key_2", template],
+    ["key_1 1", template],
+    ["key_2 1", template],
   ]),
 };
 const AT = Date.UTC(2026, 0, 10);
@@ -36,7 +39,7 @@ function workOf(head: Partial<CallHead>, payload: unknown, at = AT) {
 }
 
 const update = (head: Partial<CallHead>, plan = "pro", at = AT) =>
-  workOf({ endpoint: "product_org", ...head }, { id: "a1", plan }, at);
+  workOf({ endpoint: "product_org", template: 1, ...head }, { id: "a1", plan }, at);
 const hashOf = (...sent: Parameters<typeof update>) => update(...sent).contentHash;
 
 test("§8.5 makes a signal with too many rule steps a dead letter with a reason, with and without an email", () => {
@@ -170,9 +173,9 @@ describe("a signal that cannot be processed is a dead letter with a reason:", ()
   };
 
   test("an account update of a key without a template, without an object, or that does not fit the template", () => {
-    const account = { endpoint: "product_org" } as const;
+    const account = { endpoint: "product_org", template: 1 } as const;
     expect(reasonOf({ ...account, key: "key_9" }, { id: "a1" })).toBe(
-      "The payload template of its API key is no longer stored. It is deleted 90 days after the key has ended.",
+      "The payload template of its API key is no longer stored. A key keeps its 20 newest versions, until 90 days after its end.",
     );
     expect(reasonOf(account, ["a1"])).toBe("Could not be processed: Error: an account update is a JSON object");
     expect(reasonOf(account, { plan: "pro" })).toMatch(/^Could not be processed: Error: `id` .* is missing\.$/);

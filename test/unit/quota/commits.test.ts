@@ -1,4 +1,4 @@
-/** Design §14: which calls share a commit, and how long a call waits for it. */
+/** docs/inside.md: which calls share a commit, and how long a call waits for it. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { COMMIT_INTERVAL_MS, SHARE_MS, SharedCommits } from "../../../src/quota/incoming-calls.ts";
 

@@ -3,13 +3,16 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DRAIN_PACE_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { Drain, RESEND_AFTER_MS, SEND_TIMEOUT_MS, STORE_PROBE_MS, UNSENT_MAX_BYTES } from "../../../src/quota/drain.ts";
 import { MessagePacker, type PackedRow, type SendRange } from "../../../src/quota/outbox.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { bytesOf, textOf } from "../../support/wire.ts";
 
 const START = 1_000_000;
 
+let logged: () => unknown[];
+
 beforeEach(() => {
   vi.useFakeTimers({ now: START });
-  vi.spyOn(console, "log").mockImplementation(() => {});
+  logged = expectLogged("drain_failed");
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -34,7 +37,7 @@ class DrainFixture {
       messages: (range: SendRange) => this.#read(range),
       oldest: () => (this.rows[0] === undefined ? null : { row: this.rows[0].row, atMs: this.rows[0].at }),
     };
-    const alarm = { workBy: (atMs: number) => void (this.alarmAtMs = Math.min(this.alarmAtMs, atMs)) };
+    const alarm = { wakeBy: (atMs: number) => void (this.alarmAtMs = Math.min(this.alarmAtMs, atMs)) };
     this.drain = new Drain(outbox, alarm, {
       workspaceId: "ws",
       paceMs: DRAIN_PACE_MS,
@@ -192,8 +195,7 @@ describe("rows are read from the table", () => {
     fixture.commit();
     await fixture.pass(0);
     expect(fixture.alarmAtMs).toBe(START + RETRY_MIN_SECONDS * 1_000);
-    const logged = vi.spyOn(console, "log").mock.calls.join("\n");
-    expect(logged).toMatch(/drain_failed.*"workspace":"ws".*"failed":1.*down/s);
+    expect(logged()).toEqual([{ event: "drain_failed", workspace: "ws", failed: 1, error: "Error: down" }]);
     fixture.commit();
     await fixture.pass(60_000);
     expect(fixture.sent).toHaveLength(1);

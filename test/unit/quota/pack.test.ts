@@ -146,7 +146,7 @@ describe("messages", () => {
   });
 });
 
-test("§8.7: the request rate is separate per key, and refuses calls beyond", () => {
+test("§8.7: the request rate is separate per key, and rejects calls beyond", () => {
   const buckets = new RequestBuckets({ perSecond: 10, burst: 2 });
   expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 1, resetMs: 100 });
   expect(buckets.take("a", 1_000)).toMatchObject({ allowed: true, remaining: 0, resetMs: 200 });

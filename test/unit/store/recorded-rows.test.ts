@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import {
   RECORDED_RANGES_MAX,
   forgetRowsBelow,
-  hasRoomFor,
+  canTrackRows,
   hasRow,
   takeFreshRows,
   type RecordedRows,
@@ -17,7 +17,7 @@ const step = fc.oneof(fc.record({ take: fc.array(row, { maxLength: 8 }) }), fc.r
 test("rows are recorded if they came or are settled", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
-      const recorded: RecordedRows = { low: 0, rows: [] };
+      const recorded: RecordedRows = { lowestUnsettledRow: 0, rows: [] };
       const model = new Set<number>();
       for (const taken of steps) {
         if ("take" in taken) {
@@ -40,7 +40,7 @@ test("rows are recorded if they came or are settled", () => {
 });
 
 test("stored ranges do not grow with settled rows, across gaps", () => {
-  const recorded: RecordedRows = { low: 0, rows: [] };
+  const recorded: RecordedRows = { lowestUnsettledRow: 0, rows: [] };
   for (let start = 1; start <= 1_000; start++) {
     takeFreshRows(recorded, [{ row: start * 1_000 }, { row: start * 1_000 + 1 }]);
     forgetRowsBelow(recorded, start * 1_000);
@@ -55,7 +55,7 @@ function deliverAll(recorded: RecordedRows, rows: readonly number[]): { rounds: 
     forgetRowsBelow(recorded, Math.min(...left));
     left = left.filter((number) => {
       const delivered = [{ row: number }];
-      if (!hasRoomFor(recorded, delivered)) return true;
+      if (!canTrackRows(recorded, delivered)) return true;
       takeFreshRows(recorded, delivered);
       mostRanges = Math.max(mostRanges, recorded.rows.length);
       return false;
@@ -68,7 +68,7 @@ test("stored ranges are bounded, and every row is recorded in the end, in any or
   const numbers = Array.from({ length: 4 * RECORDED_RANGES_MAX }, (_, n) => 1_000 + n + Math.floor(n / 7) * 1_000);
   const odd = [...numbers.filter((_, n) => n % 2 === 1), ...numbers.filter((_, n) => n % 2 === 0)];
   for (const order of [numbers, numbers.toReversed(), odd, odd.toReversed()]) {
-    const recorded: RecordedRows = { low: 0, rows: [] };
+    const recorded: RecordedRows = { lowestUnsettledRow: 0, rows: [] };
     const { rounds, mostRanges } = deliverAll(recorded, order);
     // The lowest unsettled row may add a range.
     expect(mostRanges).toBeLessThanOrEqual(RECORDED_RANGES_MAX + 1);

@@ -1,7 +1,7 @@
 /** An admission is the same for every reader, even of a resent signal (design §6, §8). */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { headOfResent, readAdmission, type Admission, type OutboxRow } from "../../../src/wire/admission.ts";
+import { headOfResent, readAdmission, type Admission, type OutboxRow } from "../../../src/wire/message.ts";
 
 const rows = fc.record<OutboxRow>({
   row: fc.nat(),
@@ -25,6 +25,8 @@ const admissions = fc.record<Required<Admission>>({
   periodEndMs: fc.nat(),
   pathSource: fc.string(),
   idempotencyKey: fc.string(),
+  templateVersion: fc.nat(),
+  around: fc.constant('{"key":"a"}'),
   resent: fc.record({ from: fc.constantFrom("held", "dead"), place: fc.nat() }),
 });
 
@@ -37,7 +39,9 @@ test("a resent signal keeps its first admission in any row and place", () => {
         ...(lacks === "source" ? {} : { pathSource }),
         ...(lacks === "key" ? {} : { idempotencyKey }),
       };
-      expect(readAdmission(row, headOfResent(admission), { id: admission.id }, index)).toEqual(admission);
+      expect(readAdmission(row, headOfResent(admission), { id: admission.id, around: all.around }, index)).toEqual(
+        admission,
+      );
     }),
   );
 });

@@ -8,6 +8,7 @@ import {
   writeCall,
   writeMessage,
   writeRow,
+  type ReceivedMessage,
 } from "../../../src/wire/message.ts";
 import {
   readAdmission,
@@ -15,8 +16,7 @@ import {
   type OutboxRow,
   type Resent,
   type SignalHead,
-} from "../../../src/wire/admission.ts";
-import type { ReceivedMessage } from "../../../src/wire/message.ts";
+} from "../../../src/wire/message.ts";
 import { bytesOf, callOf, edited, rowOfSignals, textOf } from "../../support/wire.ts";
 
 const HOSTILE = [
@@ -61,14 +61,18 @@ const heads = fc.record<CallHead, "key">(
     endpoint: fc.constant("product_org" as const),
     source: anyText,
     idem: anyText,
+    template: fc.nat(),
+    headers: fc.dictionary(fc.constantFrom("x-topic", "x-event"), anyText),
     resent: resents,
   },
   { requiredKeys: ["key"] },
 );
+// As the reader gives it: its characters beyond ASCII are escaped.
+const arounds = fc.constantFrom('{"key":"a"}', '{"body":{"a b":["\\u00e9",1]}}', '{"headers":{"x-topic":"sent"}}');
 const ids = fc.uuid().map((id) => `sig_${id}`);
 const signals = fc.array(
   fc.record<SignalHead & { payload: string }, "id" | "payload">(
-    { id: ids, index: fc.nat(), payload: payloads },
+    { id: ids, index: fc.nat(), around: arounds, payload: payloads },
     { requiredKeys: ["id", "payload"] },
   ),
   { minLength: 1, maxLength: 5 },
@@ -85,7 +89,7 @@ const signalsOf = ({ rows: received }: ReceivedMessage) => received.flatMap((row
 describe("a queue message", () => {
   test("returns all heads and payloads", () => {
     fc.assert(
-      fc.property(fc.uuid(), fc.maxSafeNat(), rows, (workspaceId, low, groups) => {
+      fc.property(fc.uuid(), fc.maxSafeNat(), rows, (workspaceId, lowestUnsettledRow, groups) => {
         const outbox = groups.map((group, index) => {
           const count = group.calls.reduce((sum, call) => sum + call.signals.length, 0);
           return { calls: group.calls, row: rowOf(index + 7, group.first, count, Math.min(group.accepted, count)) };
@@ -99,9 +103,9 @@ describe("a queue message", () => {
             }),
           ),
         );
-        expect(readMessage(writeMessage(workspaceId, low, written))).toEqual({
+        expect(readMessage(writeMessage(workspaceId, lowestUnsettledRow, written))).toEqual({
           workspaceId,
-          low,
+          lowestUnsettledRow,
           rows: outbox.map(({ row, calls: of }) => ({
             row,
             signals: of
@@ -151,10 +155,10 @@ describe("a queue message", () => {
       '\u001e{"key":"key_1","resent":{"from":"held","place":3,"verdict":"accepted","ordinal":4,"at":2,' +
       '"period_start":1,"period_end":9,"limit":50}}\u001fsig_c\u001f{"c":3}';
     const {
-      low,
+      lowestUnsettledRow,
       rows: [read],
     } = readMessage(bytesOf(`ws_1 6${row}`));
-    expect(low).toBe(6);
+    expect(lowestUnsettledRow).toBe(6);
     expect(read?.row).toMatchObject({ row: 7, at: 5, limit: 100, first: 100, count: 3, accepted: 2 });
     const shared = { pathSource: "crm", endpoint: "product_org", receivedAtMs: 5, signalLimit: 100 };
     expect(read?.signals).toMatchObject([
@@ -205,7 +209,7 @@ describe("a queue message", () => {
     expect(message).toMatchObject({ rows: [{ row: { row: 1 } }, { row: { row: 3 } }], unreadable: 0, newer: 1 });
   });
 
-  test("shows invalid bytes of a payload as the edge has checked them", () => {
+  test("reads a payload with a byte that is not UTF-8, so that its neighbours are not lost", () => {
     const payload = Buffer.from('{"a":"\xe9"}', "latin1");
     const call = writeCall({ key: "k" }, [
       { id: "sig_1", payload },
@@ -216,7 +220,13 @@ describe("a queue message", () => {
   });
 
   test.each(["", "hello"])("has no rows if its text is %j", (text) => {
-    expect(readMessage(bytesOf(text))).toEqual({ workspaceId: text, low: 0, rows: [], unreadable: 0, newer: 0 });
+    expect(readMessage(bytesOf(text))).toEqual({
+      workspaceId: text,
+      lowestUnsettledRow: 0,
+      rows: [],
+      unreadable: 0,
+      newer: 0,
+    });
   });
 });
 

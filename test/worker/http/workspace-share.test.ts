@@ -7,14 +7,15 @@ import {
   DOWNLOADS,
   LARGE_BODY_BYTES,
   OPEN_BODIES,
-  pauseOfRefusal,
+  pauseOfRejection,
   PREVIEWS,
   previews,
+  SHED_FACTOR,
 } from "../../../src/http/workspace-share.ts";
-import { SHED_FACTOR } from "../../../src/ingest/shedding.ts";
 import { BODY_MAX_BYTES } from "../../../src/limits.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
 import { stopClock } from "../../support/clock.ts";
+import { expectLogged } from "../../support/logged.ts";
 import {
   askOperator,
   call,
@@ -24,14 +25,24 @@ import {
   type TestWorkspace,
 } from "../../support/workspace.ts";
 
+// Timers that a test moves end the calls of background work.
+expectLogged("drain_failed", "rejected_calls_lost");
+
 const GZIPPED = { "content-encoding": "gzip" };
 const RATE = { perSecond: 500, burst: 1_000 };
 
-/** A call whose body never ends. @param sent bytes that arrive. */
-function stall(workspace: TestWorkspace, key: TestKey, sent: Uint8Array, headers: Record<string, string> = {}) {
+/** A call whose body never ends. @param sent bytes that arrive. @param cancelled runs when nobody waits for more. */
+function stall(
+  workspace: TestWorkspace,
+  key: TestKey,
+  sent: Uint8Array,
+  headers: Record<string, string> = {},
+  cancelled: () => void = () => {},
+) {
   const body = new ReadableStream({
     type: "bytes",
     start: (controller) => (sent.length > 0 ? controller.enqueue(sent.slice()) : undefined),
+    cancel: cancelled,
   });
   return workspace.send(body, { key: key.key, headers, bindings: env });
 }
@@ -55,24 +66,31 @@ describe("a body that stalls", () => {
     ["a kilobyte without a Content-Length", 1_000, {}],
     ["200 KB without a Content-Length", 200_000, {}],
     ["nothing", 0, {}],
-  ])("after %s is answered after 30 seconds, with one reason", async (_, bytes, headers) => {
-    const workspace = await newWorkspace();
-    fakeTimers();
-    let answered = false;
-    const answer = stall(workspace, workspace.key, new Uint8Array(bytes).fill(0x20), headers).then((response) => {
-      answered = true;
-      return response;
-    });
-    // The timer begins when the key is found and the first bytes are read.
-    await vi.waitUntil(() => vi.getTimerCount() > 0, { timeout: 5_000 });
-    await scheduler.wait(100);
-    vi.advanceTimersByTime(SMALL_BODY_MS - 2_000);
-    await scheduler.wait(50);
-    expect(answered).toBe(false);
-    vi.advanceTimersByTime(3_000);
-    const problem = await (await answer).json<Problem>();
-    expect(problem).toMatchObject({ status: 400, code: "body_unreadable", detail: expect.stringMatching(LATE) });
-  });
+  ])(
+    "after %s is answered after 30 seconds, with one reason, and its stream is cancelled",
+    async (_, bytes, headers) => {
+      const workspace = await newWorkspace();
+      fakeTimers();
+      let answered = false;
+      const cancelled = vi.fn<() => void>();
+      const sent = new Uint8Array(bytes).fill(0x20);
+      const answer = stall(workspace, workspace.key, sent, headers, cancelled).then((response) => {
+        answered = true;
+        return response;
+      });
+      // The timer begins when the key is found and the first bytes are read.
+      await vi.waitUntil(() => vi.getTimerCount() > 0, { timeout: 5_000 });
+      await scheduler.wait(100);
+      vi.advanceTimersByTime(SMALL_BODY_MS - 2_000);
+      await scheduler.wait(50);
+      expect(answered).toBe(false);
+      expect(cancelled).not.toHaveBeenCalled();
+      vi.advanceTimersByTime(3_000);
+      const problem = await (await answer).json<Problem>();
+      expect(problem).toMatchObject({ status: 400, code: "body_unreadable", detail: expect.stringMatching(LATE) });
+      expect(cancelled).toHaveBeenCalledOnce();
+    },
+  );
 });
 
 describe("open bodies", () => {
@@ -80,16 +98,16 @@ describe("open bodies", () => {
     const [workspace, neighbour] = [await newWorkspace(), await newWorkspace()];
     const keys = [workspace.key, await workspace.newKey(), await workspace.newKey()];
     fakeTimers();
-    let refused = 0;
+    let rejected = 0;
     const calls = keys.flatMap((key) =>
       Array.from({ length: OPEN_BODIES.key + 1 }, async () => {
         const answer = await stall(workspace, key, new Uint8Array(10).fill(0x20), { "content-length": "11" });
-        if (answer.status === 503) refused++;
+        if (answer.status === 503) rejected++;
         return answer;
       }),
     );
     const most = Math.min(keys.length * OPEN_BODIES.key, OPEN_BODIES.workspace);
-    await vi.waitUntil(() => refused === calls.length - most, { timeout: 20_000 });
+    await vi.waitUntil(() => rejected === calls.length - most, { timeout: 20_000 });
     const another = await workspace.send({ event: "E" });
     expect([another.status, another.headers.get("retry-after")]).toEqual([503, "5"]);
     expect((await another.json<Problem>()).detail).toContain("whose bodies had not arrived");
@@ -104,7 +122,7 @@ describe("open bodies", () => {
 describe("large bodies of a workspace", () => {
   const large = `[{"event":"E"}${" ".repeat(LARGE_BODY_BYTES)}]`;
 
-  /** Bindings whose Quota Counter answers when it is told to. */
+  /** Bindings whose Quota Counter answers when the test says so. */
   function heldCounter(workspace: TestWorkspace) {
     const { promise, resolve: go } = Promise.withResolvers<void>();
     let [atOnce, most] = [0, 0];
@@ -115,8 +133,8 @@ describe("large bodies of a workspace", () => {
       atOnce--;
       return result;
     };
-    const refused = (refusedCall: never) => workspace.counter.refused(refusedCall);
-    const namespace = { getByName: () => ({ admit, refused }) } as unknown as typeof env.QUOTA_COUNTER;
+    const rejected = (rejectedCall: never) => workspace.counter.rejected(rejectedCall);
+    const namespace = { getByName: () => ({ admit, rejected }) } as unknown as typeof env.QUOTA_COUNTER;
     return { go, most: () => most, bindings: { ...env, QUOTA_COUNTER: namespace } };
   }
 
@@ -124,13 +142,13 @@ describe("large bodies of a workspace", () => {
     const workspace = await newWorkspace();
     const keys = [workspace.key, await workspace.newKey()];
     const { go, most, bindings } = heldCounter(workspace);
-    let refused = 0;
+    let rejected = 0;
     const calls = Array.from({ length: 8 }, async (_, n) => {
       const answer = await workspace.send(large, { key: keys[n % 2]?.key ?? "", bindings });
-      if (answer.status === 503) refused++;
+      if (answer.status === 503) rejected++;
       return answer;
     });
-    await vi.waitUntil(() => refused === 3, { timeout: 5_000 });
+    await vi.waitUntil(() => rejected === 3, { timeout: 5_000 });
     const small = await workspace.send({ event: "E" });
     expect(small.status).toBe(202);
     const neighbour = await newWorkspace();
@@ -141,7 +159,7 @@ describe("large bodies of a workspace", () => {
     expect(most()).toBe(1);
   });
 
-  test("are refused for all keys and tokens when the share of the workspace is used up, before they are unpacked", async () => {
+  test("are rejected for all keys and tokens when the share of the workspace is used up, before they are unpacked", async () => {
     stopClock(Date.UTC(2032, 0, 1) + MINUTE_MS * minute++);
     const [workspace, neighbour] = [await newWorkspace(), await newWorkspace()];
     const another = await workspace.newKey();
@@ -153,13 +171,13 @@ describe("large bodies of a workspace", () => {
     for (let n = 0; n < 8; n++) statuses.push((await send(n % 2 === 0 ? workspace.key : another)).status);
     expect(statuses.filter((status) => status === 422).length).toBeLessThanOrEqual(5);
     expect(statuses.slice(-2)).toEqual([429, 429]);
-    const refused = await askOperator(
+    const rejected = await askOperator(
       "POST",
       `/workspaces/${workspace.id}/accounts/preview`,
       `{"payload":"${"x".repeat(100_000)}"}`,
       { authorization: `Bearer ${token}` },
     );
-    expect([refused.status, refused.body["code"]]).toEqual([429, "rate_limited"]);
+    expect([rejected.status, rejected.body["code"]]).toEqual([429, "rate_limited"]);
     expect((await workspace.send({ event: "small" })).status).toBe(202);
     expect((await neighbour.send(packed, { path, headers: GZIPPED })).status).toBe(422);
   });
@@ -187,7 +205,7 @@ describe("large bodies of a workspace", () => {
     const codes: string[] = [];
     for (let n = 0; n < 4; n++) {
       const result = await read(new Uint8Array(lying), "liar");
-      codes.push(result.ok ? "ok" : result.refusal.code);
+      codes.push(result.ok ? "ok" : result.rejection.code);
     }
     expect(codes).toEqual(["body_too_large", "rate_limited", "rate_limited", "rate_limited"]);
   });
@@ -203,14 +221,14 @@ test("the calls of all keys of a workspace share an isolate's limit", async () =
     const { key } = keys[n % 3] ?? workspace.key;
     expect((await workspace.send({ event: "E" }, { key, bindings })).status).toBe(202);
   }
-  // A key that has sent nothing is refused by the isolate.
+  // A key that has sent nothing is rejected by the isolate.
   const fresh = await workspace.newKey();
   expect((await workspace.send({ event: "E" }, { key: fresh.key, bindings })).status).toBe(429);
   expect((await neighbour.send({ event: "E" }, { bindings })).status).toBe(202);
 });
 
 describe("pages and API calls of a workspace", () => {
-  test("share a limit among all tokens: calls wait for their turn, and some are refused", async () => {
+  test("share a limit among all tokens: calls wait for their turn, and some are rejected", async () => {
     const [workspace, neighbour] = [await newWorkspace(), await newWorkspace()];
     const tokens = await Promise.all(Array.from({ length: 6 }, () => workspace.newToken(["read"])));
     const neighbours = await neighbour.newToken(["read"]);
@@ -223,11 +241,11 @@ describe("pages and API calls of a workspace", () => {
     ]);
     expect(others.map(({ status }) => status)).toEqual([200, 200, 200]);
     const answers = await Promise.all(all);
-    const refused = answers.filter(({ status }) => status === 429);
+    const rejected = answers.filter(({ status }) => status === 429);
     // A hundred at once, and those that wait for at most five seconds.
     expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(330);
-    expect(refused.length).toBeGreaterThanOrEqual(10);
-    for (const { body, headers } of refused) {
+    expect(rejected.length).toBeGreaterThanOrEqual(10);
+    for (const { body, headers } of rejected) {
       expect(body["code"]).toBe("rate_limited");
       expect(Number(headers.get("retry-after"))).toBeGreaterThanOrEqual(5);
     }
@@ -237,8 +255,8 @@ describe("pages and API calls of a workspace", () => {
     const workspace = await newWorkspace();
     const rule = { name: "r", event: "E", scoring_signal: "s", points: 1 };
     const places = Array.from({ length: PREVIEWS.each }, () => previews.begin(workspace.id, Date.now(), 1_000));
-    const refused = await workspace.ask("POST", "/rules/preview", rule);
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "2"]);
+    const rejected = await workspace.ask("POST", "/rules/preview", rule);
+    expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([429, "2"]);
     for (const place of places) place?.release();
     for (let n = 0; n < 2 * PREVIEWS.each; n++)
       expect((await workspace.ask("POST", "/rules/preview", rule)).status).toBe(200);
@@ -252,12 +270,12 @@ describe("callers who repeat their calls at once", () => {
     return performance.now() - startedMs;
   };
 
-  test("wait for a refusal, the longer the more of them wait", async () => {
-    expect(await timed(pauseOfRefusal("alone"))).toBeGreaterThan(240);
-    const waits = await Promise.all(Array.from({ length: 200 }, (_, n) => timed(pauseOfRefusal(`caller ${n % 3}`))));
+  test("wait for a rejection, the longer the more of them wait", async () => {
+    expect(await timed(pauseOfRejection("alone"))).toBeGreaterThan(240);
+    const waits = await Promise.all(Array.from({ length: 200 }, (_, n) => timed(pauseOfRejection(`caller ${n % 3}`))));
     expect(waits[0]).toBeLessThan(500);
     expect(waits.at(-1)).toBeGreaterThan(600);
-    // A body that is refused for the share of its workspace.
+    // A body that is rejected for the share of its workspace.
     stopClock(Date.UTC(2032, 0, 1) + MINUTE_MS * minute++);
     const workspace = await newWorkspace();
     const send = () => workspace.send(gzipSync("[".repeat(8 * 1024 * 1024)), { headers: GZIPPED });
@@ -265,7 +283,7 @@ describe("callers who repeat their calls at once", () => {
     expect(await timed(send())).toBeGreaterThan(240);
   });
 
-  test("are delayed if they are strangers, and never refused; others are not delayed", async () => {
+  test("are delayed if they are strangers, and never rejected; others are not delayed", async () => {
     const workspace = await newWorkspace();
     const strangers = Array.from({ length: 500 }, () => call("/sign-in"));
     const known = workspace.ask("GET", "/usage");
@@ -289,9 +307,9 @@ describe("downloads", () => {
     await workspace.settled();
     const open = await Promise.all(Array.from({ length: DOWNLOADS.each }, () => download(workspace)));
     expect(open.map(({ status }) => status)).toEqual(Array(DOWNLOADS.each).fill(200));
-    const refused = await download(workspace);
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "10"]);
-    await refused.body?.cancel();
+    const rejected = await download(workspace);
+    expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([429, "10"]);
+    await rejected.body?.cancel();
     for (const answer of open) {
       expect(await answer.text()).toContain('"event":"E"');
       const again = await download(workspace);

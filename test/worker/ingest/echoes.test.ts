@@ -1,4 +1,4 @@
-/** Invariant 6 and design §5: keys, secrets and personal data in a refused call. */
+/** Invariant 6 and design §5: keys, secrets and personal data in a rejected call. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { expect, test } from "vitest";
 import { newMembers } from "../../support/members.ts";
@@ -11,7 +11,7 @@ function pieces(text: string): string[] {
   return Array.from({ length: text.length - 8 }, (_, at) => text.slice(at, at + 8));
 }
 
-test("stores and shows no key, secret or personal data of a refused call", async () => {
+test("stores and shows no key, secret or personal data of a rejected call", async () => {
   const { workspace, member, owner, home } = await newMembers();
   const template = [
     { target: "external_id", path: "id", type: "string" },
@@ -52,7 +52,7 @@ test("stores and shows no key, secret or personal data of a refused call", async
   const stored = await until(async () => {
     await runDurableObjectAlarm(workspace.counter);
     const rows = await runInDurableObject(workspace.counter, (_counter, { storage: { sql } }) =>
-      JSON.stringify(sql.exec("SELECT * FROM refusals").toArray()),
+      JSON.stringify(sql.exec("SELECT * FROM rejections").toArray()),
     );
     for (const code of ["template_mismatch", "source_invalid"]) expect(rows).toContain(code);
     return rows;

@@ -22,7 +22,7 @@ const FORM = `{ "email": "jane@example.com", "event": "Filled Out Form", "source
 const signal = (event: unknown = "x", more: object = {}) => ({ event, ...more });
 const utf8 = (text: string) => new TextEncoder().encode(text);
 
-async function refusalOf(response: Response): Promise<[number, string]> {
+async function rejectionOf(response: Response): Promise<[number, string]> {
   const { status, code } = await problemOf(response);
   expect(response.status).toBe(status);
   return [status, code];
@@ -39,10 +39,10 @@ async function storedTexts(workspace: TestWorkspace): Promise<Map<string, string
   await workspace.settled();
   return readStore(workspace.id, ({ signals }) => {
     const texts = new Map<string, string | null>();
-    for (const segment of signals.walk(0)) {
-      const payloads = signals.payloadsOf(segment) ?? [];
+    for (const portion of signals.walk({ after: 0 })) {
+      const payloads = signals.payloadsOf(portion) ?? [];
       for (const [index, payload] of payloads.entries()) {
-        texts.set(segment.facts(segment.firstSeq + index).admission.id, payload);
+        texts.set(portion.facts(portion.firstSeq + index).admission.id, payload);
       }
     }
     return texts;
@@ -91,7 +91,7 @@ describe("§4: the five endpoints", () => {
     expect((await storedTexts(workspace)).get(id)).toBe(update);
     expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ endpoint: "product_org" });
     expect(await accepted(workspace)).toBe(3);
-    expect(await refusalOf(await workspace.send("7", { path: PRODUCT_ORGS }))).toEqual([422, "signal_not_object"]);
+    expect(await rejectionOf(await workspace.send("7", { path: PRODUCT_ORGS }))).toEqual([422, "signal_not_object"]);
   });
 
   test("accept a trailing slash", async () => {
@@ -126,13 +126,13 @@ test("§1: turns a signal into points of a person", async () => {
 });
 
 describe("§4: {source}", () => {
-  test("is refused if it is empty, too long, or an API key", async () => {
+  test("is rejected if it is empty, too long, or an API key", async () => {
     const workspace = await newWorkspace();
     const otherKey = await workspace.newKey();
     const from = (source: string) => workspace.send(signal(), { path: `/api/signal-staging/webhook/${source}/{key}` });
     expect((await from("ü".repeat(255))).status).toBe(202);
     for (const source of ["%20", "x".repeat(256), workspace.key.key, otherKey.key, `%20${otherKey.key}x`]) {
-      expect(await refusalOf(await from(source)), source).toEqual([422, "source_invalid"]);
+      expect(await rejectionOf(await from(source)), source).toEqual([422, "source_invalid"]);
     }
     const { detail } = await problemOf(await from("a%1Fb"));
     expect(detail).toBe("The source in the path has the control character U+001F at position 2. Remove it.");
@@ -168,7 +168,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect(await workspace.books()).toMatchObject({ accepted: 4_000, processed: 4_000, balanced: true });
   });
 
-  test("accept a line per signal in bulk only, and refuse only the broken line", async () => {
+  test("accept a line per signal in bulk only, and reject only the broken line", async () => {
     const workspace = await newWorkspace();
     const lines = [TRACK, "", PAGE.replace("}", ""), '{"event":"a","properties":{"id":9007199254740993}}\r', "  "];
     const response = await workspace.send(lines.join("\n"), {
@@ -235,14 +235,14 @@ describe("§4, design §9: several signals in one call", () => {
         { index: 1, status: "rejected", code: "signal_too_large" },
       ],
     });
-    expect(await refusalOf(await workspace.send([large, signal("")], { path: BATCH }))).toEqual([
+    expect(await rejectionOf(await workspace.send([large, signal("")], { path: BATCH }))).toEqual([
       413,
       "signal_too_large",
     ]);
     expect(await accepted(workspace)).toBe(0);
   });
 
-  test("have status 429 if no item is kept and any was refused for quota", async () => {
+  test("have status 429 if no item is kept and any was rejected for quota", async () => {
     const workspace = await newWorkspace({ signalLimit: 1 });
     await workspace.send([signal("a"), signal("b")]);
     const response = await workspace.send([signal(""), signal("c")]);
@@ -305,10 +305,10 @@ describe("design §9: the body decides, not its label", () => {
       });
     }
     for (const type of ["application/json", "text/plain", "application/octet-stream", "application/vnd.api+json"]) {
-      expect(await refusalOf(await labelled(type)), type).toEqual([400, "body_not_json"]);
+      expect(await rejectionOf(await labelled(type)), type).toEqual([400, "body_not_json"]);
     }
     const path = WEBHOOK.replace("{key}", workspace.key.key);
-    expect(await refusalOf(await call(path, { method: "POST", body: utf8(form) }))).toEqual([400, "body_not_json"]);
+    expect(await rejectionOf(await call(path, { method: "POST", body: utf8(form) }))).toEqual([400, "body_not_json"]);
   });
 
   test("unpacks gzip, and answers 415 for other encodings", async () => {
@@ -321,7 +321,7 @@ describe("design §9: the body decides, not its label", () => {
     for (const encoding of ["br", "deflate", "zstd", "gzip, gzip"]) {
       const response = await workspace.send(FORM, { headers: { "content-encoding": encoding } });
       expect(response.headers.get("accept-encoding")).toBe("gzip");
-      expect(await refusalOf(response), encoding).toEqual([415, "content_encoding_unsupported"]);
+      expect(await rejectionOf(response), encoding).toEqual([415, "content_encoding_unsupported"]);
     }
   });
 
@@ -335,7 +335,7 @@ describe("design §9: the body decides, not its label", () => {
     // The last one, which is charged first, is less than what the workspace may send beside others.
     const third = await gzip(" ".repeat(3 * MB));
     const tooLarge = new Uint8Array(await new Blob([third, third, third]).arrayBuffer());
-    expect(await refusalOf(await workspace.send(tooLarge, { headers }))).toEqual([413, "body_too_large"]);
+    expect(await rejectionOf(await workspace.send(tooLarge, { headers }))).toEqual([413, "body_too_large"]);
   });
 
   /** A signal of this many bytes. */
@@ -356,7 +356,7 @@ describe("design §9: the body decides, not its label", () => {
     const workspace = await newWorkspace();
     const headers = { "content-encoding": "gzip" };
     for (const body of [utf8(FORM), (await gzip(FORM)).slice(0, 60)]) {
-      expect(await refusalOf(await workspace.send(body, { headers }))).toEqual([400, "body_unreadable"]);
+      expect(await rejectionOf(await workspace.send(body, { headers }))).toEqual([400, "body_unreadable"]);
     }
     expect((await workspace.send("", { headers: { "content-encoding": "identity" } })).status).toBe(400);
   });
@@ -370,12 +370,12 @@ test("design §9: explains invalid JSON, and has separate codes for bodies witho
     detail: expect.stringMatching(/line 2, column 14 \(character 30\).*Request Token Encoding/s),
   });
   const path = WEBHOOK.replace("{key}", workspace.key.key);
-  expect(await refusalOf(await call(path, { method: "POST" }))).toEqual([400, "body_empty"]);
-  for (const body of ["", " \n\t "]) expect(await refusalOf(await workspace.send(body))).toEqual([400, "body_empty"]);
+  expect(await rejectionOf(await call(path, { method: "POST" }))).toEqual([400, "body_empty"]);
+  for (const body of ["", " \n\t "]) expect(await rejectionOf(await workspace.send(body))).toEqual([400, "body_empty"]);
   for (const body of ["[]", '{"batch":[]}']) {
-    expect(await refusalOf(await workspace.send(body))).toEqual([422, "batch_empty"]);
+    expect(await rejectionOf(await workspace.send(body))).toEqual([422, "batch_empty"]);
   }
-  expect(await refusalOf(await workspace.send("null"))).toEqual([422, "signal_not_object"]);
+  expect(await rejectionOf(await workspace.send("null"))).toEqual([422, "signal_not_object"]);
 });
 
 describe("§8.9: limits", () => {
@@ -391,51 +391,52 @@ describe("§8.9: limits", () => {
       const [fits, exceeds] = [sized(65_536, character), sized(65_537, character)];
       expect(utf8(fits)).toHaveLength(65_536);
       for (const path of [WEBHOOK, BULK]) expect((await workspace.send(fits, { path })).status, character).toBe(202);
-      expect(await refusalOf(await workspace.send(exceeds)), character).toEqual([413, "signal_too_large"]);
+      expect(await rejectionOf(await workspace.send(exceeds)), character).toEqual([413, "signal_too_large"]);
       const both = await workspace.send(`[${exceeds}, ${fits}]`);
       expect((await both.json<BatchAnswer>()).results.map((result) => result.status)).toEqual(["rejected", "accepted"]);
     }
     await workspace.settled();
   });
 
-  test("count an invalid UTF-8 byte as the three bytes that are stored", async () => {
+  test("are UTF-8, so that two signals of another encoding do not become one", async () => {
     const workspace = await newWorkspace();
-    const withStray = (count: number) => {
-      const [head, tail] = [utf8('{"event":"x","properties":{"a":"'), utf8('"}}')];
-      return Uint8Array.from([...head, ...Array.from({ length: count }, () => 0xff), ...tail]);
+    const cityOf = (byte: number) => {
+      const [head, tail] = [utf8('{"event":"x","properties":{"city":"M'), utf8('nchen"}}')];
+      return Uint8Array.from([...head, byte, ...tail]);
     };
-    expect(await refusalOf(await workspace.send(withStray(30_000)))).toEqual([413, "signal_too_large"]);
-    const id = await idOf(await workspace.send(withStray(2)));
-    await idOf(await workspace.send(withStray(21_000)));
-    const stored = await storedTexts(workspace);
-    expect(stored.get(id)).toBe('{"event":"x","properties":{"a":"\ufffd\ufffd"}}');
-    expect(stored.size).toBe(2);
+    for (const byte of [0xfc, 0xf6]) {
+      expect(await rejectionOf(await workspace.send(cityOf(byte)))).toEqual([400, "signal_not_utf8"]);
+    }
+    const both = Uint8Array.from([...utf8("["), ...cityOf(0xfc), ...utf8(',{"event":"Sent itself: \ufffd"}]')]);
+    const answer = await workspace.send(both);
+    expect((await answer.json<BatchAnswer>()).results.map(({ status }) => status)).toEqual(["rejected", "accepted"]);
+    expect([...(await storedTexts(workspace)).values()]).toEqual(['{"event":"Sent itself: \ufffd"}']);
   });
 
   test("allow 10,000 signals in a body", async () => {
     const workspace = await newWorkspace();
     const items = (count: number) => `[${Array.from({ length: count }, () => '{"event":"x"}').join(",")}]`;
     for (const path of [WEBHOOK, FROM_SOURCE, BATCH, BULK]) {
-      expect(await refusalOf(await workspace.send(items(10_001), { path }))).toEqual([413, "batch_too_long"]);
+      expect(await rejectionOf(await workspace.send(items(10_001), { path }))).toEqual([413, "batch_too_long"]);
     }
     const lines = Array.from({ length: 10_001 }, () => '{"event":"x"}').join("\n");
-    expect(await refusalOf(await workspace.send(lines, { path: BULK }))).toEqual([413, "batch_too_long"]);
+    expect(await rejectionOf(await workspace.send(lines, { path: BULK }))).toEqual([413, "batch_too_long"]);
     expect(await accepted(workspace)).toBe(0);
     expect((await workspace.send(items(10_000))).status).toBe(202);
     expect(await accepted(workspace)).toBe(10_000);
     await workspace.settled();
   });
 
-  test("limit an answer to a megabyte: the last refused signals have a code without detail", async () => {
+  test("limit an answer to a megabyte: the last rejected signals have a code without detail", async () => {
     const workspace = await newWorkspace();
     const answer = await workspace.send(`[${Array(10_000).fill('{"event":7}').join(",")}]`, { path: BULK });
     const text = await answer.text();
     expect(text.length).toBeLessThan(1_000_000);
     const { rejected, results } = JSON.parse(text) as { rejected: number; results: object[] };
     expect([answer.status, rejected, results.length]).toEqual([422, 10_000, 10_000]);
-    const refused = { status: "rejected", code: "event_invalid" };
-    expect(results[0]).toEqual({ index: 0, ...refused, detail: expect.stringContaining("`event`") });
-    expect(results[9_999]).toEqual({ index: 9_999, ...refused });
+    const result = { status: "rejected", code: "event_invalid" };
+    expect(results[0]).toEqual({ index: 0, ...result, detail: expect.stringContaining("`event`") });
+    expect(results[9_999]).toEqual({ index: 9_999, ...result });
   });
 
   test("allow 8 MB in a body: declared, streamed and unpacked", async () => {
@@ -448,23 +449,23 @@ describe("§8.9: limits", () => {
     const tooLarge = [413, "body_too_large"];
 
     for (const path of [WEBHOOK, FROM_SOURCE, BATCH, BULK]) {
-      expect(await refusalOf(await post(path, padded(8 * MB + 1)))).toEqual(tooLarge);
+      expect(await rejectionOf(await post(path, padded(8 * MB + 1)))).toEqual(tooLarge);
     }
-    expect(await refusalOf(await post(WEBHOOK, "{}", { "content-length": String(8 * MB + 1) }))).toEqual(tooLarge);
-    expect(await refusalOf(await post(WEBHOOK, asStream(padded(8 * MB + 1))))).toEqual(tooLarge);
+    expect(await rejectionOf(await post(WEBHOOK, "{}", { "content-length": String(8 * MB + 1) }))).toEqual(tooLarge);
+    expect(await rejectionOf(await post(WEBHOOK, asStream(padded(8 * MB + 1))))).toEqual(tooLarge);
     const bomb = await gzip(padded(8 * MB + 1));
     expect(bomb.length).toBeLessThan(20_000);
-    expect(await refusalOf(await post(WEBHOOK, bomb, compressed))).toEqual(tooLarge);
+    expect(await rejectionOf(await post(WEBHOOK, bomb, compressed))).toEqual(tooLarge);
 
     // A body of exactly the maximum is read. Alone, its signal is too large; in an array it is accepted.
-    expect(await refusalOf(await post(WEBHOOK, padded(8 * MB)))).toEqual([413, "signal_too_large"]);
+    expect(await rejectionOf(await post(WEBHOOK, padded(8 * MB)))).toEqual([413, "signal_too_large"]);
     expect((await post(WEBHOOK, await gzip(`[${padded(8 * MB - 2)}]`), compressed)).status).toBe(202);
     expect((await post(BULK, `[${padded(8 * MB - 2)}]`)).status).toBe(202);
   });
 });
 
 describe("§2.2: a signal that is sent alone", () => {
-  test("is refused with a 422 that names the invalid field, and is listed without the sent text", async () => {
+  test("is rejected with a 422 that names the invalid field, and is listed without the sent text", async () => {
     const workspace = await newWorkspace();
     const { results, detail, request_id, ...problem } = await problemOf(
       await workspace.send(signal("x", { email: "nobody" })),
@@ -524,10 +525,10 @@ describe("design §8.2: Idempotency-Key", () => {
     const post = (key: string) => workspace.send(signal(), { headers: { "idempotency-key": key } });
     expect((await post("~".repeat(255))).status).toBe(202);
     for (const key of ["", "x".repeat(256), "ü", "a\tb"]) {
-      expect(await refusalOf(await post(key)), key).toEqual([400, "idempotency_key_invalid"]);
+      expect(await rejectionOf(await post(key)), key).toEqual([400, "idempotency_key_invalid"]);
     }
     // Stored with the signal, it would reveal the key.
-    expect(await refusalOf(await post(workspace.key.key))).toEqual([400, "idempotency_key_invalid"]);
+    expect(await rejectionOf(await post(workspace.key.key))).toEqual([400, "idempotency_key_invalid"]);
     expect(await accepted(workspace)).toBe(1);
   });
 });
@@ -535,8 +536,8 @@ describe("design §8.2: Idempotency-Key", () => {
 describe("design §9: errors", () => {
   test("have exactly the documented members, and an id that is also in the header", async () => {
     const workspace = await newWorkspace();
-    const refused = await workspace.send({ event: 7 });
-    const problem = await problemOf(refused);
+    const rejected = await workspace.send({ event: 7 });
+    const problem = await problemOf(rejected);
     expect(problem).toEqual({
       type: "/docs#event_invalid",
       title: expect.any(String),
@@ -545,7 +546,7 @@ describe("design §9: errors", () => {
       code: "event_invalid",
       request_id: expect.stringMatching(/^req_[0-9a-f-]{36}$/),
     });
-    expect(refused.headers.get("x-request-id")).toBe(problem.request_id);
+    expect(rejected.headers.get("x-request-id")).toBe(problem.request_id);
     const taken = await workspace.send(signal(), { headers: { "x-request-id": "mine" } });
     expect(taken.headers.get("x-request-id")).toMatch(/^req_[0-9a-f-]{36}$/);
   });
@@ -564,7 +565,7 @@ describe("design §9: errors", () => {
     ]) {
       const response = await workspace.send(signal(), { path });
       const text = await response.clone().text();
-      expect(await refusalOf(response), path).toEqual([404, "not_found"]);
+      expect(await rejectionOf(response), path).toEqual([404, "not_found"]);
       expect(text).not.toContain(workspace.key.key);
       if (path.startsWith("/api/")) expect(text).toContain("the key stands in its path");
     }
@@ -577,7 +578,7 @@ describe("design §9: errors", () => {
         const response = await call(path.replace("{key}", workspace.key.key), { method });
         expect([response.status, response.headers.get("allow")], `${method} ${path}`).toEqual([405, "POST"]);
         if (method === "HEAD") expect(await response.text()).toBe("");
-        else expect(await refusalOf(response)).toEqual([405, "method_not_allowed"]);
+        else expect(await rejectionOf(response)).toEqual([405, "method_not_allowed"]);
       }
     }
   });

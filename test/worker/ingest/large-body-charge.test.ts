@@ -1,4 +1,4 @@
-/** Spec §8.7: a large body counts as several requests, at the counter and at the edge, also if it is refused. */
+/** Spec §8.7: a large body counts as several requests, at the counter and at the edge, also if it is rejected. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { BODY_MAX_BYTES } from "../../../src/limits.ts";
@@ -53,14 +53,14 @@ describe("a body counts as one request for each started 32 KB", () => {
     const path = "/api/product-orgs/webhook/{key}";
     const good = await workspace.send(`[{"id":"1"}${" ".repeat(320 * KB - 12)}]`, { path });
     expect([good.status, left(good)]).toEqual([202, 990]);
-    const refused = await workspace.send(" ".repeat(320 * KB), { path });
-    expect([refused.status, left(refused)]).toEqual([400, 980]);
+    const rejected = await workspace.send(" ".repeat(320 * KB), { path });
+    expect([rejected.status, left(rejected)]).toEqual([400, 980]);
   });
 
-  test("also if refused, by its unpacked bytes", async () => {
+  test("also if rejected, by its unpacked bytes", async () => {
     const workspace = await newWorkspace();
-    const refused = await workspace.send(await gzip(" ".repeat(BODY_MAX_BYTES + 1)), { path: BULK, headers: GZIPPED });
-    expect([refused.status, left(refused)]).toEqual([413, 1_000 - 256]);
+    const rejected = await workspace.send(await gzip(" ".repeat(BODY_MAX_BYTES + 1)), { path: BULK, headers: GZIPPED });
+    expect([rejected.status, left(rejected)]).toEqual([413, 1_000 - 256]);
   });
 });
 
@@ -69,11 +69,11 @@ test("charges a gzip body with a broken end for the bytes before the error", asy
   const packed = await gzip(" ".repeat(1_000_000));
   const lastOfChecksum = packed.length - 5;
   packed[lastOfChecksum] = (packed[lastOfChecksum] ?? 0) ^ 1;
-  const refused = await workspace.send(packed, { path: BULK, headers: GZIPPED });
-  expect([refused.status, left(refused)]).toEqual([400, expect.any(Number)]);
-  expect(left(refused)).toBeLessThanOrEqual(1_000 - 31);
+  const rejected = await workspace.send(packed, { path: BULK, headers: GZIPPED });
+  expect([rejected.status, left(rejected)]).toEqual([400, expect.any(Number)]);
+  expect(left(rejected)).toBeLessThanOrEqual(1_000 - 31);
   const noGzip = await workspace.send(" ".repeat(10_000), { path: BULK, headers: GZIPPED });
-  expect([noGzip.status, left(noGzip)]).toEqual([400, left(refused) - 1]);
+  expect([noGzip.status, left(noGzip)]).toEqual([400, left(rejected) - 1]);
 });
 
 test("counts a body with many small signals as one request per started 100 of them", async () => {
@@ -88,7 +88,7 @@ test("counts a body with many small signals as one request per started 100 of th
   }
 });
 
-test("limits the mapping steps of all account updates of a body and refuses only the excess", async () => {
+test("limits the mapping steps of all account updates of a body and rejects only the excess", async () => {
   const template = [
     { target: "external_id", path: "id", type: "string" },
     ...Array.from({ length: 99 }, (_, n) => ({ target: `attributes.a${n}`, path: `list[].a${n}`, type: "json" })),
@@ -110,19 +110,19 @@ describe("many large bodies of one key", () => {
     const packed = await gzip("[".repeat(BODY_MAX_BYTES));
     const send = () => workspace.send(packed, { path: BULK, headers: GZIPPED });
     expect((await send()).status).toBe(422);
-    const refused = await send();
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
-    expect((await refused.json<Problem>()).code).toBe("rate_limited");
+    const rejected = await send();
+    expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([429, "1"]);
+    expect((await rejected.json<Problem>()).code).toBe("rate_limited");
     expect((await workspace.send({ event: "small" })).status).toBe(202);
     expect((await otherWorkspace.send(packed, { path: BULK, headers: GZIPPED })).status).toBe(422);
     vi.setSystemTime(Date.now() + 5_000);
     expect((await send()).status).toBe(422);
   });
 
-  test("sent concurrently are not parsed beyond the rate, and the refusal states their number of requests", async () => {
+  test("sent concurrently are not parsed beyond the rate, and the rejection states their number of requests", async () => {
     const workspace = await newWorkspace();
     const packed = await gzip("[".repeat(BODY_MAX_BYTES));
-    const refused = vi.spyOn(QuotaCounter.prototype, "refused");
+    const rejected = vi.spyOn(QuotaCounter.prototype, "rejected");
     // All calls pass the isolate's first check of the rate before a body arrives; then the bodies arrive one by one.
     let waiting = 0;
     const calls = Array.from({ length: 6 }, () => {
@@ -145,9 +145,9 @@ describe("many large bodies of one key", () => {
       answers.push(await answer);
     }
     expect(answers.map(({ status }) => status)).toEqual([422, 429, 429, 429, 429, 429]);
-    // The isolate refuses calls beyond the share. One of them asks whether the key is active.
-    expect(refused).toHaveBeenCalledTimes(2);
-    refused.mockRestore();
+    // The isolate rejects calls beyond the share. One of them asks whether the key is active.
+    expect(rejected).toHaveBeenCalledTimes(2);
+    rejected.mockRestore();
     const tooFast = answers.filter(({ status }) => status === 429);
     const problems = await Promise.all(tooFast.map((answer) => answer.json<Problem>()));
     const detail = expect.stringMatching(/this body counts as 256 requests, one for each started 32 KB or 100 signals/);

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import worker from "../../../src/index.ts";
-import { REFUSED_LOG_LINES_PER_SECOND } from "../../../src/http/request-log.ts";
+import { REJECTED_LOG_LINES_PER_SECOND } from "../../../src/http/request-log.ts";
 import { newWorkspace, type TestKey } from "../../support/workspace.ts";
 
 type Line = Record<string, unknown>;
@@ -53,29 +53,29 @@ test("logs the successful requests of a second in one line: calls, signals, the 
   expect(ids).toContain(sum?.["slowest_request_id"]);
 });
 
-test("logs a few refusals individually and counts the rest by code", async () => {
+test("logs a few rejections individually and counts the rest by code", async () => {
   const workspace = await newWorkspace();
   const guarded = await workspace.newKey({ secret: true });
   const headers = { "x-api-secret": "wrong" };
   const lines = await logged(async (post) => {
-    for (let n = 0; n < REFUSED_LOG_LINES_PER_SECOND; n++) await post(guarded, SIGNAL, headers);
+    for (let n = 0; n < REJECTED_LOG_LINES_PER_SECOND; n++) await post(guarded, SIGNAL, headers);
     for (let n = 0; n < 7; n++) await post(guarded, SIGNAL, headers);
     for (let n = 0; n < 2; n++) await post(workspace.key, { event: "" });
     await post({ key: "sk_nonsense" }, SIGNAL);
     await post(stranger(), SIGNAL);
   });
   const requests = ofEvent(lines, "request");
-  expect(requests).toHaveLength(REFUSED_LOG_LINES_PER_SECOND);
+  expect(requests).toHaveLength(REJECTED_LOG_LINES_PER_SECOND);
   for (const line of requests) {
     expect(line).toMatchObject({ status: 401, code: "unauthorized", workspace: workspace.id });
   }
-  expect(ofEvent(lines, "requests")).toMatchObject([{ calls: 0, refused: { unauthorized: 9, event_missing: 2 } }]);
+  expect(ofEvent(lines, "requests")).toMatchObject([{ calls: 0, rejected: { unauthorized: 9, event_missing: 2 } }]);
 });
 
 test("logs each fault individually", async () => {
   await env.DB.exec("ALTER TABLE api_keys RENAME TO gone");
   try {
-    const calls = REFUSED_LOG_LINES_PER_SECOND + 3;
+    const calls = REJECTED_LOG_LINES_PER_SECOND + 3;
     const lines = await logged(async (post) => {
       for (let n = 0; n < calls; n++) expect((await post(stranger(), SIGNAL)).status).toBe(503);
     });

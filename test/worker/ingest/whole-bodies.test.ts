@@ -6,6 +6,7 @@ import { BODY_MAX_BYTES, BODY_MAX_SIGNALS, MESSAGE_MAX_BYTES } from "../../../sr
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
 import { LARGEST_BODIES } from "../../support/largest-bodies.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { gzip, newWorkspace, type BatchAnswer, type Problem, type TestWorkspace } from "../../support/workspace.ts";
 
 const BULK = "/api/signal-staging/bulk/{key}";
@@ -101,7 +102,7 @@ test("§3.2: the limit is exact in the middle of 10,000 signals", async () => {
   expect(await workspace.counter.usage()).toMatchObject({ accepted: 3_000, held: 3_000, rejected: 3_900 });
 });
 
-test("the index of a signal for the Idempotency-Key counts refused signals too", async () => {
+test("the index of a signal for the Idempotency-Key counts rejected signals too", async () => {
   const workspace = await newWorkspace();
   const headers = { "idempotency-key": "once" };
   const signals = [{ event: "a" }, { event: "" }, { event: "c" }];
@@ -113,8 +114,9 @@ test("the index of a signal for the Idempotency-Key counts refused signals too",
   expect(stored).toMatchObject(["duplicate", "processed", "duplicate"].map((status) => ({ status })));
 });
 
-describe("a body that cannot be admitted is refused as a whole", () => {
+describe("a body that cannot be admitted is rejected as a whole", () => {
   test("with 503 and without results, if a row in the middle cannot be written; nothing is counted", async () => {
+    expectLogged("admit_failed", "commit_failed");
     const workspace = await newWorkspace({ signalLimit: COUNT });
     await atEachRow(workspace, (nth) => {
       if (nth === 20) throw new Error("disk full");
@@ -130,6 +132,7 @@ describe("a body that cannot be admitted is refused as a whole", () => {
   });
 
   test("with 503 if the object is killed in the middle: none of it is left, and a repetition stores all of it once", async () => {
+    expectLogged("admit_failed");
     const workspace = await newWorkspace({ signalLimit: COUNT });
     await atEachRow(workspace, (nth, state) => {
       if (nth === 20) state.abort("killed");
@@ -143,7 +146,7 @@ describe("a body that cannot be admitted is refused as a whole", () => {
   test("with 401 if the key is deactivated meanwhile, also if some of its signals are invalid", async () => {
     const workspace = await newWorkspace();
     const admit: Admit = async (call) => {
-      await workspace.counter.revoke(workspace.key.id);
+      await workspace.counter.deactivate(workspace.key.id);
       return workspace.counter.admit(call) as Promise<AdmitResult>;
     };
     const answer = await sendThrough(
@@ -172,8 +175,9 @@ describe("a retry after a call that was counted, although its answer was lost", 
     ["neither, within ten minutes", () => some(() => ({})), {}, SIGNALS],
     ["neither and nobody's email or id", anonymous, {}, 2 * SIGNALS],
   ])(
-    "counts again; with %s the repetition is as many duplicates as could be told apart",
+    "counts again; with %s the repetition is as many duplicates as could be recognised",
     async (_, signals, headers, processed) => {
+      expectLogged("admit_failed");
       const workspace = await newWorkspace({ signalLimit: 10_000 });
       const first = await sendThrough(workspace, lost(workspace), signals(), headers);
       expect(first.status).toBe(503);

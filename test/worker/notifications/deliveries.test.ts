@@ -3,7 +3,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/notifications/destinations.ts";
-import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
+import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/notifications/attempts.ts";
 import { DELIVERY_LEASE_MS, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { WAITING_MAX_BYTES } from "../../../src/notifications/deliveries.ts";
 import type { DueDelivery } from "../../../src/notifications/destination-calls.ts";
@@ -12,7 +12,7 @@ import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import {
   Receiver,
-  type ReceivedEvent,
+  type ReceivedNotification,
   listen,
   DAY,
   HOUR,
@@ -24,6 +24,7 @@ import {
   stopClock,
   newHarnessInEachTest,
 } from "../../support/destination-harness.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { until } from "../../support/until.ts";
 
 const NO_DELIVERY: DueDelivery = { workspaceId: "", destinationId: "", id: "", attempt: 0 };
@@ -43,12 +44,12 @@ describe("a notification", () => {
     listen(receiver, second, otherReceiver);
     const { id: destination, secret = "" } = await harness.create(receiver);
     await harness.create(second);
-    await harness.create(otherReceiver, { events: ["usage.level"] });
-    const event = crossed();
-    await harness.raise(event);
-    await harness.raise(event, event);
-    await until(() => expect([receiver.ids(), second.ids()]).toEqual([[event.id], [event.id]]));
-    const { id, type, time, data } = event;
+    await harness.create(otherReceiver, { notifications: ["usage.level"] });
+    const notification = crossed();
+    await harness.raise(notification);
+    await harness.raise(notification, notification);
+    await until(() => expect([receiver.ids(), second.ids()]).toEqual([[notification.id], [notification.id]]));
+    const { id, type, time, data } = notification;
     const body = { id, type, time: new Date(time).toISOString(), workspace: harness.workspace.id, data };
     expect(receiver.verify(secret)).toEqual(body);
     expect(() => receiver.verify(secret, second.received[0])).toThrow("No matching signature");
@@ -58,13 +59,13 @@ describe("a notification", () => {
   });
 
   test("is not stored if no destination wants its type", async () => {
-    await harness.create(receiver, { events: ["usage.level"] });
-    const event = crossed();
-    await harness.raise(event);
+    await harness.create(receiver, { notifications: ["usage.level"] });
+    const notification = crossed();
+    await harness.raise(notification);
     const { id } = await harness.create(receiver);
     await harness.raise(crossed("joe@example.com"));
     await until(() => expect(receiver.received).toHaveLength(1));
-    expect(receiver.ids()).not.toContain(event.id);
+    expect(receiver.ids()).not.toContain(notification.id);
     expect(await harness.deliveries(id)).toHaveLength(1);
   });
 });
@@ -130,7 +131,7 @@ describe("a failed attempt", () => {
     expect((await harness.destination(id)).failing_since).not.toBeNull();
     receiver.answer = () => new Response("back");
     const later = ["joe@example.com", "jim@example.com"].map((email) => crossed(email));
-    for (const event of later) await harness.raise(event);
+    for (const notification of later) await harness.raise(notification);
     await harness.pass(2 * HOUR * (1 + RETRY_JITTER));
     await harness.shows(id, { waiting: 0, failing_since: null });
     expect(receiver.ids().slice(5).toSorted()).toEqual(
@@ -146,7 +147,7 @@ describe("a failing destination", () => {
     listen(receiver, otherReceiver);
     receiver.answer = fails;
     const { id } = await harness.create(receiver);
-    await harness.create(otherReceiver, { name: "Other", events: ["usage.level"] });
+    await harness.create(otherReceiver, { name: "Other", notifications: ["usage.level"] });
     for (let elapsed = 0; elapsed <= 5 * DAY; elapsed += DAY) {
       const before = receiver.received.length;
       await harness.raise(crossed());
@@ -218,8 +219,9 @@ test("attempts that fail at the same time count as one failure, and the longest 
 });
 
 test("does not delay due deliveries while the control plane or the counter does not answer", async () => {
+  expectLogged("destinations_alarm_failed");
   stopClock();
-  const { id } = await harness.create(receiver, { events: ["person.score_crossed", "key.silent"] });
+  const { id } = await harness.create(receiver, { notifications: ["person.score_crossed", "key.silent"] });
   await harness.pass(1);
   receiver.answer = fails;
   await harness.raise(crossed());
@@ -241,12 +243,13 @@ test("does not delay due deliveries while the control plane or the counter does 
 describe("a loss in transit", () => {
   test.each([
     ["after its lease if the queue loses the message", false, DELIVERY_LEASE_MS],
-    ["within seconds if the queue refuses the message", true, RETRY_MIN_SECONDS * 1_000],
-  ])("resends a delivery %s", async (_, isRefused, againMs) => {
+    ["within seconds if the queue rejects the message", true, RETRY_MIN_SECONDS * 1_000],
+  ])("resends a delivery %s", async (_, isRejected, againMs) => {
+    expectLogged("deliveries_not_sent");
     stopClock();
     const { id } = await harness.create(receiver);
     const { queue } = loseMessages();
-    if (isRefused) queue.mockRejectedValue(new Error("overloaded"));
+    if (isRejected) queue.mockRejectedValue(new Error("overloaded"));
     await harness.raise(crossed());
     await until(() => expect(queue).toHaveBeenCalledTimes(1));
     queue.mockRestore();
@@ -258,6 +261,7 @@ describe("a loss in transit", () => {
   });
 
   test("resends under the same id and counts one attempt if the report of an answered delivery is lost", async () => {
+    expectLogged("delivery_lost");
     stopClock();
     const { id } = await harness.create(receiver);
     // oxlint-disable-next-line typescript/unbound-method -- called with `this` below
@@ -316,10 +320,10 @@ describe("a loss in transit", () => {
 describe("scoring signals", () => {
   test("leave at once when idle; later ones leave together in order, one second apart", async () => {
     stopClock();
-    const { id } = await harness.create(receiver, { events: ["person.scored", "person.score_crossed"] });
-    const events = [scored("a@example.com"), scored("b@example.com", "c@example.com"), scored("d@example.com")];
-    for (const [index, event] of events.entries()) {
-      await harness.raise(event);
+    const { id } = await harness.create(receiver, { notifications: ["person.scored", "person.score_crossed"] });
+    const notifications = [scored("a@example.com"), scored("b@example.com", "c@example.com"), scored("d@example.com")];
+    for (const [index, notification] of notifications.entries()) {
+      await harness.raise(notification);
       if (index === 0) await harness.attempted(id, 1);
     }
     // A notification of another type does not wait for them.
@@ -330,7 +334,7 @@ describe("scoring signals", () => {
     expect(receiver.received).toHaveLength(2);
     await harness.pass(1);
     await until(() => expect(receiver.received).toHaveLength(3));
-    expect(receiver.ids()).toEqual([events[0]?.id, crossing.id, events[1]?.id]);
+    expect(receiver.ids()).toEqual([notifications[0]?.id, crossing.id, notifications[1]?.id]);
     const signals = receiver.received[2]?.body.data["scoring_signals"] as { email: string }[];
     expect(signals.map(({ email }) => email)).toEqual(["b@example.com", "c@example.com", "d@example.com"]);
   });
@@ -340,8 +344,11 @@ describe("scoring signals", () => {
     const swift = new Receiver();
     listen(receiver, swift);
     receiver.answer = fails;
-    const events = ["person.scored"];
-    const [dead, alive] = [await harness.create(receiver, { events }), await harness.create(swift, { events })];
+    const notifications = ["person.scored"];
+    const [dead, alive] = [
+      await harness.create(receiver, { notifications }),
+      await harness.create(swift, { notifications }),
+    ];
     for (let round = 0; round < 25; round++) {
       await harness.raise(scored(`p${round}@example.com`));
       await harness.shows(alive.id, { waiting: 0 });
@@ -366,7 +373,7 @@ describe("scoring signals", () => {
 describe("many scoring signals", () => {
   /** Notifications of 100 scoring signals each, as a batch of signals raises them. */
   const batch = (n: number) => scored(...Array.from({ length: 100 }, (_, index) => `p${n}-${index}@example.com`));
-  const signalsOf = ({ body }: ReceivedEvent) => (body.data["scoring_signals"] as object[]).length;
+  const signalsOf = ({ body }: ReceivedNotification) => (body.data["scoring_signals"] as object[]).length;
 
   test("reach a slow receiver in few large deliveries, each signal once, at 10,000 a minute", async () => {
     stopClock();
@@ -374,7 +381,7 @@ describe("many scoring signals", () => {
       for (const answersMs = Date.now() + 6_000; Date.now() < answersMs;) await scheduler.wait(3);
       return new Response("ok");
     };
-    const { id } = await harness.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { notifications: ["person.scored"] });
     for (let n = 0; n < 100; n++) {
       await harness.raise(batch(n));
       await harness.pass(600);
@@ -393,14 +400,18 @@ describe("many scoring signals", () => {
   test("with the longest texts stay within the byte limits of rows and bodies", async () => {
     stopClock();
     receiver.answer = fails;
-    const { id } = await harness.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { notifications: ["person.scored"] });
     const long = batch(0);
     for (const signal of long.data.scoring_signals)
       Object.assign(signal, { event: "\u{1F600}".repeat(127), scoring_signal: "ﷺ".repeat(100) });
-    for (let n = 0; n < 20; n++) await harness.raise({ ...long, id: newId("evt") });
+    for (let n = 0; n < 20; n++) await harness.raise({ ...long, id: newId("ntf") });
     await harness.attempted(id, 1);
     const rows = await runInDurableObject(harness.object, (_, { storage: { sql } }) =>
-      sql.exec<{ bytes: number; events: number }>("SELECT bytes, length(events) AS events FROM deliveries").toArray(),
+      sql
+        .exec<{ bytes: number; notifications: number }>(
+          "SELECT bytes, length(notifications) AS notifications FROM deliveries",
+        )
+        .toArray(),
     );
     expect(rows.length).toBeGreaterThan(5);
     for (const { bytes } of rows) expect(bytes).toBeLessThan(260 * 1_024);
@@ -409,27 +420,27 @@ describe("many scoring signals", () => {
   test("wait up to 64 MB per destination; the oldest are given up and counted, new ones are kept", async () => {
     stopClock();
     receiver.answer = fails;
-    const { id } = await harness.create(receiver, { events: ["person.scored", "usage.level"] });
+    const { id } = await harness.create(receiver, { notifications: ["person.scored", "usage.level"] });
     const large = batch(0);
     for (const signal of large.data.scoring_signals) signal.event = "x".repeat(5_000);
     const kept = Math.floor(WAITING_MAX_BYTES / 530_000);
     for (let n = 0; n < kept + 20; n += 10) {
-      await harness.raise(...Array.from({ length: 10 }, () => ({ ...large, id: newId("evt") })));
+      await harness.raise(...Array.from({ length: 10 }, () => ({ ...large, id: newId("ntf") })));
     }
     const { waiting, dropped } = await harness.destination(id);
     expect(dropped).toBeGreaterThanOrEqual(10);
     expect(waiting).toBeGreaterThan(kept - 20);
-    const { bytes, events } = await runInDurableObject(harness.object, (_, { storage: { sql } }) => ({
+    const { bytes, notifications } = await runInDurableObject(harness.object, (_, { storage: { sql } }) => ({
       ...sql.exec<{ bytes: number }>("SELECT sum(bytes) AS bytes FROM deliveries WHERE due_ms IS NOT NULL").one(),
-      ...sql.exec<{ events: number }>("SELECT sum(length(data)) AS events FROM notifications").one(),
+      ...sql.exec<{ notifications: number }>("SELECT sum(length(data)) AS notifications FROM notifications").one(),
     }));
     expect(bytes).toBeLessThanOrEqual(WAITING_MAX_BYTES);
-    expect(events).toBeLessThan(WAITING_MAX_BYTES * 2);
+    expect(notifications).toBeLessThan(WAITING_MAX_BYTES * 2);
   });
 
   test("larger than a row are counted as dropped and block nothing", async () => {
     stopClock();
-    const { id } = await harness.create(receiver, { events: ["person.scored"] });
+    const { id } = await harness.create(receiver, { notifications: ["person.scored"] });
     const huge = batch(0);
     for (const signal of huge.data.scoring_signals) signal.event = "x".repeat(50_000);
     const after = scored("jane@example.com");
@@ -446,8 +457,8 @@ test("a notification that a receiver never accepts blocks no other notification"
   receiver.answer = () => new Response("", { status: receiver.received.at(-1)?.id === bad?.id ? 500 : 200 });
   const { id } = await harness.create(receiver);
   if (bad !== undefined) await harness.raise(bad);
-  for (const event of good) {
-    await harness.raise(event);
+  for (const notification of good) {
+    await harness.raise(notification);
     await harness.pass(10 * MINUTE);
   }
   await harness.shows(id, { waiting: 1 });
@@ -460,7 +471,7 @@ describe("a receiver that hangs", () => {
     listen(receiver, swift);
     receiver.answer = () => new Promise<Response>(() => undefined);
     await harness.create(receiver);
-    await harness.create(swift, { events: ["dead_letters.added"] });
+    await harness.create(swift, { notifications: ["dead_letters.added"] });
     for (let n = 0; n < 30; n++) await harness.raise(crossed(`p${n}@example.com`));
     const data = { signals: 1, reasons: { rules_too_slow: 1 } };
     await harness.raise({ ...crossed(), type: "dead_letters.added", data });

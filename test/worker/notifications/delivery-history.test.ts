@@ -7,7 +7,7 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { WorkspaceEvent } from "../../../src/domain/events/workspace-event.ts";
+import type { Notification } from "../../../src/domain/notifications/notification.ts";
 import type { DueDelivery, Parcel } from "../../../src/notifications/destination-calls.ts";
 import { TAKEN_MS } from "../../../src/notifications/dispatch.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";
@@ -52,7 +52,7 @@ class History {
 
   async begin(): Promise<void> {
     for (const target of TARGETS) {
-      const { id } = await this.harness.create(target, { events: ["person.scored", "person.score_crossed"] });
+      const { id } = await this.harness.create(target, { notifications: ["person.scored", "person.score_crossed"] });
       this.destinations.push(id);
       this.active.add(id);
     }
@@ -63,11 +63,11 @@ class History {
     return this.deleted.has(email) ? `new-${email.replace("@", "+")}@example.org` : email;
   }
 
-  async raise(...events: WorkspaceEvent[]): Promise<void> {
-    await this.harness.raise(...events);
+  async raise(...notifications: Notification[]): Promise<void> {
+    await this.harness.raise(...notifications);
     for (const destination of this.active) {
-      for (const event of events) {
-        for (const [name, email] of namesOf(event)) this.expected.set(`${destination} ${name}`, email);
+      for (const notification of notifications) {
+        for (const [name, email] of namesOf(notification)) this.expected.set(`${destination} ${name}`, email);
       }
     }
   }
@@ -84,21 +84,21 @@ class History {
     this.unreported.push({ due, parcel, isOk: this.answersOk, atMs: Date.now() });
   }
 
-  #checkAttempt(due: DueDelivery, { event }: Parcel): void {
-    const key = `${due.destinationId} ${event.id}`;
+  #checkAttempt(due: DueDelivery, { notification }: Parcel): void {
+    const key = `${due.destinationId} ${notification.id}`;
     const overlapping = this.unreported.filter(
       (taken) => taken.due.id === due.id && Date.now() - taken.atMs < TAKEN_MS && taken.due.attempt === due.attempt,
     );
     expect(overlapping, "no attempt overlaps another").toEqual([]);
     expect(this.delivered.has(due.id), "a successful delivery is not sent again").toBe(false);
-    const body = JSON.stringify(event);
+    const body = JSON.stringify(notification);
     for (const email of this.deleted) expect(body).not.toContain(email);
     const before = this.bodies.get(key);
     if (before !== undefined && this.deleted.size === 0) expect(body, "each attempt sends the same body").toBe(before);
     this.bodies.set(key, body);
-    for (const [name] of namesOf(event as WorkspaceEvent)) {
+    for (const [name] of namesOf(notification as Notification)) {
       const ids = this.idsOfSignals.get(`${due.destinationId} ${name}`) ?? new Set();
-      this.idsOfSignals.set(`${due.destinationId} ${name}`, ids.add(event.id));
+      this.idsOfSignals.set(`${due.destinationId} ${name}`, ids.add(notification.id));
       expect(ids.size, "a signal is sent under one id").toBe(1);
     }
   }
@@ -107,17 +107,18 @@ class History {
     const [attempt] = this.unreported.splice(index % Math.max(1, this.unreported.length), 1);
     if (attempt === undefined) return;
     const { due, parcel, isOk, atMs } = attempt;
-    for (const [name] of isOk ? namesOf(parcel.event as WorkspaceEvent) : []) {
+    for (const [name] of isOk ? namesOf(parcel.notification as Notification) : []) {
       this.arrived.add(`${due.destinationId} ${name}`);
     }
-    const answer = `thank you, ${JSON.stringify(parcel.event.data)}`;
+    const answer = `thank you, ${JSON.stringify(parcel.notification.data)}`;
     const error = isOk ? null : "It answered 500.";
     const result = { atMs, tookMs: 1, status: isOk ? 200 : 500, error, answer, retryAfterMs: null };
     await this.harness.object.report(due, result);
     const detail = await this.harness.object.delivery(due.destinationId, due.id);
     if (isOk) this.delivered.add(due.id);
     if (detail?.delivery.state !== "failed") return;
-    for (const [name] of namesOf(parcel.event as WorkspaceEvent)) this.expected.delete(`${due.destinationId} ${name}`);
+    for (const [name] of namesOf(parcel.notification as Notification))
+      this.expected.delete(`${due.destinationId} ${name}`);
   }
 
   async deliverAgain(index: number): Promise<void> {
@@ -129,8 +130,8 @@ class History {
     if (again.ok) this.delivered.delete(item.id);
   }
 
-  async redeliver(index: number): Promise<void> {
-    await this.harness.object.redeliver(this.destinations[index % 2] ?? "", 0);
+  async resendDeliveries(index: number): Promise<void> {
+    await this.harness.object.resendDeliveries(this.destinations[index % 2] ?? "", 0);
   }
 
   async pauseOrResume(index: number): Promise<void> {
@@ -141,7 +142,7 @@ class History {
   }
 
   async changeTarget(index: number): Promise<void> {
-    const change = { target: `${TARGETS[0]}/${index}`, pagesUrl: "https://signals.example/w/told" };
+    const change = { target: `${TARGETS[0]}/${index}`, pagesUrl: "https://signals.example/w/notified" };
     await this.harness.object.update(this.destinations[index % 2] ?? "", change);
   }
 
@@ -190,10 +191,10 @@ class History {
 }
 
 /** The signals or notification that a receiver must get, each with its person. */
-function namesOf(event: WorkspaceEvent): [string, string][] {
-  if (event.type === "person.scored")
-    return event.data.scoring_signals.map((signal) => [signal.signal_id, signal.email]);
-  return event.type === "person.score_crossed" ? [[event.id, event.data.email]] : [];
+function namesOf(notification: Notification): [string, string][] {
+  if (notification.type === "person.scored")
+    return notification.data.scoring_signals.map((signal) => [signal.signal_id, signal.email]);
+  return notification.type === "person.score_crossed" ? [[notification.id, notification.data.email]] : [];
 }
 
 const stepValues = fc.record({
@@ -219,7 +220,7 @@ const STEPS: Record<string, [weight: number, run: (history: History, values: Ste
   "pause or resume": [1, (history, { index }) => history.pauseOrResume(index)],
   "change target": [1, (history, { index }) => history.changeTarget(index)],
   "deliver again": [1, (history, { index }) => history.deliverAgain(index)],
-  "deliver failed again": [1, (history, { index }) => history.redeliver(index)],
+  "deliver failed again": [1, (history, { index }) => history.resendDeliveries(index)],
   delete: [1, (history, { index }) => history.deletePerson(index)],
 };
 const step = fc.record({

@@ -95,8 +95,8 @@ test("health does not ask a workspace without destinations, because the call wou
 
 test("a counter that knows only the previous version's wanted types also reports whether there are destinations", async () => {
   const { counter } = harness.workspace;
-  await runInDurableObject(counter, (instance) => instance.wantEvents(wanting({ types: ["usage.level"] })));
+  await runInDurableObject(counter, (instance) => instance.wantNotifications(wanting({ types: ["usage.level"] })));
   expect((await counter.backlog()).hasDestinations).toBe(true);
-  await runInDurableObject(counter, (instance) => instance.wantEvents(wanting({ types: [] })));
+  await runInDurableObject(counter, (instance) => instance.wantNotifications(wanting({ types: [] })));
   expect((await counter.backlog()).hasDestinations).toBe(false);
 });

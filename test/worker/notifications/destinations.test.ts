@@ -2,15 +2,15 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { controlDatabase } from "../../../src/control/database.ts";
-import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
+import { controlDatabase } from "../../../src/d1/database.ts";
+import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/notifications/attempts.ts";
 import { DESTINATIONS_MAX } from "../../../src/limits.ts";
 import { Deliveries, WAITING_MAX_DELIVERIES } from "../../../src/notifications/deliveries.ts";
 import { OLD_SECRETS_MAX } from "../../../src/notifications/roster.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
 import { newId } from "../../../src/platform/ids.ts";
-import { type DestinationsContext, deleteDestination } from "../../../src/workspace/manage-destinations.ts";
+import { type DestinationsContext, deleteDestination } from "../../../src/use-cases/manage-destinations.ts";
 import { d1Failing } from "../../support/faults.ts";
 import {
   Receiver,
@@ -25,6 +25,7 @@ import {
   stopClock,
   newHarnessInEachTest,
 } from "../../support/destination-harness.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { until } from "../../support/until.ts";
 
 const SLACK = "https://hooks.slack.example.com/services/T000/B000/aVerySecretPath";
@@ -38,8 +39,8 @@ newHarnessInEachTest((made) => {
   ({ harness, receiver } = made);
 });
 
-/** The body of a refused call. */
-async function refused(method: string, path: string, body?: object): Promise<Record<string, unknown>> {
+/** The body of a rejected call. */
+async function rejected(method: string, path: string, body?: object): Promise<Record<string, unknown>> {
   const answer = await harness.workspace.ask(method, path, body);
   expect(answer.status).toBeGreaterThanOrEqual(400);
   return answer.body;
@@ -55,34 +56,34 @@ describe("a new destination", () => {
 
   // The rules for URLs have unit tests.
   test.each(["https://signals.example/in", "http://localhost:9000/in"])(
-    "is refused with the URL %s, as is a change to this URL",
+    "is rejected with the URL %s, as is a change to this URL",
     async (target) => {
-      const wanted = { name: "CRM", type: "webhook", target, events: ["person.scored"] };
+      const wanted = { name: "CRM", type: "webhook", target, notifications: ["person.scored"] };
       const expected = { code: "validation_failed", errors: [{ path: "target", message: expect.any(String) }] };
-      expect(await refused("POST", "/destinations", wanted)).toMatchObject(expected);
+      expect(await rejected("POST", "/destinations", wanted)).toMatchObject(expected);
       const { id } = await harness.create(receiver);
-      expect(await refused("PATCH", `/destinations/${id}`, { target })).toMatchObject(expected);
+      expect(await rejected("PATCH", `/destinations/${id}`, { target })).toMatchObject(expected);
       expect(await harness.destination(id)).toMatchObject({ target: receiver.url });
     },
   );
 
-  test("is refused above the limit of a workspace, also for concurrent calls", async () => {
+  test("is rejected above the limit of a workspace, also for concurrent calls", async () => {
     const made = await Promise.allSettled(Array.from({ length: DESTINATIONS_MAX + 5 }, () => harness.create(receiver)));
     expect(made.filter(({ status }) => status === "fulfilled")).toHaveLength(DESTINATIONS_MAX);
-    const wanted = { name: "CRM", type: "webhook", target: receiver.url, events: ["person.scored"] };
-    expect(await refused("POST", "/destinations", wanted)).toMatchObject({ code: "too_many_destinations" });
+    const wanted = { name: "CRM", type: "webhook", target: receiver.url, notifications: ["person.scored"] };
+    expect(await rejected("POST", "/destinations", wanted)).toMatchObject({ code: "too_many_destinations" });
   });
 
   test("cannot have a type that the deployment does not support", async () => {
-    const wanted = { name: "Ops", type: "email", target: "ops@example.com", events: ["usage.level"] };
+    const wanted = { name: "Ops", type: "email", target: "ops@example.com", notifications: ["usage.level"] };
     const expected = { errors: [{ path: "type", message: "this deployment sends no email" }] };
-    expect(await refused("POST", "/destinations", wanted)).toMatchObject(expected);
+    expect(await rejected("POST", "/destinations", wanted)).toMatchObject(expected);
   });
 });
 
 describe("the sources' list of wanted types", () => {
   const latestWanted = () => {
-    const calls = [SignalStore.prototype, QuotaCounter.prototype].map((of) => vi.spyOn(of, "wantEvents"));
+    const calls = [SignalStore.prototype, QuotaCounter.prototype].map((of) => vi.spyOn(of, "wantNotifications"));
     return () => calls.map(({ mock }) => mock.lastCall?.[0]);
   };
   const both = (types: string[], thresholds: number[], destinations = 1, accountThresholds: number[] = []) =>
@@ -90,11 +91,11 @@ describe("the sources' list of wanted types", () => {
 
   test("is updated before a change of a destination is answered", async () => {
     const wanted = latestWanted();
-    const { id } = await harness.create(receiver, { events: ["person.score_crossed", "usage.level"] });
+    const { id } = await harness.create(receiver, { notifications: ["person.score_crossed", "usage.level"] });
     expect(wanted()).toEqual(both(["usage.level"], []));
     await harness.workspace.operator("PUT", "/thresholds", { thresholds: [100, 50] });
     expect(wanted()).toEqual(both(["person.score_crossed", "usage.level"], [50, 100]));
-    await harness.workspace.operator("PATCH", `/destinations/${id}`, { events: ["person.scored"] });
+    await harness.workspace.operator("PATCH", `/destinations/${id}`, { notifications: ["person.scored"] });
     expect(wanted()).toEqual(both(["person.scored"], [50, 100]));
     await harness.workspace.operator("POST", `/destinations/${id}/pause`);
     expect(wanted()).toEqual(both([], [50, 100]));
@@ -107,8 +108,8 @@ describe("the sources' list of wanted types", () => {
   test("has the thresholds for accounts; a change of people's thresholds keeps them", async () => {
     const wanted = latestWanted();
     const set = (body: object) => harness.workspace.operator("PUT", "/thresholds", body);
-    const events = ["account.score_crossed", "account.score_fell", "person.score_fell"];
-    await harness.create(receiver, { events });
+    const notifications = ["account.score_crossed", "account.score_fell", "person.score_fell"];
+    await harness.create(receiver, { notifications });
     expect(wanted()).toEqual(both([], []));
     const changed = await set({ thresholds: [], account_thresholds: [500, 200] });
     expect(changed).toEqual({ thresholds: [], account_thresholds: [200, 500] });
@@ -116,7 +117,7 @@ describe("the sources' list of wanted types", () => {
     const kept = { thresholds: [50], account_thresholds: [200, 500] };
     expect(await set({ thresholds: [50] })).toEqual(kept);
     expect(await harness.workspace.operator("GET", "/thresholds")).toEqual(kept);
-    expect(wanted()).toEqual(both(events, [50], 1, [200, 500]));
+    expect(wanted()).toEqual(both(notifications, [50], 1, [200, 500]));
     await set({ thresholds: [50], account_thresholds: [] });
     expect(wanted()).toEqual(both(["person.score_fell"], [50]));
   });
@@ -125,21 +126,25 @@ describe("the sources' list of wanted types", () => {
     const { id } = await harness.create(receiver);
     const wanted = latestWanted();
     const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
-    const inform = vi.spyOn(SignalStore.prototype, "wantEvents").mockImplementationOnce(() => answered as never);
-    const change = (type: string) => harness.workspace.operator("PATCH", `/destinations/${id}`, { events: [type] });
+    const inform = vi.spyOn(SignalStore.prototype, "wantNotifications").mockImplementationOnce(() => answered as never);
+    const change = (type: string) =>
+      harness.workspace.operator("PATCH", `/destinations/${id}`, { notifications: [type] });
     const first = change("usage.level");
     await until(() => expect(inform).toHaveBeenCalledTimes(1));
     const second = change("key.silent");
-    await harness.shows(id, { events: ["key.silent"] });
+    await harness.shows(id, { notifications: ["key.silent"] });
     answer();
     await Promise.all([first, second]);
     expect(wanted()).toEqual(both(["key.silent"], []));
   });
 
   test("is updated by the alarm if a source could not be reached", async () => {
+    expectLogged("sources_not_informed");
     stopClock();
-    const reached = vi.spyOn(SignalStore.prototype, "wantEvents").mockRejectedValueOnce(new Error("not now") as never);
-    await harness.create(receiver, { events: ["person.scored"] });
+    const reached = vi
+      .spyOn(SignalStore.prototype, "wantNotifications")
+      .mockRejectedValueOnce(new Error("not now") as never);
+    await harness.create(receiver, { notifications: ["person.scored"] });
     await harness.pass(60_000);
     await until(() => expect(reached).toHaveBeenCalledTimes(2));
     expect(reached.mock.lastCall?.[0]).toEqual(both(["person.scored"], [])[0]);
@@ -152,8 +157,8 @@ describe("the sources' list of wanted types", () => {
 describe("a pause", () => {
   test("skips notifications raised during it and delivers those that waited before it", async () => {
     stopClock();
-    const events = ["person.score_crossed", "person.scored"];
-    const { id } = await harness.create(receiver, { events });
+    const notifications = ["person.score_crossed", "person.scored"];
+    const { id } = await harness.create(receiver, { notifications });
     receiver.answer = fails;
     const [waits, early, gathered] = [
       crossed("waits@example.com"),
@@ -221,7 +226,7 @@ describe("a delivery", () => {
     expect(await harness.attempted(id, 4)).toMatchObject({ state: "delivered" });
     expect(new Set(receiver.ids()).size).toBe(1);
     await harness.workspace.operator("POST", `/destinations/${id}/pause`);
-    expect(await refused("POST", again)).toMatchObject({ code: "destination_not_active" });
+    expect(await rejected("POST", again)).toMatchObject({ code: "destination_not_active" });
   });
 
   test("is deleted with its destination", async () => {
@@ -265,7 +270,7 @@ test("notifications whose transaction fails are not counted as waiting", async (
   vi.spyOn(Deliveries.prototype, "giveUpAboveLimits").mockImplementationOnce(() => {
     throw new Error("The disk is full.");
   });
-  const isRefused = await runInDurableObject(harness.object, (object) => {
+  const isRejected = await runInDurableObject(harness.object, (object) => {
     try {
       object.raise([crossed()]);
       return false;
@@ -273,7 +278,7 @@ test("notifications whose transaction fails are not counted as waiting", async (
       return true;
     }
   });
-  expect(isRefused).toBe(true);
+  expect(isRejected).toBe(true);
   expect(await harness.destination(id)).toMatchObject({ waiting: 0 });
 });
 
@@ -304,14 +309,14 @@ describe("a change", () => {
   test("of the wanted types keeps the waiting deliveries", async () => {
     stopClock();
     receiver.answer = fails;
-    const { id } = await harness.create(receiver, { events: ["person.scored"] });
-    const event = scored("jane@example.com");
-    await harness.raise(event);
+    const { id } = await harness.create(receiver, { notifications: ["person.scored"] });
+    const notification = scored("jane@example.com");
+    await harness.raise(notification);
     await harness.attempted(id, 1);
-    await harness.workspace.operator("PATCH", `/destinations/${id}`, { events: ["usage.level"] });
+    await harness.workspace.operator("PATCH", `/destinations/${id}`, { notifications: ["usage.level"] });
     receiver.answer = () => new Response("ok");
     await harness.pass(10_000);
-    expect(await harness.attempted(id, 2)).toMatchObject({ event_id: event.id, state: "delivered" });
+    expect(await harness.attempted(id, 2)).toMatchObject({ notification_id: notification.id, state: "delivered" });
   });
 });
 
@@ -366,11 +371,11 @@ test("nothing is sent to the service itself, even if a destination's host later 
   listen(ownReceiver);
   const id = newId("dst");
   const pagesUrl = `${new URL(ownReceiver.url).origin}/w/acme`;
-  const wanted = { id, name: "own", type: "webhook" as const, target: ownReceiver.url, headers: [], events: [] };
+  const wanted = { id, name: "own", type: "webhook" as const, target: ownReceiver.url, headers: [], notifications: [] };
   await harness.object.create({ ...wanted, pagesUrl });
   await harness.object.sendTest(id, "x");
   const { attempts } = await harness.attempted(id, 1);
-  expect(attempts[0]?.error).toBe("Its address is not one that events are sent to.");
+  expect(attempts[0]?.error).toBe("Its address is not one that notifications are sent to.");
   expect(ownReceiver.received).toEqual([]);
 });
 
@@ -437,7 +442,7 @@ describe("a secret", () => {
 test("every change of a destination is in the activity log, without secrets", async () => {
   const { id, secret = "" } = await harness.create(receiver);
   const at = `/destinations/${id}`;
-  await harness.workspace.operator("PATCH", at, { name: "CRM, new", events: ["usage.level"] });
+  await harness.workspace.operator("PATCH", at, { name: "CRM, new", notifications: ["usage.level"] });
   await harness.workspace.operator("POST", `${at}/test`);
   const { id: delivery } = await harness.attempted(id, 1);
   await harness.workspace.operator("POST", `${at}/deliveries/${delivery}/again`);

@@ -29,7 +29,11 @@ function withDestinations(count: number, run: (fixture: Fixture) => void): Promi
         target: "https://crm.example.com/hook",
         pagesUrl: "https://x.example",
       } as const;
-      roster.add({ id, name: id, ...target, headers: [], events: ["person.score_crossed"] }, "whsec_x", START_MS);
+      roster.add(
+        { id, name: id, ...target, headers: [], notifications: ["person.score_crossed"] },
+        { secret: "whsec_x", confirmation: null },
+        START_MS,
+      );
     }
     const delivered = (destinationId: string, id: string, nowMs: number) => {
       const delivery = deliveries.find(destinationId, id);

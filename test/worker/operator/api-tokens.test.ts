@@ -2,7 +2,7 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { createToken } from "../../../src/control/api-tokens.ts";
+import { createToken } from "../../../src/d1/api-tokens.ts";
 import { composeToken, isWellFormedToken } from "../../../src/domain/keys/api-key.ts";
 import { TOKEN_SCOPES } from "../../../src/domain/keys/api-token.ts";
 import worker from "../../../src/index.ts";
@@ -16,6 +16,7 @@ import { newId } from "../../../src/platform/ids.ts";
 import { TEST_AUTH_FAILURES_PER_MINUTE } from "../../support/auth-failures.ts";
 import { stopClock } from "../../support/clock.ts";
 import { d1Failing } from "../../support/faults.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
 import { askOperator, newWorkspace, type TestToken, type TestWorkspace } from "../../support/workspace.ts";
@@ -38,7 +39,7 @@ const read = async (token: TestToken, of = workspace) => (await of.askWith(token
 const listed = async (token: TestToken) =>
   (await workspace.list<{ id: string }>("/tokens")).find(({ id }) => id === token.id);
 
-/** Status of a call while D1 refuses the matching statements. */
+/** Status of a call while D1 rejects the matching statements. */
 async function readWithout(failing: RegExp, token: string): Promise<number> {
   const bindings = { ...env, DB: d1Failing(failing, "D1_ERROR: out of order") };
   const headers = { authorization: `Bearer ${token}`, "cf-connecting-ip": "203.0.113.2" };
@@ -88,7 +89,7 @@ describe("a new token", () => {
     ["without a name", { name: " " }, "name"],
     ["with a token as its name", { name: unknownToken() }, "name"],
     ["that has expired", { expires_at: "2020-01-01T00:00:00Z" }, "expires_at"],
-  ])("%s is refused", async (_, wrong, path) => {
+  ])("%s is rejected", async (_, wrong, path) => {
     const answer = await workspace.ask("POST", "/tokens", { name: "A", scopes: ["read"], ...wrong });
     expect(answer).toMatchObject({ status: 422, body: { errors: [{ path }] } });
     expect(await workspace.list("/tokens")).toEqual([]);
@@ -107,6 +108,36 @@ describe("a token", () => {
     const { request_id: _c, ...asOperator } = (await askOperator("GET", "/workspaces/ws_none/rules")).body;
     expect(foreign).toEqual(missing);
     expect(foreign).toEqual(asOperator);
+  });
+
+  test("sees payloads only with `read`, and names of keys only with `keys`", async () => {
+    workspace = await newWorkspace();
+    const sent = await workspace.send({ event: RULE.event, email: "jane@example.com", source: "web" });
+    const { id } = await sent.json<{ id: string }>();
+    await workspace.settled();
+    const [rules, reader, all] = [
+      await workspace.newToken(["rules"]),
+      await workspace.newToken(["read"]),
+      await workspace.newToken(["read", "rules", "keys"]),
+    ];
+    const samples = async (token: typeof rules) =>
+      (await workspace.askWith(token, "POST", "/rules/preview", RULE)).body["samples"];
+    expect(await samples(rules)).toEqual([]);
+    expect(await samples(all)).toMatchObject([{ id, payload: { email: "jane@example.com" } }]);
+    const keyNameFor = async (token: typeof rules) =>
+      (await workspace.askWith(token, "GET", `/signals/${id}`)).body["key_name"];
+    expect([await keyNameFor(reader), await keyNameFor(all)]).toEqual([null, expect.any(String)]);
+    await workspace.send("{ broken");
+    const rejections = async (token: typeof rules) =>
+      (await workspace.askWith(token, "GET", "/rejections")).body["items"] as {
+        key_id: string;
+        key_name: string | null;
+      }[];
+    expect((await rejections(reader))[0]).toMatchObject({ key_id: workspace.key.id, key_name: null });
+    expect((await rejections(all))[0]).toMatchObject({
+      key_id: workspace.key.id,
+      key_name: expect.any(String) as string,
+    });
   });
 
   test("without the scope gets a 403 that names the scope and the page of tokens", async () => {
@@ -154,12 +185,13 @@ describe("a token", () => {
     await read(token);
     vi.setSystemTime(firstMs + 60_000);
     expect(await listed(token)).toMatchObject({ last_used_at: new Date(firstMs).toISOString() });
-    // A refused call is a use too.
+    // A rejected call is a use too.
     await workspace.askWith(token, "POST", "/rules", RULE);
     await used(firstMs + 60_000);
   });
 
-  test("is answered although its use cannot be stored, and refused while it cannot be looked up", async () => {
+  test("is answered although its use cannot be stored, and rejected while it cannot be looked up", async () => {
+    expectLogged("error", "token_use_failed");
     const { token } = await workspace.newToken(["read"]);
     expect(await readWithout(/^update "api_tokens"/, token)).toBe(200);
     expect(await readWithout(/from "api_tokens"/, token)).toBe(503);
@@ -206,7 +238,7 @@ describe("when the creator of a token", () => {
   async function tokenOf(email: string, of = team.workspace, expiresAt: string | null = null): Promise<TestToken> {
     const context = of.context({ by: { actor: email, nowMs: Date.now() } });
     const created = await createToken(context, { name: "theirs", scopes: ["read", "keys"], expiresAt });
-    if (!created.ok) throw new Error(created.refusal.reason);
+    if (!created.ok) throw new Error(created.rejection.reason);
     return { id: created.value.record.id, token: created.value.value };
   }
 
@@ -252,7 +284,7 @@ describe("when the creator of a token", () => {
     expect([await read(token), await read(stays, elsewhere.workspace)]).toEqual([401, 200]);
   });
 
-  test("becomes an owner or admin, or a change is refused, the token stays", async () => {
+  test("becomes an owner or admin, or a change is rejected, the token stays", async () => {
     expect((await changeRole(emails.admin, "owner")).status).toBe(200);
     expect((await changeRole(emails.admin, "admin")).status).toBe(200);
     const ofOwner = await tokenOf(emails.owner);
@@ -261,7 +293,7 @@ describe("when the creator of a token", () => {
     expect([await read(token), await read(ofOwner)]).toEqual([200, 200]);
   });
 
-  test("loses the role while the form is on its way, the new token is refused", async () => {
+  test("loses the role while the form is on its way, the new token is rejected", async () => {
     await changeRole(emails.admin, "member");
     await expect(tokenOf(emails.admin)).rejects.toThrow("not_manager");
     await expect(tokenOf("nobody@example.com")).rejects.toThrow("not_manager");
@@ -317,11 +349,11 @@ describe("limits", () => {
     stopClock(Date.now() + 60_000);
     const calls = Array.from({ length: TOKEN_CALLS_PER_PERIOD + 30 }, () => workspace.askWith(busy, "GET", "/rules"));
     const answers = await Promise.all(calls);
-    const refused = answers.filter(({ status }) => status === 429);
-    expect(refused.length).toBeGreaterThan(0);
+    const rejected = answers.filter(({ status }) => status === 429);
+    expect(rejected.length).toBeGreaterThan(0);
     expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(TOKEN_CALLS_PER_PERIOD);
-    expect(refused[0]).toMatchObject({ body: { code: "rate_limited" } });
-    expect(refused[0]?.headers.get("retry-after")).toBe("10");
+    expect(rejected[0]).toMatchObject({ body: { code: "rate_limited" } });
+    expect(rejected[0]?.headers.get("retry-after")).toBe("10");
     // The calls have used the workspace's share of pages and API calls, which fills again at fifty a second.
     vi.setSystemTime(Date.now() + 200);
     expect(await read(calm)).toBe(200);
@@ -344,8 +376,8 @@ describe("limits", () => {
       )
       .run();
     expect((await workspace.askWith(token, "POST", "/rules", RULE)).status).toBe(201);
-    const refused = await workspace.askWith(token, "POST", "/rules", RULE);
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "3600"]);
+    const rejected = await workspace.askWith(token, "POST", "/rules", RULE);
+    expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([429, "3600"]);
     expect((await workspace.askWith(token, "GET", "/export/people")).status).toBe(429);
     expect(await read(token)).toBe(200);
     expect((await workspace.ask("POST", "/rules", RULE)).status).toBe(201);

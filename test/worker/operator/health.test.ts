@@ -8,13 +8,17 @@ import {
   healthOfAll,
   healthWithin,
   queueBacklogs,
-} from "../../../src/workspace/read-health.ts";
+} from "../../../src/use-cases/read-health.ts";
 import { CHORE_REST_MS } from "../../../src/store/chores.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
-import { TestCounter } from "../../support/counter.ts";
-import { consumeMessages, deliver } from "../../support/deliver.ts";
-import { call, newWorkspace, operator } from "../../support/workspace.ts";
+import { deliver } from "../../support/deliver.ts";
+import { askOperator, call, newWorkspace, operator } from "../../support/workspace.ts";
+import { expectLogged } from "../../support/logged.ts";
+import { leaveDeadLetter, leaveWaiting } from "../../support/unhealthy.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
+
+// Timers that a test moves end the calls of background work.
+expectLogged("drain_failed");
 
 const MINUTE = 60_000;
 /** Names that dashboards query. */
@@ -27,7 +31,9 @@ const FIGURES = [
   "store_bytes",
   "store_max_bytes",
   "dead_letters",
-  "failing_jobs",
+  "failing_chores",
+  "store_alarms",
+  "counter_alarms",
   "books_balanced",
   "held_signals",
   "accepted_signals",
@@ -78,18 +84,11 @@ async function timed<T>(start: () => Promise<T>): Promise<{ answer: T; tookMs: n
   return asking;
 }
 
-/** An outbox row that was never sent. */
-async function leaveWaiting(workspace: TestWorkspace): Promise<void> {
-  await runInDurableObject(workspace.counter, (instance) => {
-    Object.assign(instance, { env: { ...env, SIGNALS: { sendBatch: () => new Promise(() => {}) } } });
-  });
-  expect((await workspace.send({ event: "Visit", email: "a@example.com" })).status).toBe(202);
-}
-
 describe("GET /operator/health", () => {
   test("is ok and lists nothing while all workspaces are well", async () => {
     await newWorkspace();
     expect(await all()).toMatchObject({ status: "ok", says: "All is well.", items: [], next_page: null });
+    expect(await askOperator("GET", "/health?expect=ok")).toMatchObject({ status: 200, body: { status: "ok" } });
   });
 
   test("lists a workspace with waiting signals, late after ten minutes and stuck after an hour, with the remedy", async () => {
@@ -105,6 +104,8 @@ describe("GET /operator/health", () => {
     const { status, says, workspaces } = await all();
     expect(status).toBe("stuck");
     expect(says).toContain(": 1 accepted signal waits, the oldest for 60 minutes");
+    const expectingOk = await askOperator("GET", "/health?expect=ok");
+    expect(expectingOk).toMatchObject({ status: 503, body: { code: "not_ok", detail: `stuck: ${says}` } });
     expect(workspaces.ok + workspaces.stuck).toBe(workspaces.asked);
     expect(await waits.operator("GET", "/health")).toMatchObject({
       status: "stuck",
@@ -113,7 +114,8 @@ describe("GET /operator/health", () => {
     });
   });
 
-  test("names a failing job with start and cause until it succeeds, across restarts", async () => {
+  test("names a failing chore with start and cause until it succeeds, across restarts", async () => {
+    expectLogged("chore_failed");
     const workspace = await newWorkspace();
     await workspace.send({ event: "x" });
     await workspace.settled();
@@ -135,16 +137,17 @@ describe("GET /operator/health", () => {
     await evictDurableObject(workspace.store);
     expect(await workspace.operator("GET", "/health")).toMatchObject({
       status: "late",
-      alarms: [{ alarm: "job_failing" }],
-      failing_jobs: [
-        { job: "retention", since: new Date(START).toISOString(), error: expect.stringContaining("upset") },
+      alarms: [{ alarm: "chore_failing" }],
+      failing_chores: [
+        { chore: "retention", since: new Date(START).toISOString(), error: expect.stringContaining("upset") },
       ],
     });
     await retention(() => {});
-    expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", failing_jobs: [] });
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", failing_chores: [] });
   });
 
-  test("names a job that cannot report its due time; signals are recorded and the alarm stays set", async () => {
+  test("names a chore that cannot report its due time; signals are recorded and the alarm stays set", async () => {
+    expectLogged("chore_failed");
     const workspace = await newWorkspace();
     const { store } = workspace;
     const rename = (from: string, to: string) =>
@@ -160,14 +163,15 @@ describe("GET /operator/health", () => {
     expect(await ring()).toBe(START + CHORE_REST_MS);
     await deliver(workspace.id, [{ id: "sig_2", payload: { event: "E" } }]);
     expect(await store.signal("sig_2")).toMatchObject({ status: "processed" });
-    expect(await workspace.operator("GET", "/health")).toMatchObject({ failing_jobs: [{ job: "cold" }] });
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ failing_chores: [{ chore: "cold" }] });
     await rename("hidden", "cold_scrubs");
     vi.setSystemTime(START + CHORE_REST_MS);
     await ring();
-    expect(await workspace.operator("GET", "/health")).toMatchObject({ failing_jobs: [] });
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ failing_chores: [] });
   });
 
   test("keeps the alarm if the store could not be read when it rang", async () => {
+    expectLogged("chore_failed", "link_failed", "resend_failed");
     const workspace = await newWorkspace();
     await deliver(workspace.id, [{ id: "sig_1", payload: { event: "E" } }]);
     await evictDurableObject(workspace.store);
@@ -182,17 +186,7 @@ describe("GET /operator/health", () => {
 
   test("reports dead letters for a day and counts them afterwards", async () => {
     const workspace = await newWorkspace();
-    await new TestCounter(workspace.id).sendTo((messages) =>
-      consumeMessages(
-        messages.map(({ body }) => body),
-        { attempts: 2 },
-      ),
-    );
-    await runInDurableObject(workspace.store, (_, { storage }) => {
-      storage.sql.exec("CREATE TRIGGER refuse BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END");
-    });
-    await workspace.send({ event: "Visit", email: "a@example.com" });
-    await workspace.settled();
+    await leaveDeadLetter(workspace);
     expect(await workspace.operator("GET", "/health")).toMatchObject({
       status: "late",
       alarms: [{ alarm: "dead_letters" }],
@@ -200,6 +194,33 @@ describe("GET /operator/health", () => {
     });
     vi.setSystemTime(START + 24 * 60 * MINUTE);
     expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", dead_letters: { signals: 1 } });
+  });
+
+  test("counts the alarms of an hour, and reports an object that wakes up for nothing", async () => {
+    const workspace = await newWorkspace();
+    await workspace.send({ event: "A", email: "a@example.com" });
+    await workspace.settled();
+    const metrics = async () => {
+      const text = await (
+        await call("/operator/metrics", { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } })
+      ).text();
+      return Number(new RegExp(`store_alarms{workspace="${workspace.id}".*} (\\d+)`).exec(text)?.[1]);
+    };
+    const wake = (times: number) =>
+      runInDurableObject(workspace.store, async (store) => {
+        for (let n = 0; n < times; n++) await (store as unknown as { alarm(): Promise<void> }).alarm();
+      });
+    const before = await metrics();
+    await wake(600);
+    expect(await metrics()).toBe(before + 600);
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok" });
+    await wake(10);
+    expect(await workspace.operator("GET", "/health")).toMatchObject({
+      status: "late",
+      alarms: [{ alarm: "alarms_idle", says: expect.stringContaining("The Signal Store woke up at least 6") }],
+    });
+    vi.setSystemTime(START + 61 * MINUTE);
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok" });
   });
 
   test("names the objects that do not answer, within five seconds in all", async () => {

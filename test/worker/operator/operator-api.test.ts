@@ -1,18 +1,18 @@
 /** Design §9: the operator API on the real D1 and Durable Objects; keys and members by spec §2.1, §3.1 and §5.6. */
-import { createExecutionContext } from "cloudflare:test";
+import { createExecutionContext, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { Hono } from "hono";
 import { beforeAll, describe, expect, test, vi } from "vitest";
-import { findKey } from "../../../src/control/api-keys.ts";
-import { controlDatabase } from "../../../src/control/database.ts";
-import { createKey } from "../../../src/control/new-keys.ts";
-import { loadRules, rulesVersion } from "../../../src/control/stored-rules.ts";
+import { findKey } from "../../../src/d1/api-keys.ts";
+import { controlDatabase } from "../../../src/d1/database.ts";
+import { createKey } from "../../../src/d1/new-keys.ts";
+import { loadRules, rulesVersion } from "../../../src/d1/stored-rules.ts";
 import type { AppEnv } from "../../../src/env.ts";
 import { requestLog } from "../../../src/http/request-log.ts";
 import worker from "../../../src/index.ts";
 import { validationFailed } from "../../../src/operator/operation.ts";
 import { digestHex } from "../../../src/platform/hashes.ts";
-import { deactivateApiKey } from "../../../src/workspace/manage-keys.ts";
+import { deactivateApiKey } from "../../../src/use-cases/manage-keys.ts";
 import { d1Failing } from "../../support/faults.ts";
 import { until } from "../../support/until.ts";
 import {
@@ -32,7 +32,7 @@ const items = ({ body }: OperatorAnswer) => body["items"] as Json[];
 const actions = async (workspace: TestWorkspace) => (await workspace.audit()).map(({ action }) => action);
 
 /** Fields that a 422 names. */
-function refusedFields(answer: OperatorAnswer): string[] {
+function rejectedFields(answer: OperatorAnswer): string[] {
   expect(answer, JSON.stringify(answer.body)).toMatchObject({ status: 422, body: { code: "validation_failed" } });
   return (answer.body["errors"] as { path: string }[]).map(({ path }) => path);
 }
@@ -48,7 +48,7 @@ describe("authorisation", () => {
     ["a wrong token", "Bearer test-operatos"],
     ["an empty token", "Bearer "],
     ["another scheme", "Basic test-operator"],
-  ])("refuses %s with a 401 that asks for a bearer token", async (_, authorization) => {
+  ])("rejects %s with a 401 that asks for a bearer token", async (_, authorization) => {
     const answer = await askOperator("GET", "/workspaces", undefined, { authorization });
     expect(answer).toMatchObject({ status: 401, body: { code: "operator_unauthorized", status: 401 } });
     expect(answer.headers.get("www-authenticate")).toMatch(/^Bearer\b/);
@@ -88,7 +88,7 @@ describe("every answer", () => {
     expect((await workspace.ask("GET", "/nothing")).status).toBe(404);
     const wrong = [await askOperator("PUT", "/workspaces", {}), await workspace.ask("PUT", "", {})];
     for (const answer of wrong) expect(answer).toMatchObject({ status: 405, body: { code: "method_not_allowed" } });
-    expect(wrong.map(({ headers }) => headers.get("allow"))).toEqual(["POST, GET, HEAD", "GET, HEAD, PATCH"]);
+    expect(wrong.map(({ headers }) => headers.get("allow"))).toEqual(["POST, GET, HEAD", "GET, HEAD, PATCH, DELETE"]);
   });
 
   test("to an error has type, title, status, detail, code and request id", async () => {
@@ -130,6 +130,29 @@ describe("every answer", () => {
     expect((await askOperator("GET", `/workspaces?limit=${all.length}`)).body["next"]).toBeNull();
   });
 
+  test("to each list of a workspace has its newest entries first, in pages without gaps", async () => {
+    const workspace = await newWorkspace();
+    const rule = { event: "Visit", scoring_signal: "visit", points: 1 };
+    for (const name of ["one", "two", "three"]) {
+      await workspace.operator("POST", "/rules", { ...rule, name });
+      await workspace.newKey({ name });
+      await workspace.newToken(["keys"], { name });
+    }
+    for (const path of ["/rules", "/keys", "/tokens"]) {
+      const seen: string[] = [];
+      let cursor = "";
+      for (let next: string | null = ""; next !== null; cursor = `&cursor=${next}`) {
+        const page: { items: { name: string }[]; next: string | null } = await workspace.operator(
+          "GET",
+          `${path}?limit=2${cursor}`,
+        );
+        seen.push(...page.items.map(({ name }) => name));
+        next = page.next;
+      }
+      expect([path, seen.slice(0, 3)]).toEqual([path, ["three", "two", "one"]]);
+    }
+  });
+
   test("to a failed query keeps the query's parameters out of the log", async () => {
     const log = vi.spyOn(console, "log").mockImplementation(() => {});
     const bindings = { ...env, DB: d1Failing(/from "workspaces"/, "D1_ERROR: out of order") };
@@ -152,11 +175,11 @@ describe("a request body", () => {
     ["a form", "slug=acme", 400, "body_not_json"],
     ["more bytes than the limit", { name: "x".repeat(1024 * 1024) }, 413, "body_too_large"],
     ["more than 64 levels", `{"a":${"[".repeat(64)}${"]".repeat(64)}}`, 413, "body_too_large"],
-  ])("with %s is refused", async (_, body, status, code) => {
+  ])("with %s is rejected", async (_, body, status, code) => {
     expect(await post(body)).toMatchObject({ status, body: { code } });
   });
 
-  test("that is not JSON is refused with the place, and without a part of the body", async () => {
+  test("that is not JSON is rejected with the place, and without a part of the body", async () => {
     const { key } = await newWorkspace();
     const { body } = await post(`{"slug": "acme",\n "name": ${key.key}}`);
     expect(body["detail"]).toContain("line 2, column 10");
@@ -164,7 +187,7 @@ describe("a request body", () => {
       expect(JSON.stringify(body)).not.toContain(key.key.slice(at, at + 6));
   });
 
-  test("with too many values is refused before it is parsed, with the limit", async () => {
+  test("with too many values is rejected before it is parsed, with the limit", async () => {
     const workspace = await onPlan();
     const tooMany = await workspace.ask("POST", "/rules/import", `{"items":[${"1,".repeat(2_000_000)}1]}`);
     expect(tooMany).toMatchObject({ status: 413, body: { code: "body_too_large" } });
@@ -189,16 +212,16 @@ describe("a request body", () => {
   });
 
   test("is an empty object if it is missing; the answer names the required fields", async () => {
-    expect(refusedFields(await post(""))).toEqual(["slug", "name", "plan"]);
+    expect(rejectedFields(await post(""))).toEqual(["slug", "name", "plan"]);
   });
 
   test("with invalid and unknown fields gets an answer that names each of them", async () => {
     const invalid = { slug: "No Slug", name: "", anchor: "yesterday", colour: "red" };
-    expect(refusedFields(await post(invalid)).sort()).toEqual(["anchor", "colour", "name", "plan", "slug"]);
-    expect(refusedFields(await post([1]))).toEqual([""]);
+    expect(rejectedFields(await post(invalid)).sort()).toEqual(["anchor", "colour", "name", "plan", "slug"]);
+    expect(rejectedFields(await post([1]))).toEqual([""]);
     const key = "sk_0123456789abcdefghijABCDEFGHIJ0123456789";
     const answer = await post({ [key]: 1, ["x".repeat(9_000)]: 1 });
-    expect(refusedFields(answer)).toEqual(["slug", "name", "plan", "•••", `${"x".repeat(60)}…`]);
+    expect(rejectedFields(answer)).toEqual(["slug", "name", "plan", "•••", `${"x".repeat(60)}…`]);
     expect(JSON.stringify(answer)).not.toContain(key.slice(0, 12));
   });
 
@@ -215,10 +238,10 @@ describe("a request body", () => {
       }),
       await workspace.ask("POST", "/rules/import", { items: Array(40_000).fill(1) }),
     ]) {
-      expect(refusedFields(answer).length).toBeLessThanOrEqual(100);
+      expect(rejectedFields(answer).length).toBeLessThanOrEqual(100);
       expect(JSON.stringify(answer.body).length).toBeLessThan(100_000);
     }
-    expect(refusedFields(await post(unknown(names.slice(0, 5_000))))).toHaveLength(100);
+    expect(rejectedFields(await post(unknown(names.slice(0, 5_000))))).toHaveLength(100);
     // Five answers of some tens of milliseconds each.
     expect(performance.now() - started).toBeLessThan(10_000);
     const context = { var: { requestId: "req_1", logFields: {} } };
@@ -299,7 +322,11 @@ describe("validation", () => {
     ["a chosen secret", key({ secret: "hunter2" }), "secret"],
     ["a name of 256 characters", key({ name: "é".repeat(256) }), "name"],
     ["a product_org key without a template", key({ endpoint_type: "product_org" }), "payload_template"],
-    ["a signal_staging key with a template", key({ payload_template: [external] }), "payload_template"],
+    [
+      "a signal_staging key whose template reads a cookie",
+      key({ payload_template: [{ target: "event", path: "@header.cookie" }] }),
+      "payload_template.0.path",
+    ],
     ["a template without mappings", account([]), "payload_template"],
     ["a template without external_id", account([{ target: "name", path: "n", type: "string" }]), "payload_template"],
     [
@@ -342,20 +369,20 @@ describe("validation", () => {
     ["a threshold for accounts above a million", thresholds([1_000_001]), "account_thresholds.0"],
     ["an empty event", rule({ event: " " }), "event"],
     ["points with a fraction", rule({ points: 0.5 }), "points"],
-  ] as const)("refuses %s with a 422 that names the field", async (_, [method, path, body], field) => {
+  ] as const)("rejects %s with a 422 that names the field", async (_, [method, path, body], field) => {
     const workspace = await onPlan();
-    expect(refusedFields(await askOperator(method, path.replace("{id}", workspace.id), body))).toEqual([field]);
+    expect(rejectedFields(await askOperator(method, path.replace("{id}", workspace.id), body))).toEqual([field]);
     if (!path.endsWith("/rules")) return;
     const { body: created } = await workspace.ask("POST", "/rules", RULE);
-    expect(refusedFields(await workspace.ask("PATCH", `/rules/${String(created["id"])}`, body))).toEqual([field]);
+    expect(rejectedFields(await workspace.ask("PATCH", `/rules/${String(created["id"])}`, body))).toEqual([field]);
   });
 
   test.each(["key", "secret"])(
-    "refuses names that contain an API key's %s, because members see names",
+    "rejects names that contain an API key's %s, because members see names",
     async (which) => {
       const workspace = await newWorkspace({ key: { secret: true } });
       const name = String(workspace.key[which as "key" | "secret"]);
-      const destination = { type: "webhook", target: "https://example.com/", events: ["usage.level"] };
+      const destination = { type: "webhook", target: "https://example.com/", notifications: ["usage.level"] };
       const answers = await Promise.all([
         workspace.ask("POST", "/keys", { name }),
         workspace.ask("POST", "/rules", { ...RULE, name }),
@@ -363,7 +390,7 @@ describe("validation", () => {
         workspace.ask("POST", "/destinations", { ...destination, name }),
         workspace.ask("PATCH", "", { name }),
       ]);
-      expect(answers.flatMap(refusedFields)).toEqual(["name", "name", "scoring_signal", "name", "name"]);
+      expect(answers.flatMap(rejectedFields)).toEqual(["name", "name", "scoring_signal", "name", "name"]);
     },
   );
 });
@@ -425,6 +452,7 @@ describe("workspaces", () => {
         anchor: "2020-01-31T08:30:00.000Z",
         created_at: expect.stringMatching(/^\d{4}-.*Z$/),
         retention_days: null,
+        state: "active",
       },
     ]);
     const path = `/workspaces/${String(body["id"])}`;
@@ -442,7 +470,7 @@ describe("workspaces", () => {
     });
   });
 
-  test("refuse a taken slug with a 409 and store nothing", async () => {
+  test("reject a taken slug with a 409 and store nothing", async () => {
     const create = () => askOperator("POST", "/workspaces", { slug: "taken", name: "B", plan: "free" });
     await create();
     const entries = () => env.DB.prepare("SELECT count(*) AS n FROM audit_log").first("n");
@@ -466,10 +494,10 @@ describe("workspaces", () => {
   });
 
   test("configure an unconfigured counter when usage is requested", async () => {
-    await env.DB.prepare(
-      "INSERT INTO workspaces (id, slug, name, plan_id, anchor, created_at) VALUES ('ws_bare', 'bare', 'B', 'starter', '2026-01-01T00:00:00.000Z', '')",
-    ).run();
-    expect((await askOperator("GET", "/workspaces/ws_bare/usage")).body).toMatchObject({ signal_limit: 50_000 });
+    const { id, counter } = await newWorkspace({ plan: "starter", key: null });
+    await runInDurableObject(counter, (_, { storage }) => storage.deleteAll());
+    await evictDurableObject(counter);
+    expect((await askOperator("GET", `/workspaces/${id}/usage`)).body).toMatchObject({ signal_limit: 50_000 });
   });
 });
 
@@ -492,6 +520,9 @@ describe("§5.6 members", () => {
     ]);
     const changed = await workspace.ask("PATCH", "/members/Adam%40example.com", { role: "admin" });
     expect(changed).toMatchObject({ status: 200, body: { email: "adam@example.com", role: "admin" } });
+    // The role that a member has already is no change.
+    expect((await workspace.ask("PATCH", "/members/adam@example.com", { role: "admin" })).body).toEqual(changed.body);
+    expect((await workspace.ask("PATCH", "/members/olga@example.com", { role: "owner" })).status).toBe(200);
     expect((await workspace.ask("DELETE", "/members/Adam%40example.com")).status).toBe(204);
     for (const gone of [
       await workspace.ask("DELETE", "/members/adam@example.com"),
@@ -521,7 +552,7 @@ describe("§5.6 members", () => {
 });
 
 describe("§2.1, §3.1 API keys", () => {
-  const deactivate = (workspace: TestWorkspace) => workspace.ask("POST", `/keys/${workspace.key.id}/deactivate`);
+  const askToDeactivate = (workspace: TestWorkspace) => workspace.ask("POST", `/keys/${workspace.key.id}/deactivate`);
 
   test("show the full key and the secret once, at creation, and are stored as hashes only", async () => {
     const workspace = await onPlan();
@@ -543,6 +574,10 @@ describe("§2.1, §3.1 API keys", () => {
       has_secret: true,
       payload_template: null,
       silent_after_days: null,
+      misfits: "reject",
+      answer: 202,
+      signal_limit: null,
+      public_origin: null,
       successor_of: null,
     });
     expect(items(await workspace.ask("GET", "/keys"))).toEqual([record]);
@@ -564,26 +599,26 @@ describe("§2.1, §3.1 API keys", () => {
   test("end at once when they are deactivated; a repeated call returns the same record", async () => {
     const workspace = await newWorkspace();
     expect((await workspace.send(SIGNAL)).status).toBe(202);
-    const first = await deactivate(workspace);
+    const first = await askToDeactivate(workspace);
     expect(first).toMatchObject({ status: 200, body: { id: workspace.key.id, status: "Inactive" } });
     expect((await workspace.send(SIGNAL)).status).toBe(401);
-    expect((await deactivate(workspace)).body).toEqual(first.body);
+    expect((await askToDeactivate(workspace)).body).toEqual(first.body);
     expect(items(await workspace.ask("GET", "/keys"))).toEqual([first.body]);
     expect(await actions(workspace)).toEqual(["workspace.created", "key.created", "key.deactivated"]);
   });
 
-  test("are revoked in the Quota Counter before D1 changes; a repeated call completes an interrupted one", async () => {
+  test("are deactivated in the Quota Counter before D1 changes; a repeated call completes an interrupted one", async () => {
     const workspace = await newWorkspace();
-    const end = (revoke: () => Promise<void>) => {
-      const counters = { getByName: () => ({ revoke }) } as object as Env["QUOTA_COUNTER"];
+    const endWith = (answer: () => Promise<void>) => {
+      const counters = { getByName: () => ({ deactivate: answer }) } as object as Env["QUOTA_COUNTER"];
       return deactivateApiKey(workspace.context({ env: { ...env, QUOTA_COUNTER: counters } }), workspace.key.id);
     };
     const isActive = async () => (await findKey(db, workspace.id, workspace.key.id))?.deactivatedAt === null;
-    await expect(end(() => Promise.reject(new Error("no answer")))).rejects.toThrow("no answer");
+    await expect(endWith(() => Promise.reject(new Error("no answer")))).rejects.toThrow("no answer");
     expect(await isActive()).toBe(true);
-    await workspace.counter.revoke(workspace.key.id);
+    await workspace.counter.deactivate(workspace.key.id);
     expect((await workspace.send(SIGNAL)).status).toBe(401);
-    expect((await deactivate(workspace)).body["status"]).toBe("Inactive");
+    expect((await askToDeactivate(workspace)).body["status"]).toBe("Inactive");
   });
 });
 
@@ -631,7 +666,7 @@ describe("§8.5 mapping rules", () => {
     await rulesAre(0);
     const { id } = (await workspace.ask("POST", "/rules", RULE)).body;
     await rulesAre(1);
-    const enabled = async () => (await loadRules(db, [workspace.id])).get(workspace.id);
+    const enabled = async () => (await loadRules(db, [workspace.id])).get(workspace.id)?.rules;
     const { name: _, scoring_signal: scoringSignal, ...content } = RULE;
     const DEFAULTS = { frequency: "every_time", pointsLastDays: null };
     expect(await enabled()).toEqual([{ id, version: 1, ...content, scoringSignal, ...DEFAULTS }]);

@@ -56,7 +56,7 @@ describe("the list of accounts", () => {
     expect(forMember.targets).not.toContain(newKeyPath);
   });
 
-  test("is sorted newest first or by last seen, in pages, and searched by the beginning of the external id", async () => {
+  test("is sorted newest first or by last seen, in pages, and searched by a part of the name or id in any case", async () => {
     const ids = Array.from({ length: 30 }, (_, index) => `acme-${String(index).padStart(2, "0")}`);
     await update(
       ...ids.map((id) => ({ id, seats: 1_234 })),
@@ -65,13 +65,18 @@ describe("the list of accounts", () => {
       { id: "50%_off/../?#" },
     );
     const latest = ["50%_off/../?#", "ACME"];
-    const newest = [...latest, ...ids.toReversed()];
+    const named = "<i>Acme</i> acme-03";
+    const newest = [...latest, ...ids.toReversed().map((id) => (id === "acme-03" ? named : id))];
     expect(await listed("")).toEqual(newest);
-    expect(await listed("?sort=last_seen")).toEqual([...new Set([...latest, "acme-03", ...newest])]);
-    expect(await listed("?q=acme-")).toEqual(ids);
+    expect(await listed("?sort=last_seen")).toEqual([...new Set([...latest, named, ...newest])]);
+    expect(await listed("?q=acme-&sort=newest")).toEqual(newest.slice(2));
     expect(await listed("?q=acme_")).toEqual([]);
-    const found = (await members.member.read(`${members.home}/accounts?q=acme-03`)).row("acme-03");
-    expect(found.cells).toEqual(expect.arrayContaining(["<i>Acme</i>", "1,234"]));
+    for (const text of ["<i>ac", "CME</I>", "me-03"])
+      expect(
+        (await listed(`?${new URLSearchParams({ q: text }).toString()}`)).map((name) => name.split(" ").at(-1)),
+      ).toEqual(["acme-03"]);
+    const [found] = (await members.member.read(`${members.home}/accounts?q=acme-03`)).rows;
+    expect(found?.cells).toEqual(expect.arrayContaining(["<i>Acme</i> acme-03", "1,234"]));
     const search = await members.member.read(`${members.home}/search?q=50%25_off`);
     const account = await members.member.read(search.link("50%_off/../?#").target ?? "");
     expect(account.only("h1").text).toBe("50%_off/../?#");

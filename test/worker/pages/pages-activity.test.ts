@@ -1,9 +1,10 @@
 /** Settings › Activity: the audit log, newest first, filtered by action and actor. */
+import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { createToken } from "../../../src/control/api-tokens.ts";
-import { auditEntry, listAudit } from "../../../src/control/audit.ts";
-import { controlDatabase } from "../../../src/control/database.ts";
+import { createToken } from "../../../src/d1/api-tokens.ts";
+import { auditEntry, listAudit } from "../../../src/d1/audit.ts";
+import { controlDatabase } from "../../../src/d1/database.ts";
 import { ACTIONS } from "../../../src/pages/activity.tsx";
 import { newMembers, type Members } from "../../support/members.ts";
 import { listen } from "../../support/destination-harness.ts";
@@ -66,6 +67,11 @@ async function changeEverything(): Promise<void> {
   const template = [{ target: "external_id", path: "company.id", type: "string" }];
   const key = await make("/keys", { name: "CRM", endpoint_type: "product_org", payload_template: template });
   await change("PATCH", `/keys/${key}`, { silent_after_days: 3 });
+  await change("PATCH", `/keys/${key}`, { answer: 200 });
+  await change("PATCH", `/keys/${key}`, { signal_limit: 500 });
+  await change("PUT", `/keys/${key}/template`, {
+    payload_template: [...template, { target: "name", path: "name", type: "string" }],
+  });
   await members.owner.post(`${members.home}/settings/api-keys/${key}`, { name: "New CRM" });
   await make(`/keys/${key}/rotate`, { overlap: "1h" });
   await change("POST", `/keys/${key}/deactivate`);
@@ -81,6 +87,8 @@ async function changeEverything(): Promise<void> {
   await change("POST", `/rules/${rule.id}/apply`);
   await change("DELETE", `/rules/${rule.id}`);
   await change("POST", "/rules/import", { items: [RULE] });
+  await change("PUT", "/exclusions", { items: [{ name: "Own staff", conditions: [condition] }] });
+  await change("POST", "/exclusions/apply");
 
   await change("POST", "/held/release");
   await change("POST", "/dead-letters/replay", {});
@@ -89,9 +97,21 @@ async function changeEverything(): Promise<void> {
 
   const target = "https://nobody.example.com/in";
   listen();
-  const events = ["person.score_crossed", "key.silent"];
-  const destination = `/destinations/${await make("/destinations", { name: "Hook", type: "webhook", target, events })}`;
-  await change("PATCH", destination, { events: ["usage.level"], target: `${target}/2` });
+  const types = ["person.score_crossed", "key.silent"];
+  const destination = `/destinations/${await make("/destinations", { name: "Hook", type: "webhook", target, notifications: types })}`;
+  await change("PATCH", destination, { notifications: ["usage.level"], target: `${target}/2` });
+  const emails = env.DESTINATIONS.getByName(members.workspace.id);
+  const email = { id: `dst_${crypto.randomUUID()}`, name: "Ops", type: "email" as const, target: "ops@example.com" };
+  await emails.create({
+    ...email,
+    headers: [],
+    notifications: ["usage.level"],
+    pagesUrl: "https://signals.example/w/demo",
+  });
+  const code = await runInDurableObject(emails, (_, { storage: { sql } }) =>
+    sql.exec<{ code: string }>("SELECT confirmation ->> 'code' AS code FROM destinations WHERE id = ?", email.id).one(),
+  );
+  await change("POST", `/destinations/${email.id}/confirm`, code);
   await change("POST", `${destination}/pause`);
   await change("POST", `${destination}/resume`);
   await change("POST", `${destination}/rotate-secret`, { overlap: "24h" });
@@ -141,12 +161,14 @@ describe("the activity page", () => {
 
   test("describes every action in words, without a name, an id or JSON of the API", async () => {
     await changeEverything();
+    for (const step of ["close", "open"]) await members.workspace.operator("POST", `/${step}`);
     const all = (await members.owner.readAll(path)).flatMap(rows);
     // Names that people have given.
     const given = new RegExp(`${members.slug}|plan-[\\w-]+|sk_\\w+…\\w+|[\\w-]+@example\\.com`, "g");
     const raw = /[a-z]_[a-z]|[a-z][A-Z]|[a-z]\.[a-z]|[0-9a-f]{8}-|\d[dh]\b|[{}[\]"]/;
     expect(all.filter((row) => raw.test(row.replaceAll(given, "")))).toEqual([]);
-    const labels = Object.entries(ACTIONS).flatMap(([action, [label]]) => (action.startsWith("plan.") ? [] : [label]));
+    const ofNone = /^(plan\.|workspace\.(ended|exported|imported)$)/;
+    const labels = Object.entries(ACTIONS).flatMap(([action, [label]]) => (ofNone.test(action) ? [] : [label]));
     expect(labels.filter((label) => !all.some((row) => row.startsWith(`${label} |`)))).toEqual([]);
   });
 
@@ -172,9 +194,9 @@ describe("the activity page", () => {
     for (const overages of ["on", "off"]) await members.owner.post(`${members.home}/usage/overages`, { overages });
     await members.workspace.operator("PATCH", "", { plan: "large-one", name: "New name" });
     expect((await rowsAt()).slice(0, 3)).toEqual([
-      "Workspace changed | Plan: Large & wide · Name: New name | The operator",
-      `Workspace changed | Overages: no | ${members.owner.email}`,
-      `Workspace changed | Overages: yes | ${members.owner.email}`,
+      expect.stringMatching(/^Workspace changed \| Plan: .+ → Large & wide · Name: .+ → New name \| The operator$/),
+      `Overages changed | yes → no | ${members.owner.email}`,
+      `Overages changed | no → yes | ${members.owner.email}`,
     ]);
   });
 

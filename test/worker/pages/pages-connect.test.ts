@@ -1,9 +1,9 @@
 /** Connect (spec §4): the set-up of a sender, for managers with their keys, for members without (§5.6). */
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { controlDatabase } from "../../../src/control/database.ts";
-import { listKeys, rotatedWith } from "../../../src/control/api-keys.ts";
-import { rotateKey } from "../../../src/control/new-keys.ts";
+import { controlDatabase } from "../../../src/d1/database.ts";
+import { listKeys, rotatedWith } from "../../../src/d1/api-keys.ts";
+import { rotateKey } from "../../../src/d1/new-keys.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { recordD1 } from "../../support/statements.ts";
 import { until } from "../../support/until.ts";
@@ -96,7 +96,7 @@ describe("managers who connect a sender", () => {
     expect(sent.status).toBe(202);
   });
 
-  test("wait for the first call in a line that refreshes, and see how many were refused and why", async () => {
+  test("wait for the first call in a line that refreshes, and see how many were rejected and why", async () => {
     const otherKey = await newKey({ name: "Other" });
     const { id, key, secret = "" } = await newKey({ name: "CRM", secret: true });
     const line = async () => {
@@ -114,16 +114,18 @@ describe("managers who connect a sender", () => {
     const wrong = "3 calls rejected: ";
     await until(async () => expect((await line()).text).toContain(wrong));
     await send("{ broken", secret);
-    const refused = await line();
-    expect(refused.text).toMatch(/^4 calls rejected: Not JSON; .*secret/);
-    expect([refused.refreshes, refused.targets]).toEqual([true, [`${members.home}/rejections?key=${id}`]]);
+    const rejected = await line();
+    expect(rejected.text).toMatch(/^4 calls rejected: Not JSON; .*secret/);
+    expect([rejected.refreshes, rejected.targets]).toEqual([true, [`${members.home}/rejections?key=${id}`]]);
     await send(SIGNAL, secret);
     const connected = await line();
     expect(connected.text).toContain("Connected Last accepted call just now");
     expect([connected.refreshes, connected.text.includes("ejected")]).toEqual([false, false]);
     await new Promise((resolve) => setTimeout(resolve, 2));
     await send("{ broken", secret);
-    expect((await line()).text).toContain("Rejected since then: Not JSON. View rejections");
+    expect((await line()).text).toMatch(
+      /^The latest call was rejected: Not JSON View rejections Last accepted call just now/,
+    );
   });
 
   test("see active keys only and choose among them", async () => {
@@ -180,5 +182,11 @@ test("the lists' queries read their workspace's keys by an index", async () => {
   const active = (await plans()).filter(
     ({ query }) => query.includes('"deactivated_at" is null') && query.includes("limit"),
   );
-  expect(active.map(({ detail }) => detail)).toEqual([expect.stringContaining("USING INDEX api_keys_workspace")]);
+  expect(active.map(({ detail }) => detail)).toEqual([
+    expect.stringContaining("USING INDEX api_keys_workspace"),
+    expect.stringMatching(/^SEARCH key_budgets USING INDEX \S+ \(first_key_id=\?\)/),
+    expect.stringMatching(/^SEARCH payload_templates USING INDEX \S+ \(id=\? AND version=\?\)/),
+    "CORRELATED SCALAR SUBQUERY 1",
+    expect.stringMatching(/^SEARCH versions USING COVERING INDEX \S+ \(id=\?\)/),
+  ]);
 });

@@ -12,7 +12,12 @@ beforeAll(async () => {
   const sent = await workspace.send({ event: "Visit", email: "theirs@example.com" });
   const { id: signal } = await sent.json<{ id: string }>();
   const rule = { name: "theirs", event: "Visit", scoring_signal: "visit", points: 1 };
-  const destination = { name: "theirs", type: "webhook", target: "https://a.example.com/", events: ["usage.level"] };
+  const destination = {
+    name: "theirs",
+    type: "webhook",
+    target: "https://a.example.com/",
+    notifications: ["usage.level"],
+  };
   const created = (path: string, body: object) => workspace.operator<{ id: string }>("POST", path, body);
   const [rules, destinations] = [await created("/rules", rule), await created("/destinations", destination)];
   await workspace.settled();
@@ -63,5 +68,5 @@ test("Connect, a copied rule, a proposed rule and the rejections show nothing of
   const rule = await mine.owner.read(`${mine.home}/rules/new?from=${ids["signal_id"]}`);
   expect(rule.field("event").value).toBe("");
   expect(rule.all("datalist option").map(({ value }) => value)).not.toContain("Visit");
-  expect((await mine.owner.read(`${mine.home}/rejections?key=${ids["key_id"]}`)).text).toContain("No refused calls");
+  expect((await mine.owner.read(`${mine.home}/rejections?key=${ids["key_id"]}`)).text).toContain("No rejected calls");
 });

@@ -109,7 +109,9 @@ describe("§3.1: creating a key", () => {
     expect(answer.copied("curl-universal")).toContain(`curl -X POST '${api}/webhook/${key}'`);
     expect(answer.copied("curl-universal")).not.toContain("X-Api-Secret");
     expect(answer.text).toContain(`path: "/api/signal-staging/webhook/${key}/batch"`);
-    expect(answer.page.targets).toContain(`${members.home}/connect?key=${id}`);
+    // No button leads away from the only page that shows the key, before it is copied.
+    expect(answer.page.link("I have copied it").target).toBe(`${keysPath}/${id}`);
+    expect(answer.page.targets).not.toContain(`${members.home}/connect?key=${id}`);
     expect(await statusWith(key)).toBe(202);
     for (const page of [keysPath, `${keysPath}/new`, `${members.home}/connect`, path, `${path}/rotate`])
       expect(await members.admin.see(page)).not.toMatch(KEY);
@@ -202,10 +204,12 @@ describe("§3.1: creating a key", () => {
   test.each([
     ["with a name that is too long", { name: "x".repeat(256) }, "At most 255 characters."],
     ["with an invisible name", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
+    ["with a name that reads backwards", { name: "key \u202etxt" }, "A name without invisible characters and marks"],
+    ["with a name that looks like another", { name: "key\u200b" }, "A name without invisible characters and marks"],
     ["with a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
     ["with a key for a name", { name: LOOKS_LIKE_A_KEY }, "It holds an API key or a secret"],
     ["for product orgs without a template", { endpoint_type: "product_org" }, "A mapping of external_id is missing."],
-  ])("%s is refused", async (_, fields, error) => {
+  ])("%s is rejected", async (_, fields, error) => {
     const answer = await post(fields);
     expect([answer.status, answer.text]).toEqual([422, expect.stringContaining(error)]);
   });
@@ -316,7 +320,7 @@ describe("§2.1: the list of keys", () => {
     expect(await highlighted()).toBe(0);
   });
 
-  test("tells the keys of a rotation apart in every link and button", async () => {
+  test("distinguishes the keys of a rotation in every link and button", async () => {
     const { id } = await fresh.workspace.newKey({ name: "Website" });
     await postRotation(`${path}/${id}`, { overlap: "7d" }, fresh);
     const page = await fresh.owner.read(path);
@@ -398,8 +402,11 @@ describe("the page of a key", () => {
       { name: "After", silent_after_days: "0" },
       { name: "After", silent_after_days: "soon" },
     ]) {
-      const refused = await members.owner.post(path, fields);
-      expect([refused.status, refused.page.field("silent_after_days").value]).toEqual([422, fields.silent_after_days]);
+      const rejected = await members.owner.post(path, fields);
+      expect([rejected.status, rejected.page.field("silent_after_days").value]).toEqual([
+        422,
+        fields.silent_after_days,
+      ]);
     }
     expect(await auditOf(id)).toEqual([`key.created ${members.owner.email}`]);
     const saved = await members.admin.post(path, { name: " After ", silent_after_days: "3" });
@@ -409,6 +416,13 @@ describe("the page of a key", () => {
     expect([page.field("name").value, page.field("silent_after_days").value]).toEqual(["After", "3"]);
     const { email } = members.admin;
     expect((await auditOf(id)).slice(1)).toEqual([`key.renamed ${email}`, `key.silence_changed ${email}`]);
+    for (const signal_limit of ["0", "many", "1.5", "9".repeat(30)]) {
+      const rejected = await members.owner.post(path, { name: "After", silent_after_days: "3", signal_limit });
+      expect([rejected.status, rejected.page.field("signal_limit").value]).toEqual([422, signal_limit]);
+    }
+    await members.admin.post(path, { name: "After", silent_after_days: "3", signal_limit: "10" });
+    await members.admin.post(path, { name: "After", silent_after_days: "3", signal_limit: "10" });
+    expect((await auditOf(id)).slice(3)).toEqual([`key.limit_changed ${email}`]);
     await members.owner.post(`${path}/deactivate`);
     await members.owner.post(path, { name: "Ended" });
     expect((await auditOf(id)).slice(-2)).toEqual([
@@ -475,7 +489,7 @@ describe("design §5: rotating a key", () => {
     expect(ends).toEqual([keys.find((key) => key.id === id)?.expires_at]);
   });
 
-  test("is refused for a form that created another key, and ends nothing", async () => {
+  test("is rejected for a form that created another key, and ends nothing", async () => {
     const form = await newForm(members.owner);
     await members.owner.post(`${keysPath}/new`, form);
     const { old, rotate } = await rotation("none");
@@ -523,8 +537,8 @@ describe("a workspace with the maximum number of API keys", () => {
     ids = Array.from({ length: WORKSPACE_MAX_ACTIVE_KEYS }, () => newId("key", Date.now() - 7 * DAY));
     [firstId = ""] = ids;
     await env.DB.prepare(
-      `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)
-       SELECT value, ?1, 'Old', 'signal_staging', value, 'sk_aaaaa', 'aaaa', ?2 FROM json_each(?3)`,
+      `INSERT INTO api_keys (id, first_key_id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)
+       SELECT value, value, ?1, 'Old', 'signal_staging', value, 'sk_aaaaa', 'aaaa', ?2 FROM json_each(?3)`,
     )
       .bind(full.workspace.id, new Date().toISOString(), JSON.stringify(ids))
       .run();
@@ -535,12 +549,12 @@ describe("a workspace with the maximum number of API keys", () => {
     expect(rows.map((row) => row.attribute("id"))).toEqual(ids.toSorted().toReversed());
   });
 
-  test("refuses a further key, says what to do, keeps the input, and accepts the same form later", async () => {
+  test("rejects a further key, says what to do, keeps the input, and accepts the same form later", async () => {
     const form_token = (await full.owner.read(`${path}/new`)).field("form_token").value ?? "";
     const form = { form_token, name: "Shop", lifetime: "90d", secret: "on", ...TEMPLATE };
-    const refused = await full.owner.post(`${path}/new`, form);
-    expect([refused.status, refused.text]).toEqual([422, expect.stringContaining(LIMIT)]);
-    const { page } = refused;
+    const rejected = await full.owner.post(`${path}/new`, form);
+    expect([rejected.status, rejected.text]).toEqual([422, expect.stringContaining(LIMIT)]);
+    const { page } = rejected;
     const kept = ["name", "lifetime", "rows.0.path", "form_token"].map((name) => page.field(name).value);
     expect(kept).toEqual(["Shop", "90d", "company.id", form_token]);
     expect(page.chosen("endpoint_type")).toBe("product_org");
@@ -548,24 +562,68 @@ describe("a workspace with the maximum number of API keys", () => {
     expect((await full.owner.post(`${path}/new`, form)).status).toBe(200);
   });
 
-  test("accepts a rotation of each key, and refuses a second one while its successor is active", async () => {
+  test("accepts a rotation of each key, and rejects a second one while its successor is active", async () => {
     const rotate = (fields: Form) => postRotation(`${path}/${firstId}`, fields, full);
     expect((await rotate({ overlap: "7d" })).status).toBe(200);
-    const refused = await rotate({ overlap: "1h", lifetime: "30d" });
-    expect([refused.status, refused.text]).toEqual([422, expect.stringContaining(LIMIT)]);
-    expect([refused.page.field("overlap").value, refused.page.field("lifetime").value]).toEqual(["1h", "30d"]);
+    const rejected = await rotate({ overlap: "1h", lifetime: "30d" });
+    expect([rejected.status, rejected.text]).toEqual([422, expect.stringContaining(LIMIT)]);
+    expect([rejected.page.field("overlap").value, rejected.page.field("lifetime").value]).toEqual(["1h", "30d"]);
     expect((await listed(full))[0]).toMatchObject({ successor_of: firstId });
   });
 
-  test("refuses an oversized payload template before it checks the number of keys", async () => {
+  test("rejects an oversized payload template before it checks the number of keys", async () => {
     const rows = Array.from({ length: 100 }, (_, n) => ({
       [`rows.${n}.target`]: n === 0 ? "external_id" : `attributes.a${n}`,
       [`rows.${n}.path`]: "語".repeat(255),
       [`rows.${n}.type`]: "string",
     }));
     const fields = { name: "Shop", endpoint_type: "product_org", lifetime: "never", form_token: crypto.randomUUID() };
-    const refused = await full.owner.post(`${path}/new`, Object.assign(fields, ...rows) as Form);
-    expect(refused.status).toBe(422);
-    expect(refused.text).toContain("All mappings together have more than 65536 bytes.");
+    const rejected = await full.owner.post(`${path}/new`, Object.assign(fields, ...rows) as Form);
+    expect(rejected.status).toBe(422);
+    expect(rejected.text).toContain("All mappings together have more than 65536 bytes.");
+  });
+});
+
+describe("the signal limit of a key", () => {
+  test("is set with a new key, and shown with what is used of it on the key's page, on Overview and on Usage", async () => {
+    const { workspace, owner, member, home } = await newMembers({ key: { name: "Website", signal_limit: 5 } });
+    const path = `${home}/settings/api-keys/${workspace.key.id}`;
+    const notice = async () =>
+      (await owner.read(path))
+        .all(".notice")
+        .map(({ text }) => text)
+        .join();
+    const attention = async (browser: typeof owner) =>
+      (await browser.read(`${home}/`)).all("#attention tbody tr").map((row) => row.cells[0]);
+    await workspace.send([{ event: "Visit" }, { event: "Visit" }, { event: "Visit" }]);
+    expect((await owner.read(path)).text).toContain("3 of 5 signals used");
+    expect(await notice()).not.toContain("limit");
+    await workspace.send({ event: "Visit" });
+    await workspace.settled();
+    expect(await notice()).toContain("80 % of the key's signal limit used");
+    expect(await attention(owner)).toEqual(["80 % of a key's signal limit used"]);
+    await workspace.send([{ event: "Visit" }, { event: "Visit" }]);
+    await workspace.settled();
+    expect(await notice()).toMatch(/Signal limit of the key reached.*Calls are rejected with 429.*Deactivate/);
+    expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
+    expect((await member.read(`${home}/`)).text).not.toContain("Website");
+    const usage = await owner.read(`${home}/usage`);
+    expect(usage.table("Signals by key").rows.map(({ cells }) => cells.slice(1))).toEqual([["5", "5"]]);
+    expect((await member.read(`${home}/usage`)).text).not.toContain("Signals by key");
+    // A rotation keeps both.
+    const successor = await workspace.operator<{ id: string }>("POST", `/keys/${workspace.key.id}/rotate`, {
+      overlap: "none",
+    });
+    expect((await owner.read(`${home}/settings/api-keys/${successor.id}`)).text).toContain("5 of 5 signals used");
+    expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
+  });
+
+  test("of a new key is a field of its form, with an error at the field", async () => {
+    const { owner, home, workspace } = await newMembers({ key: null });
+    const form = { name: "Website", endpoint_type: "signal_staging", lifetime: "never" };
+    const rejected = await owner.post(`${home}/settings/api-keys/new`, { ...form, signal_limit: "-1" });
+    expect([rejected.status, rejected.page.field("signal_limit").value]).toEqual([422, "-1"]);
+    await owner.post(`${home}/settings/api-keys/new`, { ...form, signal_limit: "250" });
+    expect(await workspace.list("/keys")).toMatchObject([{ name: "Website", signal_limit: 250 }]);
   });
 });

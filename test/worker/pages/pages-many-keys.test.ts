@@ -15,11 +15,11 @@ const idsDownFrom = (newest: number, count: number) => Array.from({ length: coun
 /** Keys "Region 0000" to "Region 1999", and the newest, "Shop 10%", which has received two signals. */
 beforeAll(async () => {
   team = await newMembers({ key: null });
-  // Created first, because the API refuses a key above the limit. The others are active in D1 without it.
+  // Created first, because the API rejects a key above the limit. The others are active in D1 without it.
   const shop = await team.workspace.operator<{ id: string; key: string }>("POST", "/keys", { name: "Shop 10%" });
   await env.DB.prepare(
-    `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)
-      SELECT value, ?1, 'Region ' || substr(value, 7, 4), 'signal_staging', value, 'sk_aaaaa', 'aaaa', ?2 FROM json_each(?3)`,
+    `INSERT INTO api_keys (id, first_key_id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)
+      SELECT value, value, ?1, 'Region ' || substr(value, 7, 4), 'signal_staging', value, 'sk_aaaaa', 'aaaa', ?2 FROM json_each(?3)`,
   )
     .bind(team.workspace.id, new Date().toISOString(), JSON.stringify(idsDownFrom(KEYS - 1, KEYS)))
     .run();
@@ -99,8 +99,8 @@ test("All signals filters by the key whose name was typed", async () => {
   expect((await read("Region 0007")).rows).toHaveLength(0);
 });
 
-test("Live and Rejections name the key of a refused call, however old the key is", async () => {
-  await team.workspace.counter.refused({
+test("Live and Rejections name the key of a rejected call, however old the key is", async () => {
+  await team.workspace.counter.rejected({
     keyId: idOf(7),
     code: "body_empty",
     detail: "x",

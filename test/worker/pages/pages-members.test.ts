@@ -1,7 +1,7 @@
 /** Settings › Members: invite by email, change role, remove; never the last owner. */
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { changeRole, removeMember } from "../../../src/control/members.ts";
+import { changeRole, removeMember } from "../../../src/d1/members.ts";
 import { WORKSPACE_MAX_MEMBERS } from "../../../src/limits.ts";
 import { focusedIn, type Members, newMembers } from "../../support/members.ts";
 
@@ -62,16 +62,16 @@ describe("adding a member", () => {
     ["\u212Aevin@example.com", "member", "letters of several alphabets"],
     ["admin", "member", "already a member"],
     ["fresh@example.com", "owner", "Admins cannot add, change or remove owners"],
-  ])("by an admin: %s as %s is refused, and the input is kept", async (typed, role, why) => {
+  ])("by an admin: %s as %s is rejected, and the input is kept", async (typed, role, why) => {
     const address = typed === "admin" ? email("admin") : typed;
-    const refused = await team.admin.post(path, { email: address, role });
-    expect([refused.status, refused.text]).toEqual([422, expect.stringContaining(why)]);
-    expect(focusedIn(refused.body)).toBe(role === "owner" ? "role-admin" : "email");
-    expect(refused.page.form(path).field("email").value).toBe(address);
+    const rejected = await team.admin.post(path, { email: address, role });
+    expect([rejected.status, rejected.text]).toEqual([422, expect.stringContaining(why)]);
+    expect(focusedIn(rejected.body)).toBe(role === "owner" ? "role-admin" : "email");
+    expect(rejected.page.form(path).field("email").value).toBe(address);
     expect([await roles(), await audited()]).toEqual([START, []]);
   });
 
-  test("is refused at the maximum number of members, and keeps the input", async () => {
+  test("is rejected at the maximum number of members, and keeps the input", async () => {
     await env.DB.prepare(
       `INSERT INTO members (workspace_id, email, role, created_at)
        WITH RECURSIVE numbers (n) AS (SELECT 4 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
@@ -108,13 +108,13 @@ describe("changing and removing members", () => {
     expect([changed.includes(email("member")), changed.includes(email("owner"))]).toEqual([true, false]);
     const offered = page.fields("role").map(({ value }) => value);
     expect([offered.includes("admin"), offered.includes("owner")]).toEqual([true, false]);
-    for (const refused of [
+    for (const rejected of [
       await setRole("admin", { email: email("owner"), role: "member" }),
       await setRole("admin", { email: email("member"), role: "owner" }),
       await setRole("admin", { email: email("admin"), role: "owner" }),
       await remove("admin", email("owner")),
     ])
-      expect([refused.status, refused.text]).toEqual([
+      expect([rejected.status, rejected.text]).toEqual([
         422,
         expect.stringContaining("Admins cannot add, change or remove owners"),
       ]);
@@ -123,7 +123,7 @@ describe("changing and removing members", () => {
     expect(await roles()).toEqual({ ...START, member: "admin" });
   });
 
-  test("an unknown role, the last owner and an unknown person are refused with the reason, and nothing changes", async () => {
+  test("an unknown role, the last owner and an unknown person are rejected with the reason, and nothing changes", async () => {
     const withRole = (role: Form) => setRole("owner", { email: email("admin"), ...role });
     for (const [answer, why] of [
       [withRole({}), "Choose a role"],

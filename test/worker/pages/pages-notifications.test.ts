@@ -1,4 +1,6 @@
 /** Notifications, with a receiver that verifies signatures. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { crossed, listen, Receiver } from "../../support/destination-harness.ts";
 import type { Part } from "../../support/html.ts";
@@ -36,8 +38,8 @@ async function newWebhook(): Promise<Made> {
     ["name", "CRM"],
     ["type", "webhook"],
     ["target", receiver.url],
-    ["events", "person.score_crossed"],
-    ["events", "key.expiring"],
+    ["notifications", "person.score_crossed"],
+    ["notifications", "key.expiring"],
   ];
   const answer = await of.admin.post(`${list}/new`, form);
   expect(answer.status).toBe(200);
@@ -55,12 +57,12 @@ const deliveryOf = async (at: string) =>
 test("a member sees the people to ask, but neither the menu entry nor the log entries", async () => {
   await newWebhook();
   expect(await textAt(list)).toContain("CRM Webhook");
-  const refused = await of.member.get(list);
-  expect([refused.status, refused.text]).toEqual([
+  const rejected = await of.member.get(list);
+  expect([rejected.status, rejected.text]).toEqual([
     403,
     expect.stringContaining("Only owners and admins can see or manage notifications."),
   ]);
-  expect(refused.page.targets).not.toContain(list);
+  expect(rejected.page.targets).not.toContain(list);
   expect((await of.owner.read(`${of.home}/signals`)).targets).toContain(list);
   const { text } = await of.member.read(`${of.home}/settings/activity`);
   expect(text).not.toContain("the destination");
@@ -68,7 +70,7 @@ test("a member sees the people to ask, but neither the menu entry nor the log en
 });
 
 describe("a new destination", () => {
-  test("is the first action on an empty page, with an example of each event as it is sent", async () => {
+  test("is the first action on an empty page, with an example of each notification as it is sent", async () => {
     const empty = await of.admin.read(list);
     expect([empty.text, empty.targets]).toEqual([
       expect.stringContaining("No destinations yet"),
@@ -98,7 +100,7 @@ describe("a new destination", () => {
   test("shows errors at their fields, keeps the input, and focuses the first invalid field", async () => {
     const post = async (fields: Record<string, string>) => {
       const target = "https://crm.example.com/";
-      const typed = Object.entries({ name: "<b>", type: "webhook", target, events: "key.silent", ...fields });
+      const typed = Object.entries({ name: "<b>", type: "webhook", target, notifications: "key.silent", ...fields });
       const answer = await of.admin.post(
         `${list}/new`,
         typed.filter(([, value]) => value !== ""),
@@ -108,7 +110,7 @@ describe("a new destination", () => {
     };
     const form = (await post({ target: "http://127.0.0.1/x" })).page.form(`${list}/new`);
     expect(form.field("name").value).toBe("<b>");
-    const chosen = form.fields("events").filter(({ isChecked }) => isChecked);
+    const chosen = form.fields("notifications").filter(({ isChecked }) => isChecked);
     expect(chosen.map(({ value }) => value)).toEqual(["key.silent"]);
     for (const [fields, error, focused] of [
       [{ target: "http://127.0.0.1/x" }, "The URL must begin with https://.", "target"],
@@ -117,7 +119,7 @@ describe("a new destination", () => {
       [{ name: " ", target: "" }, "Enter the URL.", "name"],
       [{ header_name_0: "X-Api-Key" }, "Enter a value for X-Api-Key.", "header_value_0"],
       [{ header_name_0: "X Key", header_value_0: "v" }, "Only letters, digits and hyphens", "header_name_0"],
-      [{ events: "" }, "Choose at least one event.", "event-person.score_crossed"],
+      [{ notifications: "" }, "Choose at least one notification.", "notification-person.score_crossed"],
     ] as const) {
       const { text, body } = await post(fields);
       expect([text, focusedIn(body)]).toEqual([expect.stringContaining(error), focused]);
@@ -150,7 +152,7 @@ describe("a test of a destination", () => {
     expect(await textAt(delivery)).toContain("Test delivered: accepted with 204");
     expect(new Set(receiver.ids()).size).toBe(1);
     for (const path of [at, list]) expect(await textAt(path)).toContain("Ready");
-    expect(await textAt(at)).toContain("The test was delivered. No events yet.");
+    expect(await textAt(at)).toContain("The test was delivered. No notifications yet.");
     expect((await of.admin.get(`${at}/deliveries/dlv_nowhere`)).status).toBe(404);
   });
 });
@@ -171,11 +173,11 @@ describe("a destination", () => {
   test("can be paused, resumed, changed and deleted; the activity log has an entry for each", async () => {
     const { at } = await newWebhook();
     expect((await of.admin.post(`${at}/pause`)).location).toBe(`${at}?done=destination_paused`);
-    expect(await textAt(at)).toContain("New events are skipped.");
+    expect(await textAt(at)).toContain("New notifications are skipped.");
     expect((await of.admin.post(`${at}/resume`)).location).toBe(`${at}?done=destination_resumed`);
-    const change = { name: "Sales", target: "", events: "usage.level" };
+    const change = { name: "Sales", target: "", notifications: "usage.level" };
     expect((await of.admin.post(`${at}/change`, change)).location).toBe(`${at}?done=saved`);
-    expect(await textAt(at)).toMatch(/Sales.*Events Usage reaches 80, 100 or 200 %/);
+    expect(await textAt(at)).toMatch(/Sales.*Notifications Usage reaches 80, 100 or 200%/);
     expect((await of.admin.post(`${at}/change`, { ...change, target: "https://localhost/" })).status).toBe(422);
     expect((await of.admin.post(`${at}/delete`)).location).toBe(`${list}?done=destination_deleted`);
     expect((await of.admin.get(at)).status).toBe(404);
@@ -184,7 +186,7 @@ describe("a destination", () => {
       expect(log).toMatch(new RegExp(`Destination ${entry}.*${of.admin.email}`));
   });
 
-  test("has custom headers whose values stay hidden, are kept if left empty, and do not follow it to another host", async () => {
+  test("has custom headers whose values stay hidden, are kept if left empty, and do not follow it to another URL", async () => {
     const { at, receiver } = await newWebhook();
     const elsewhere = new Receiver();
     listen(receiver, elsewhere);
@@ -192,7 +194,7 @@ describe("a destination", () => {
       of.admin.post(`${at}/change`, [
         ["name", "CRM"],
         ["target", target],
-        ["events", "key.silent"],
+        ["notifications", "key.silent"],
         ...headers.flatMap(([name, value], index): [string, string][] => [
           [`header_name_${index}`, name],
           [`header_value_${index}`, value],
@@ -214,9 +216,9 @@ describe("a destination", () => {
     expect([form.field("header_name_0").value, form.field("header_value_0").value]).toEqual(["Authorization", ""]);
 
     const kept = both.map(([name]) => [name, ""] as const);
-    const refused = await change(kept, elsewhere.url);
+    const rejected = await change(kept, elsewhere.url);
     // Above the form, and at the headers.
-    expect([refused.status, refused.text.match(/The URL has another host\./g)?.length]).toEqual([422, 2]);
+    expect([rejected.status, rejected.text.match(/The URL has changed\./g)?.length]).toEqual([422, 2]);
     expect((await change(kept)).location).toBe(saved);
     expect(await sentTo()).toEqual(["Bearer tok-4711", "key-0815"]);
     const invalid = await change([["Host", "h"]]);
@@ -237,6 +239,39 @@ describe("a destination", () => {
     await of.admin.post(`${at}/test`);
     expect(receiver.verify(secret)).toEqual(receiver.verify(fresh));
     expect(await textAt(at)).toContain("Old secret Also signs");
+  });
+
+  test("of type email is shown as unconfirmed until its code is entered", async () => {
+    const object = env.DESTINATIONS.getByName(of.workspace.id);
+    const id = `dst_${crypto.randomUUID()}`;
+    const email = { id, name: "Ops", type: "email" as const, target: "ops@example.com", headers: [] };
+    await object.create({ ...email, notifications: ["usage.level"], pagesUrl: "https://signals.example/w/demo" });
+    const at = `${of.home}/settings/notifications/${id}`;
+    expect(await textAt(at)).toContain("Unconfirmed");
+    const wrong = await of.admin.post(`${at}/confirm`, { code: "1" });
+    expect([wrong.status, wrong.page.text]).toEqual([422, expect.stringContaining("The code is wrong or expired")]);
+    const code = await runInDurableObject(object, (_, { storage }) =>
+      storage.sql
+        .exec<{ code: string }>("SELECT confirmation ->> 'code' AS code FROM destinations WHERE id = ?", id)
+        .one(),
+    );
+    expect((await of.admin.post(`${at}/confirm`, code)).status).toBe(303);
+    expect(await textAt(at)).not.toContain("Unconfirmed");
+  });
+
+  test("gets one new secret from a rotation that is sent several times", async () => {
+    const { at, receiver } = await newWebhook();
+    const fields = { overlap: "24h", secret_id: (await of.admin.read(at)).field("secret_id").value ?? "" };
+    const answers = await Promise.all(Array.from({ length: 4 }, () => of.admin.post(`${at}/rotate`, fields)));
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409, 409, 409]);
+    const shown = answers.flatMap(({ page }) => page.all("#new-secret").map(({ text }) => text));
+    expect(shown).toHaveLength(1);
+    const rejected = answers.find(({ status }) => status === 409);
+    expect(rejected?.page.text).toContain("The secret was already rotated.");
+    await of.admin.post(`${at}/test`);
+    receiver.verify(shown[0] ?? "");
+    const entries = await of.workspace.audit("destination.secret_rotated");
+    expect(entries.filter(({ target }) => at.endsWith(target))).toHaveLength(1);
   });
 
   test("shows how many failed deliveries it would get again, for several times, and gets them once", async () => {
@@ -310,7 +345,7 @@ describe("a destination", () => {
 test("thresholds of people and accounts are saved together; an error stands at its field", async () => {
   const { at } = await newWebhook();
   expect(await textAt(list)).toContain("CRM cannot be notified of scores.");
-  await of.admin.post(`${at}/change`, { name: "CRM", target: "", events: "account.score_fell" });
+  await of.admin.post(`${at}/change`, { name: "CRM", target: "", notifications: "account.score_fell" });
   const save = (thresholds: string, account_thresholds: string) =>
     of.admin.post(`${list}/thresholds`, { thresholds, account_thresholds });
   const shown = ({ page }: { page: Part }) =>
@@ -320,14 +355,14 @@ test("thresholds of people and accounts are saved together; an error stands at i
     [["50", "1 2 3 4 5 6"], "account_thresholds", "Enter at most 5 scores."],
     [["50", "50, 50"], "account_thresholds", "The same score twice."],
   ] as const) {
-    const refused = await save(typed[0], typed[1]);
-    expect([refused.status, focusedIn(refused.body), shown(refused)]).toEqual([422, focused, typed]);
-    expect(refused.text).toContain(why);
+    const rejected = await save(typed[0], typed[1]);
+    expect([rejected.status, focusedIn(rejected.body), shown(rejected)]).toEqual([422, focused, typed]);
+    expect(rejected.text).toContain(why);
   }
   expect((await save("100; 50", "")).location).toBe(`${list}?done=thresholds_saved`);
   expect(await textAt(list)).toContain("CRM cannot be notified of accounts' scores.");
   await save("100; 50", "500 200");
   const saved = await of.admin.get(list);
   expect([shown(saved), saved.text.includes("cannot be notified")]).toEqual([["50, 100", "200, 500"], false]);
-  expect(await activity()).toMatch(/Score thresholds changed Thresholds: 50, 100.*Account thresholds: 200, 500/);
+  expect(await activity()).toMatch(/Score thresholds changed Account thresholds: none → 200, 500/);
 });

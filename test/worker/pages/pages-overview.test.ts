@@ -61,7 +61,7 @@ describe("the list of problems", () => {
     await deliver(workspace.id, [{ id: "sig_dead", ordinal: 9, payload: "no json", periodStart: 1, periodEnd }]);
     const page = await member.read(`${home}/`);
     expect(attention(page)).toEqual([
-      expect.stringContaining("You've reached twice your signal limit: signals are refused: Senders get a 429 until "),
+      expect.stringContaining("You've reached twice your signal limit: signals are rejected: Senders get a 429 until "),
       expect.stringContaining("1 dead letter: "),
       expect.stringMatching(/^1 signal held: .* Upgrade or enable overages to release them\.$/),
     ]);
@@ -81,16 +81,17 @@ describe("the list of problems", () => {
     expect(attention(await member.read(`${home}/`))).toEqual([expect.stringContaining("1 signal held: ")]);
   });
 
-  test("lists 20 refused calls of a key in 24 hours, at most three keys, and names a key for managers only", async () => {
+  test("lists 20 rejected calls of a key in 24 hours, at most three keys, and names a key for managers only", async () => {
     const { workspace, home, admin, member } = await newMembers({ key: { name: "CRM <b>key</b>" } });
     for (let calls = 0; calls < 19; calls++) await workspace.send({ email: "jane@example.com" });
-    // Refused for another reason.
+    // Rejected for another reason.
     for (let calls = 0; calls < 5; calls++) await workspace.send("{ nonsense");
-    expect(attention(await admin.read(`${home}/`))).toEqual([]);
+    const latest = expect.stringMatching(/^Latest call rejected: Not JSON, key CRM/);
+    expect(attention(await admin.read(`${home}/`))).toEqual([latest]);
     await workspace.send({ email: "jane@example.com" });
     const page = await admin.read(`${home}/`);
     expect(attention(page)).toEqual([
-      expect.stringMatching(/^20 calls refused in 24 hours: .*, key CRM <b>key<\/b> \(sk_\S+\)$/),
+      expect.stringMatching(/^20 calls rejected in 24 hours: .*, key CRM <b>key<\/b> \(sk_\S+\)$/),
     ]);
     const query = new URLSearchParams({ code: "event_missing", key: workspace.key.id }).toString();
     expect(page.only("#attention").targets).toEqual([`${home}/rejections?${query}`]);
@@ -105,8 +106,9 @@ describe("the list of problems", () => {
       const key = await workspace.newKey();
       for (let calls = 0; calls < count; calls++) await workspace.send({ email: "jane@example.com" }, { key: key.key });
     }
-    const most = counts.map((count) => expect.stringContaining(`${count} calls refused in 24 hours`));
-    expect(attention(await admin.read(`${home}/`))).toEqual(most);
+    const most = counts.map((count) => expect.stringContaining(`${count} calls rejected in 24 hours`));
+    const noEvent = expect.stringMatching(/^Latest call rejected: No event, key CRM/);
+    expect(attention(await admin.read(`${home}/`))).toEqual([...most, noEvent]);
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + DAY });
     expect(attention(await admin.read(`${home}/`))).toEqual([]);
     vi.useRealTimers();
@@ -122,7 +124,7 @@ describe("the list of problems", () => {
     await env.DB.prepare("UPDATE api_keys SET created_at = ?, expires_at = ? WHERE id = ?")
       .bind(new Date(Date.now() - 60 * DAY).toISOString(), new Date(Date.now() + 3 * DAY).toISOString(), expiring.id)
       .run();
-    const body = { name: "CRM", type: "webhook", target: "https://hook.example.com/", events: ["usage.level"] };
+    const body = { name: "CRM", type: "webhook", target: "https://hook.example.com/", notifications: ["usage.level"] };
     const { id } = await workspace.operator<{ id: string }>("POST", "/destinations", body);
     await runInDurableObject(workspace.destinations, (_, { storage: { sql } }) => {
       const off = "state = 'disabled', disabled_reason = 'gone', failing_since_ms = ?1, failing_last_ms = ?1";
@@ -146,7 +148,7 @@ test("the overview shows the signals of the last days, the plan's usage and the 
   await workspace.send(Array.from({ length: 8 }, (_, n) => ({ event: "e", email: `p${n}@example.com` })));
   await workspace.settled();
   const page = await member.read(`${home}/`);
-  expect(["Accepted", "Held", "Refused over the limit"].map((name) => page.fact(name))).toEqual(["3", "3", "2"]);
+  expect(["Accepted", "Held", "Rejected over the limit"].map((name) => page.detail(name))).toEqual(["3", "3", "2"]);
   expect(page.text).toContain("6 of 3 signals used. The period ends on");
   expect(page.table("People").rowHeads).toEqual(["p2@example.com", "p1@example.com", "p0@example.com"]);
 });

@@ -4,10 +4,11 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { SCORE_CURVE_STEPS, SCORE_CURVE_SIGNALS } from "../../../src/store/queries/person-page.ts";
 import { insertEntries, personList } from "../../../src/store/people/timelines.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
-import { StoreState } from "../../../src/store/state/store-state.ts";
 import { deliver, type Delivered } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
+import { dropLines } from "../../support/log.ts";
+import type { StoreState } from "../../../src/store/state/store-state.ts";
 
 const NOW = Date.now();
 const HOUR = 3_600_000;
@@ -92,7 +93,7 @@ describe("the list of people", () => {
     const page = await members.member.read(`${people}?sort=toString&score=many&from=2031-02-31&to=2199-01-01`);
     expect(page.rowHeads).toEqual(["ann@example.com"]);
     expect(page.alerts).toEqual([
-      expect.stringMatching(/^“toString” is not one of: Newest, /),
+      expect.stringMatching(/^“toString” is not one of: Highest score, /),
       "Score at least: enter a whole number.",
       "“2031-02-31” is not a day. Enter it as 2026-11-21.",
     ]);
@@ -106,7 +107,7 @@ describe("the list of people", () => {
 });
 
 describe("a person", () => {
-  test("shows facts, score, curve, timeline with rules and traces, and identities", async () => {
+  test("shows traits, score, curve, timeline with rules and traces, and identities", async () => {
     const rule = await newRule("Viewed", 5);
     await newRule("Left", -2);
     const anonymousId = "anon-<i>";
@@ -124,7 +125,7 @@ describe("a person", () => {
       expect(shown.text).toContain("from 3 scoring signals");
       return shown;
     });
-    expect(page.fact("Score")).toMatch(/^8\b/);
+    expect(page.detail("Score")).toMatch(/^8\b/);
     expect(page.all("svg.chart")[0]?.attribute("aria-label")).toMatch(/^Score from 0 on .* to 8 now\.$/);
     const matched = "matched by anonymous id anon-<i>, anonymous until";
     for (const expected of [traits.name, traits.company, "links ids to the email", matched])
@@ -148,9 +149,9 @@ describe("a person", () => {
     await members.workspace.operator("DELETE", `/rules/${rules[2]}`);
     const table = (await members.member.read(pathOf("jane@example.com"))).table("Score by rule");
     expect(table.rows.map((row) => row.cells.slice(0, 3))).toEqual([
-      ["Rule for <b>Viewed</b>", "+10", "2"],
-      ["Rule for <b>Left</b>", "-2", "1"],
-      ["Deleted rule", "+1", "1"],
+      ["Rule for <b>Viewed</b>", "+10", "91%"],
+      ["Rule for <b>Left</b>", "-2", ""],
+      ["Deleted rule", "+1", "9%"],
     ]);
     expect(table.link("Rule for <b>Left</b>").target).toBe(`${members.home}/rules/${rules[1]}`);
   });
@@ -252,12 +253,8 @@ describe("a person", () => {
   test("keeps scores whose signals are no longer stored", async () => {
     await newRule("old", 7);
     await deliverAll(signalOf("kept@example.com", "old"));
-    await inStore((sql) => {
-      // Retention drops whole segments.
-      const { signals } = new StoreState(sql);
-      signals.seal();
-      for (const segment of signals.walk(0)) signals.drop(segment);
-      signals.flush();
+    await inStore((sql, store) => {
+      dropLines((store as unknown as { state: StoreState }).state);
       sql.exec(
         "INSERT INTO retention (id, days, next_at, deleted_until) VALUES (1, 31, 0, ?) ON CONFLICT (id) DO UPDATE SET deleted_until = excluded.deleted_until",
         NOW,
@@ -281,10 +278,13 @@ describe("a person's deletion", () => {
     const remove = (email: string) => members.admin.post(`${path}/delete`, { email });
     expect((await members.admin.read(path)).targets).toContain(`${path}/delete`);
     expect((await members.admin.read(`${path}/delete`)).text).toContain("This cannot be undone.");
-    const refused = await remove('someone@"<b>');
-    expect([refused.status, refused.text]).toEqual([422, expect.stringContaining("Type gone@example.com to confirm.")]);
-    expect(refused.page.alerts).toEqual([expect.stringContaining("The person was not deleted")]);
-    expect(refused.page.form(`${path}/delete`).field("email").value).toBe('someone@"<b>');
+    const rejected = await remove('someone@"<b>');
+    expect([rejected.status, rejected.text]).toEqual([
+      422,
+      expect.stringContaining("Type gone@example.com to confirm."),
+    ]);
+    expect(rejected.page.alerts).toEqual([expect.stringContaining("The person was not deleted")]);
+    expect(rejected.page.form(`${path}/delete`).field("email").value).toBe('someone@"<b>');
     expect((await members.admin.get(path)).status).toBe(200);
 
     const deleted = await remove(" Gone@Example.com ");
@@ -294,7 +294,7 @@ describe("a person's deletion", () => {
       expect(shown.text).toContain("Deletion complete");
       return shown;
     });
-    expect([receipt.fact("Signals"), receipt.fact("Scoring signals")]).toEqual(["2", "1"]);
+    expect([receipt.detail("Signals"), receipt.detail("Scoring signals")]).toEqual(["2", "1"]);
     const id = receipt.all("code").find(({ text }) => text.startsWith("del_"))?.text;
     const byId = `${people}/deletions/${id}`;
 

@@ -123,11 +123,11 @@ describe("the import of rules", () => {
     expect(await stored()).toEqual([]);
   });
 
-  test("refuses a rule whose name several rules have, and offers no confirmation", async () => {
+  test("rejects a rule whose name several rules have, and offers no confirmation", async () => {
     for (let n = 0; n < 2; n++) await create();
     const { status, page } = await importing({ text: file({ ...RULE, name: "New" }, RULE) });
     expect([status, toConfirm(page)]).toEqual([422, {}]);
-    expect(page.text).toContain("Asked for a demo Refused several rules here have this name");
+    expect(page.text).toContain("Asked for a demo Rejected several rules here have this name");
     expect(await stored()).toHaveLength(2);
   });
 
@@ -153,11 +153,16 @@ describe("the import of rules", () => {
     expect(toConfirm(page)).toEqual({});
     const otherTeam = await newMembers();
     const importThere = (form: Record<string, string>) => otherTeam.owner.post(`${otherTeam.home}/rules/import`, form);
-    expect((await importThere(toConfirm((await importThere({ text })).page))).status).toBe(303);
-    expect(await stored(otherTeam)).toMatchObject([
-      { name: "Twice", points: 1 },
-      { name: "Twice", points: 20 },
-    ]);
+    // Both would be imported once, and never again, because an import finds rules by their names.
+    const rejected = await importThere({ text });
+    expect([
+      rejected.status,
+      rejected.page.text.includes("an earlier new rule of this import has the same name"),
+    ]).toEqual([422, true]);
+    expect(await stored(otherTeam)).toEqual([]);
+    const renamed = text.replace("Twice", "Once");
+    expect((await importThere(toConfirm((await importThere({ text: renamed })).page))).status).toBe(303);
+    expect((await stored(otherTeam)).map(({ points }) => Number(points)).toSorted((x, y) => x - y)).toEqual([1, 20]);
   });
 
   test("asks for a large file again before the import, and imports only the file that was previewed", async () => {
@@ -166,14 +171,14 @@ describe("the import of rules", () => {
     const { page } = await importing({ text });
     const fields = toConfirm(page);
     expect([fields["text"], page.all("input[type=file][required]").length]).toEqual([undefined, 1]);
-    const refused = await importing({ ...fields, text: file(RULE, ...rules) });
-    expect([refused.status, await stored()]).toEqual([409, []]);
-    expect(refused.text).toContain("Nothing was imported: this is not the previewed file");
+    const rejected = await importing({ ...fields, text: file(RULE, ...rules) });
+    expect([rejected.status, await stored()]).toEqual([409, []]);
+    expect(rejected.text).toContain("Nothing was imported: this is not the previewed file");
     expect((await importing({ ...fields, text })).status).toBe(303);
     expect((await stored()).length).toBeGreaterThan(0);
   });
 
-  test("shows only as much of a large file as fits on a page, and refuses a file that is too large", async () => {
+  test("shows only as much of a large file as fits on a page, and rejects a file that is too large", async () => {
     const value = "'".repeat(250);
     const conditions = Array.from({ length: 40 }, () => ({ path: "email", operator: "equals", value }));
     const shown = await importing({
@@ -181,9 +186,9 @@ describe("the import of rules", () => {
     });
     expect(shown.text).toMatch(/And \d+ more rules\./);
     const wrong = file(...Array.from({ length: 500 }, () => ({ [`"${"x".repeat(5_000)}`]: 1 })));
-    const refused = await importing({ text: wrong });
-    expect(refused.status).toBe(422);
-    for (const { body } of [shown, refused]) expect(body.length).toBeLessThan(600_000);
+    const rejected = await importing({ text: wrong });
+    expect(rejected.status).toBe(422);
+    for (const { body } of [shown, rejected]) expect(body.length).toBeLessThan(600_000);
     expect((await importing({ text: file({ ...RULE, note: "x".repeat(1_000_000) }) })).status).toBe(422);
     expect((await importing({ text: "x".repeat(RULES_FILE_MAX_BYTES) })).status).toBe(413);
   });

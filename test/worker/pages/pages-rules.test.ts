@@ -262,7 +262,7 @@ describe("a new rule", () => {
     expect(await whileTyping("Never Came")).toEqual(fixed);
   });
 
-  test("is refused at the maximum number of rules, and keeps the input", async () => {
+  test("is rejected at the maximum number of rules, and keeps the input", async () => {
     await env.DB.prepare(
       `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
        INSERT INTO mapping_rules (id, workspace_id, name, event, match, conditions, scoring_signal, points, created_at, updated_at)
@@ -307,8 +307,8 @@ describe("the preview of a rule", () => {
     const payloads = times.map((n) => ({ email: "ann@example.com", event: "Asked", n }));
     await deliverAll(payloads, (n) => times[n] ?? 0, 21);
     const { page } = await preview([], { frequency, event: "Asked", days: "7" });
-    expect(page.fact("Scored")).toBe(String(scored));
-    expect((await members.owner.read(`${base}/${rule.id}`)).fact("Scored, 7 days")).toBe(String(scored));
+    expect(page.detail("Scored")).toBe(String(scored));
+    expect((await members.owner.read(`${base}/${rule.id}`)).detail("Scored, 7 days")).toBe(String(scored));
     const list = (await members.owner.read(base)).table("Mapping rules");
     const column = list.all("thead th").findIndex(({ text }) => text === "Scored, 7 days");
     expect(list.row("Asked for a demo").cells.at(column)).toBe(String(scored));
@@ -360,7 +360,7 @@ describe("changing a rule", () => {
     expect(await audit()).toEqual(["rule.created operator", "rule.updated owner"]);
   });
 
-  test("is refused if another person changed the rule meanwhile, and keeps the input", async () => {
+  test("is rejected if another person changed the rule meanwhile, and keeps the input", async () => {
     const rule = await newRule();
     expect(typed(await members.owner.read(`${base}/${rule.id}`), "version")).toEqual(["1"]);
     await workspace.operator("PATCH", `/rules/${rule.id}`, { points: 99 });
@@ -378,6 +378,15 @@ describe("changing a rule", () => {
     expect((await change("2")).status).toBe(303);
     expect(await stored()).toMatchObject([{ points: 7, version: 3 }]);
     expect(await audit()).toEqual(["rule.created operator", "rule.updated operator", "rule.updated owner"]);
+  });
+
+  test("is stored by Save only: a preview and an added condition change no rule", async () => {
+    const rule = await newRule();
+    for (const button of ["preview", "add"]) {
+      const { status, page } = await post(fields([], { points: "7", version: "1", do: button }), `/${rule.id}`);
+      expect([button, status, page.field("points").value]).toEqual([button, 200, "7"]);
+    }
+    expect(await stored()).toMatchObject([{ version: 1, points: 20 }]);
   });
 
   test("with invalid input is a 422 that keeps the input", async () => {
@@ -411,7 +420,7 @@ describe("applying a rule to past signals", () => {
     });
     expect(page.text).toContain("Version 1 applied to past signals just now. 2 signals read, 2 matches.");
     expect(page.text).toContain("Scoring signals: 2 added, 0 updated, 0 removed.");
-    expect(page.fact("Scored, 7 days")).toBe("2");
+    expect(page.detail("Scored, 7 days")).toBe("2");
     expect(await scores()).toEqual([20, 20]);
     expect(await audit()).toEqual(["rule.created operator", "rule.applied admin"]);
   });
@@ -491,7 +500,7 @@ describe("a repeated form", () => {
     expect(await stored()).toEqual([]);
   });
 
-  test("stays the same form after added rows and after a refusal; a new form makes another rule", async () => {
+  test("stays the same form after added rows and after a rejection; a new form makes another rule", async () => {
     const ids = [await newId(), await newId()];
     for (const more of [{ do: "add" }, { points: "many" }]) {
       const { page } = await post(fields([], { id: ids[0] ?? "", ...more }));

@@ -108,7 +108,7 @@ describe("a live key sent as name, company, email, id or property", () => {
 });
 
 describe("a live key that somebody pastes", () => {
-  test("into a rule is refused and not shown again", async () => {
+  test("into a rule is rejected and not shown again", async () => {
     const rule = { name: "r", event: "e", match: "all", scoring_signal: "s", points: "1" };
     for (const [name, form] of [
       ["name", Object.entries({ ...rule, name: key })],
@@ -127,7 +127,7 @@ describe("a live key that somebody pastes", () => {
     expect((await ask("POST", "/rules", json)).status).toBe(422);
   });
 
-  test("into a template is refused", async () => {
+  test("into a template is rejected", async () => {
     const id = { target: "external_id", path: "id", type: "string" };
     for (const mapping of [
       { target: "name", path: key, type: "string" },
@@ -142,7 +142,7 @@ describe("a live key that somebody pastes", () => {
     }
   });
 
-  test("into a member's email is refused and not shown again", async () => {
+  test("into a member's email is rejected and not shown again", async () => {
     const email = `${key}@example.com`;
     const answer = await members.owner.post(`${members.home}/settings/members`, { email, role: "member" });
     expect(answer.status).toBe(422);

@@ -4,12 +4,14 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { LIST_SCAN_SIGNALS, QUEUE_SCAN_GROUPS } from "../../../src/limits.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
-import { followSignal } from "../../../src/workspace/signal-operations.ts";
+import { followSignal } from "../../../src/use-cases/signal-operations.ts";
 import { DAY, deliver, type Delivered } from "../../support/deliver.ts";
 import type { Part } from "../../support/html.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { type Browser, type Members, newMembers } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
+import { call, type TestWorkspace } from "../../support/workspace.ts";
+import { sealSignalLogs } from "../../support/log.ts";
 
 let workspace: TestWorkspace;
 let members: Members;
@@ -39,6 +41,19 @@ const deliverAll = (...signals: Omit<Delivered, "id">[]) =>
   );
 const rowsOf = (page: Part): string[] => page.rows.map(({ text }) => text);
 
+/** Moves all payloads of recorded signals to cold storage, and loses them there. @returns the number of lines. */
+function loseColdPayloads(): Promise<number> {
+  return runInDurableObject(workspace.store, async (store, { storage: { sql } }) => {
+    const { state } = store as unknown as { state: StoreState };
+    sealSignalLogs(state);
+    await state.signals.work(Date.now() + 2 * DAY);
+    for (const { key } of sql.exec<{ key: string }>("SELECT key FROM cold_objects")) {
+      await env.COLD.delete(`cold/${workspace.id}/${key}`);
+    }
+    return state.signals.markLostPayloads(Date.now() + 2 * DAY);
+  });
+}
+
 /** Sends a signal over HTTP. */
 async function send(payload: object): Promise<string> {
   return (await (await workspace.send(payload)).json<{ id: string }>()).id;
@@ -60,9 +75,9 @@ describe("the signal queue", () => {
     );
     const page = await read("");
     expect(rowsOf(page).sort()).toEqual([
-      "Filled Out Form crm 1 0 0 1 month ago 1 month ago",
-      "Filled Out Form web 3 1 0 3 days ago just now",
-      "Seen segment 1 0 1 just now just now",
+      "Filled Out Form crm 1 40 days ago",
+      "Filled Out Form web 3 1 just now",
+      "Seen segment 1 1 just now",
     ]);
     const dayOf = (ago: number) => new Date(now - ago * DAY).toISOString().slice(0, 10);
     expect((await read(`?from=${dayOf(40)}&to=${dayOf(4)}`)).rowHeads).toEqual(["Filled Out Form"]);
@@ -72,8 +87,8 @@ describe("the signal queue", () => {
     expect(labels).toContain("0 signals in 14 days, 0 signals today");
     const held = page.link("Held 1").target ?? "";
     const list = await members.member.read(held);
-    expect(rowsOf(list)).toEqual(["Filled Out Form p3@example.com web Held just now just now"]);
-    expect(list.link("Release held signals").target).toBe(`${base}/usage/plan`);
+    expect(rowsOf(list)).toEqual(["Filled Out Form p3@example.com web Held just now"]);
+    expect(list.link("See what is needed").target).toBe(`${base}/usage/plan#held`);
   });
 
   test("filters by part of the name, by source, and by held and anonymous signals", async () => {
@@ -156,7 +171,7 @@ describe("the page of an event group", () => {
       { payload: form(3, { source: "crm" }) },
     );
     const path = groupPath("Filled Out Form");
-    expect(await rowsAt(path)).toEqual(["p2@example.com Held", "p1@example.com Processed"]);
+    expect(await rowsAt(path)).toEqual(["p2@example.com <b>pro</b> Held", "p1@example.com Processed"]);
     const page = await read(path, members.owner);
     expect(page.text).toContain('"plan": "<b>pro</b>"');
     const toRule = (from: Part) => from.targets.find((target) => target.startsWith(`${base}/rules/new?`));
@@ -193,6 +208,15 @@ describe("the page of an event group", () => {
 });
 
 describe("the list of all signals", () => {
+  test("finds an event and a source however their accents are typed", async () => {
+    await deliverAll({ payload: { ...form(1), event: "Caf\u00e9", source: "Stra\u00dfe \u00e9" } });
+    const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/signals?event=Cafe%CC%81");
+    expect(items.map(({ id }) => id)).toEqual(["sig_1"]);
+    for (const query of ["event=Cafe%CC%81", "source=Stra%C3%9Fe%20e%CC%81"])
+      expect(rowsOf(await read(`/all?${query}`))).toHaveLength(1);
+    expect(rowsOf(await read(`?q=cafe%CC%81`))).toHaveLength(1);
+  });
+
   test("filters by days of receipt and, for managers, by key, also over sealed segments", async () => {
     const at = Date.UTC(2031, 4, 10, 12);
     vi.setSystemTime(at + DAY);
@@ -202,9 +226,7 @@ describe("the list of all signals", () => {
         { id: `sig_${n}`, ordinal: n + 1, payload: form(n), at: at - (3 - n) * DAY, head: { key } },
       ]);
       await runInDurableObject(workspace.store, (store) => {
-        const { signals } = (store as unknown as { state: StoreState }).state;
-        signals.seal();
-        signals.flush();
+        sealSignalLogs((store as unknown as { state: StoreState }).state);
       });
     }
     const ids = async (query: string, browser = members.owner) => {
@@ -299,7 +321,6 @@ describe("a signal's page", () => {
     const page = await read(`/${id}`, members.owner);
     expect(page.all("[data-refresh]")).toHaveLength(0);
     for (const expected of [
-      "Processed Received just now Signal Staging endpoint",
       "Accepted: signal 1 of 1,000,000",
       "Recorded",
       "Person found p1@example.com, by its email",
@@ -308,6 +329,8 @@ describe("a signal's page", () => {
       "+20 points",
     ])
       expect(page.text).toContain(expected);
+    expect(page.text).toMatch(/Processed Received \w+ \d+, \d{4}, \d\d:\d\d:\d\d\.\d{3} Signal Staging endpoint/);
+    expect(page.text).toMatch(/Recorded \+\d+\.\d\d s · \d\d:\d\d:\d\d\.\d{3} /);
     expect(page.targets).toEqual(expect.arrayContaining([`${base}/rules/${rule.id}`, `${base}/rules/new?from=${id}`]));
     expect(page.link(/^test key/).target).toBe(`${base}/settings/api-keys/${workspace.key.id}`);
     // Spec §1: only owners and admins see keys.
@@ -332,7 +355,7 @@ describe("a signal's page", () => {
   });
 
   test("refreshes while the signal is in flight", async () => {
-    // The store refuses signals that were evaluated with older rules, so that they stay in flight.
+    // The store rejects signals that were evaluated with older rules, so that they stay in flight.
     await workspace.store.applyRule({ ruleId: "rule_newer", rule: null, rulesVersion: 1_000 });
     const page = await read(`/${await send(form(1))}`);
     expect(page.only("#trace").attribute("data-refresh")).toMatch(/^\d+$/);
@@ -345,6 +368,7 @@ describe("a signal's page", () => {
   });
 
   test("is found if the signal moves from the counter to the store between the look-ups", async () => {
+    expectLogged("batch_failed");
     const id = await send(form(1));
     await workspace.settled();
     const trace = await workspace.store.signal(id);
@@ -365,7 +389,8 @@ describe("a signal's page", () => {
       { payload: { event: "Seen", source: "web" }, at },
       { payload: { type: "identify", anonymousId: "visitor-2", traits: {} }, at },
       { payload: form(9, { timestamp: new Date(at - DAY).toISOString() }), at, ordinal: 1_041 },
-      { payload: form(10, { timestamp: new Date(at + DAY).toISOString() }), at },
+      { payload: form(10, { timestamp: new Date(at + 60_000).toISOString() }), at },
+      { payload: form(11, { timestamp: new Date(at + DAY).toISOString() }), at },
     );
     for (const [id, ...texts] of [
       ["sig_2", "Duplicate Same content as sig_1. Counted, but not scored.", "The payload of a duplicate is not kept."],
@@ -377,13 +402,14 @@ describe("a signal's page", () => {
       ["sig_8", "No person identified"],
       ["sig_9", "Accepted: signal 1,041 of 1,000 Beyond the signal limit at that time", "By timestamp in the payload"],
       ["sig_10", "Not before the receipt, by timestamp in the payload"],
+      ["sig_11", "Its timestamp is more than ten minutes after the receipt, so it is not used."],
     ]) {
       const { text } = await read(`/${id}`);
       for (const expected of texts) expect(text).toContain(expected);
     }
     const ids = { anonymousId: "visitor-1", userId: "user-1" };
     const identify = { type: "identify", ...ids, traits: { email: "z@example.com" } };
-    await deliver(workspace.id, [{ id: "sig_11", ordinal: 11, payload: identify }]);
+    await deliver(workspace.id, [{ id: "sig_12", ordinal: 12, payload: identify }]);
     const linked = (await read("/sig_6")).text;
     expect(linked).toContain("z@example.com, by its user id, linked when the visitor became known");
     expect(linked).toContain("0 rules tried, 0 matched");
@@ -408,16 +434,21 @@ describe("a signal's page", () => {
 
   test("says that its payload is missing in cold storage", async () => {
     await deliverAll({ payload: form(1) });
-    await runInDurableObject(workspace.store, (store) => {
-      const { signals } = (store as unknown as { state: StoreState }).state;
-      signals.seal();
-      for (const { firstSeq } of signals.walk(0)) {
-        signals.movePayloads(firstSeq, { key: "gone", offset: 0, bytes: 1 });
-        signals.markPayloadsLost(firstSeq);
-      }
-      signals.flush();
-    });
+    expect(await loseColdPayloads()).toBe(1);
     expect((await read("/sig_1")).text).toContain("The payload is missing in cold storage.");
+  });
+
+  test("of a group call says which traits are not used, because an attribute cannot have their name", async () => {
+    const traits = { plan: "Growth", region: "emea", "Employee Count": 12, "geo.city": "Bonn", "": 1, "a b": 1 };
+    const id = await send({ type: "group", userId: "user-1", groupId: "acme", traits });
+    const other = await send({ type: "group", userId: "user-1", groupId: "acme", traits: { plan: "Growth" } });
+    await workspace.settled();
+    const why =
+      "Group traits that are not used, because of a space, a dot or a control character in the name, or a name that is too long: " +
+      "“Employee Count”, “geo.city”, “”, 1 more.";
+    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ traits_problem: why });
+    expect(await workspace.operator("GET", `/signals/${other}`)).toMatchObject({ traits_problem: null });
+    expect((await read(`/${id}`)).text).toContain(why);
   });
 
   test("of a signal whose email looks like a link says why no person has it", async () => {
@@ -435,6 +466,70 @@ describe("a signal's page", () => {
     );
     for (const id of ids) expect((await read(`/${id}`)).text).toContain(why);
     expect((await members.owner.read(`${base}/people`)).text).not.toContain("evil.example");
+  });
+
+  test("says which fields are not used and why, also of a held, dead or repeated signal, and without its payload", async () => {
+    const all = Array.from({ length: 3_000 }, (_, n) => n);
+    const value = all.slice(0, 100).map((n) => `value ${n}`);
+    const condition = { path: "properties.all[]", operator: "in", value };
+    const greedy = { event: "Greedy", match: "any", conditions: Array.from({ length: 4 }, () => condition), points: 1 };
+    for (let n = 0; n < 20; n++) {
+      await workspace.operator("POST", "/rules", { name: `r${n}`, scoring_signal: "s", ...greedy });
+    }
+    const unused = { type: "track", email: "a@b@c", userId: "null", anonymousId: "a-1", timestamp: "yesterday" };
+    const bought = { ...unused, event: "Bought" };
+    await deliverAll(
+      { payload: bought },
+      { payload: bought },
+      { payload: { ...bought, messageId: "m-1" }, verdict: "held" },
+      { payload: { ...unused, event: "Greedy", properties: { all } } },
+    );
+    await loseColdPayloads();
+    const problems = {
+      email_problem: "Its email is not an email address, so it names nobody.",
+      id_problem: "Its `userId` is a word that senders write for many people, so it names nobody.",
+      traits_problem: null,
+      time_problem: "Its `timestamp` cannot be read: send ISO 8601, or milliseconds since 1970.",
+    };
+    const signals = [
+      ["sig_1", "anonymous"],
+      ["sig_2", "duplicate"],
+      ["sig_3", "held"],
+      ["sig_4", "dead"],
+    ];
+    for (const [id, status] of signals) {
+      const trace = await workspace.operator<{ payload: unknown }>("GET", `/signals/${id}`);
+      expect(trace).toMatchObject({ status, ...problems });
+      if (status === "anonymous" || status === "duplicate") expect(trace.payload).toBeNull();
+      const { text } = await read(`/${id}`);
+      for (const problem of Object.values(problems))
+        if (problem !== null) expect(text).toContain(problem.replaceAll("`", ""));
+    }
+  });
+
+  test("shows each number with the digits that were sent, as the API does", async () => {
+    const sent =
+      '{"event":"Order","email":"d@example.com","properties":{"order_id":7615917337495251231,"huge":1e400,"price":1.50}}';
+    const id = (await (await workspace.send(sent)).json<{ id: string }>()).id;
+    await workspace.settled();
+    const digits = ["7615917337495251231", "1e400", "1.50"];
+    const { text } = await read(`/${id}`);
+    const headers = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };
+    const answerTo = async (path: string): Promise<string> =>
+      (await call(`/operator/workspaces/${workspace.id}${path}`, { headers })).text();
+    const [answer, queue] = [await answerTo(`/signals/${id}`), await answerTo("/events")];
+    for (const number of digits) for (const shown of [text, answer, queue]) expect(shown).toContain(number);
+  });
+
+  test("of a signal whose ids name nobody says why, not that it has none", async () => {
+    const id = await send({ type: "track", event: "Bought", messageId: "m-null", userId: "null" });
+    await workspace.settled();
+    const why = "Its `userId` is a word that senders write for many people, so it names nobody.";
+    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ person: null, id_problem: why });
+    const { text } = await read(`/${id}`);
+    expect(text).toContain(why.replaceAll("`", ""));
+    expect(text).toContain("name nobody, for the reasons above");
+    expect(text).not.toContain("has no email, user id or anonymous id");
   });
 });
 

@@ -123,7 +123,7 @@ describe("creating a token", () => {
       "Enter a time in the future.",
       "expires",
     ],
-  ])("%s is refused, keeps the input and focuses the error", async (_, fields, message, focused) => {
+  ])("%s is rejected, keeps the input and focuses the error", async (_, fields, message, focused) => {
     const answer = await send(fields);
     expect([answer.status, answer.text]).toEqual([422, expect.stringContaining(message)]);
     expect(focusedIn(answer.body)).toBe(focused);

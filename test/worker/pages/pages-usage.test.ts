@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
 import { intercept } from "../../support/intercept.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { type Browser, newMembers, visitWith } from "../../support/members.ts";
 import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
@@ -27,12 +28,12 @@ async function atUsage(options: NewWorkspace = {}) {
 }
 
 describe("the usage pages", () => {
-  test("show accepted, held and refused signals, the limits in the chart, and balanced books that link to the lists", async () => {
+  test("show accepted, held and rejected signals, the limits in the chart, and balanced books that link to the lists", async () => {
     const { workspace, home, path, member } = await atUsage({ signalLimit: 10 });
     await send(workspace, 25);
     await workspace.settled();
     const page = await member.read(path);
-    for (const expected of ["Used 20 200 % of 10", "Held 10", "Refused 5", "Left until refusals 0"])
+    for (const expected of ["Used 20 200% of 10", "Held 10", "Rejected 5", "Left until rejections 0"])
       expect(page.text).toContain(expected);
     const labels = page.all("svg text").map(({ text }) => text);
     expect(labels).toEqual(expect.arrayContaining(["Limit 10", "Twice the limit 20"]));
@@ -68,13 +69,13 @@ describe("the usage pages", () => {
     const bars = page.all("svg.chart title").map(({ text }) => text);
     expect(bars).toHaveLength(32);
     expect(bars.slice(0, 3)).toEqual([
-      "Mar 1, 2031: 8 accepted, 0 held, 0 refused",
-      "Mar 2, 2031: 2 accepted, 10 held, 3 refused",
-      "Mar 3, 2031: 0 accepted, 0 held, 0 refused",
+      "Mar 1, 2031: 8 accepted, 0 held, 0 rejected",
+      "Mar 2, 2031: 2 accepted, 10 held, 3 rejected",
+      "Mar 3, 2031: 0 accepted, 0 held, 0 rejected",
     ]);
     const rows = page.table("Usage by day").rows.map(({ cells }) => cells.join(" "));
     expect(rows).toEqual(["Mar 4, 2031 0 0 0", "Mar 3, 2031 0 0 0", "Mar 2, 2031 2 10 3", "Mar 1, 2031 8 0 0"]);
-    expect(page.text).toContain("you have reached the limit and have reached twice the limit.");
+    expect(page.text).toContain("You reached the limit on Mar 2, 2031, and twice the limit on Mar 2, 2031.");
   });
 
   test("forecast the day of the limit, and give the period's end the same distance as the overview", async () => {
@@ -86,11 +87,11 @@ describe("the usage pages", () => {
     vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
     // Ten signals in the two full days after the first: at this rate 80 more take sixteen days.
     const forecast =
-      "At 5 signals a day (average of the last 2 full days), you reach the limit on Mar 20, 2031 and do not reach twice the limit in this period.";
+      "At 5 signals a day (average of the last 2 full days), you reach the limit on Mar 20, 2031, and stay below twice the limit in this period.";
     expect((await owner.read(path)).text).toContain(forecast);
     await workspace.settled();
     for (const page of [path, home])
-      expect((await owner.read(page)).text).toContain("The period ends on Apr 1, 2031, in 27 days.");
+      expect((await owner.read(page)).text).toContain("The period ends on Apr 1, 2031, in 28 days.");
   });
 
   test("show the cost of overages so far and forecast at the plan's price, and nothing without a price", async () => {
@@ -170,7 +171,11 @@ describe("changing plan and overages, releasing held signals", () => {
     expect([answer.status, answer.location]).toEqual([303, `${path}/plan?done=overages_on`]);
     await send(workspace, 3);
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: true, accepted: 4, held: 1 });
-    expect(await auditOf(workspace)).toContainEqual([admin.email, "workspace.updated", { overages: true }]);
+    expect(await auditOf(workspace)).toContainEqual([
+      admin.email,
+      "workspace.updated",
+      { overages: { from: false, to: true } },
+    ]);
     expect((await admin.read(answer.location)).text).toContain("Overages enabled.");
 
     await admin.post(`${path}/overages`, { overages: "off" });
@@ -183,12 +188,16 @@ describe("changing plan and overages, releasing held signals", () => {
     await send(workspace, 3);
     await workspace.settled();
     expect((await owner.read(`${path}/plan`)).text).toContain(
-      "2 more signals are accepted in this period. Then 5 are held, and signals beyond 10 are refused. You can then release 1 held signal.",
+      "2 more signals are accepted in this period. Then 5 are held, and signals beyond 10 are rejected. You can then release 1 held signal.",
     );
     expect((await owner.post(`${path}/plan`, { plan })).status).toBe(303);
     await send(workspace, 1);
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 5, accepted: 3, held: 1 });
-    expect(await auditOf(workspace)).toContainEqual([owner.email, "workspace.updated", { plan }]);
+    expect(await auditOf(workspace)).toContainEqual([
+      owner.email,
+      "workspace.updated",
+      { plan: { from: expect.any(String), to: plan } },
+    ]);
   });
 
   test("held signals are released as far as they fit, once, and the log states the number", async () => {
@@ -198,13 +207,19 @@ describe("changing plan and overages, releasing held signals", () => {
     expect((await owner.read(`${path}/plan`)).text).toContain(
       "2 signals are held in this period. Upgrade or enable overages",
     );
-    expect((await owner.post(`${path}/release`)).location).toBe(`${path}/plan?done=none_released`);
+    expect((await owner.post(`${path}/release`, { most: "1", overages: "off" })).location).toBe(
+      `${path}/plan?done=none_released`,
+    );
 
     await owner.post(`${path}/plan`, { plan: await newPlan(3) });
     expect((await owner.read(`${path}/plan`)).text).toContain("Release 1 signal");
-    expect((await owner.post(`${path}/release`)).location).toBe(`${path}/plan?done=released`);
+    expect((await owner.post(`${path}/release`, { most: "1", overages: "off" })).location).toBe(
+      `${path}/plan?done=released`,
+    );
     expect(await workspace.settled()).toMatchObject({ processed: 3, held: 1, balanced: true });
-    expect((await owner.post(`${path}/release`)).location).toBe(`${path}/plan?done=none_released`);
+    expect((await owner.post(`${path}/release`, { most: "1", overages: "off" })).location).toBe(
+      `${path}/plan?done=none_released`,
+    );
     const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
     const numbers = [0, 1, 0].map((count, nth) => ({ released: count, still_held: nth === 0 ? 2 : 1 }));
     expect(released).toEqual(numbers.map((detail) => [owner.email, "held.released", detail]));
@@ -217,6 +232,20 @@ describe("changing plan and overages, releasing held signals", () => {
     await owner.post(`${path}/overages`, { overages: "on" });
     const form = (await owner.read(`${path}/plan`)).form(`${path}/release`);
     expect(form.buttons("Release 2 signals (about $3.00)")).toHaveLength(1);
+    expect([form.field("most").value, form.field("overages").value]).toEqual(["2", "on"]);
+  });
+
+  test("a release costs what was confirmed: not more signals, and none after the overages have changed", async () => {
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
+    await send(workspace, 4);
+    await workspace.settled();
+    await owner.post(`${path}/overages`, { overages: "on" });
+    for (const confirmed of [{ most: "2", overages: "off" }, { most: "2" }, { most: "-1", overages: "on" }, {}]) {
+      const { status, page } = await owner.post(`${path}/release`, confirmed);
+      expect([status, page.text.includes("Overages have changed meanwhile.")]).toEqual([422, true]);
+    }
+    expect((await owner.post(`${path}/release`, { most: "1", overages: "on" })).location).toContain("done=released");
+    expect(await workspace.settled()).toMatchObject({ processed: 3, held: 1, balanced: true });
   });
 
   test("the page asks for the workspace's usage in parallel with its other reads", async () => {
@@ -237,6 +266,7 @@ describe("changing plan and overages, releasing held signals", () => {
   });
 
   test("shows a plan as current only after the counter has it, and pushes it again first", async () => {
+    expectLogged("configure_failed", "error");
     const { workspace, owner, path } = await atUsage({ signalLimit: 5 });
     const plan = await newPlan(70);
     const bindings = {
@@ -256,13 +286,13 @@ describe("the notice of usage", () => {
   const bar = async (browser: Browser, path: string, cookie = "") =>
     (await browser.get(path, cookie)).page.all("section.notice.bar")[0] ?? null;
 
-  test("is on every page at 80, 100 and 200 % of the limit, to members too, until each person dismisses it", async () => {
+  test("is on every page at 80, 100 and 200% of the limit, to members too, until each person dismisses it", async () => {
     const { workspace, home, owner, member } = await atUsage({ signalLimit: 5 });
     const people = `${home}/people`;
     expect(await bar(owner, people)).toBeNull();
     await send(workspace, 4);
-    expect((await bar(owner, people))?.text).toContain("You've used 80 % of your signal limit.");
-    expect((await bar(member, `${home}/signals`))?.text).toContain("You've used 80 % of your signal limit.");
+    expect((await bar(owner, people))?.text).toContain("You've used 80% of your signal limit.");
+    expect((await bar(member, `${home}/signals`))?.text).toContain("You've used 80% of your signal limit.");
     // The usage pages show the notice in full.
     for (const tab of ["", "/plan", "/ledger"]) expect(await bar(owner, `${home}/usage${tab}`)).toBeNull();
 
@@ -272,11 +302,11 @@ describe("the notice of usage", () => {
     // Another workspace may have a notice of the same name.
     expect(dismissed.headers.get("set-cookie")).toContain(`Path=${home};`);
     expect(await bar(owner, people, dismissed.cookie)).toBeNull();
-    expect((await bar(member, people))?.text).toContain("80 %");
+    expect((await bar(member, people))?.text).toContain("80%");
     await send(workspace, 1);
     expect((await bar(owner, people, dismissed.cookie))?.text).toContain("You've reached your signal limit.");
     await send(workspace, 5);
-    expect((await bar(owner, people, dismissed.cookie))?.text).toContain("signals are refused");
+    expect((await bar(owner, people, dismissed.cookie))?.text).toContain("signals are rejected");
   });
 
   test("if dismissed, keeps the list's filters, and does not repeat a form", async () => {
@@ -290,10 +320,10 @@ describe("the notice of usage", () => {
     expect(await back(`${home}/rules?done=rule_deleted`)).toBe(`${home}/rules`);
   });
 
-  test("if dismissed after a refused form, leads to a page that exists", async () => {
+  test("if dismissed after a rejected form, leads to a page that exists", async () => {
     const { workspace, home, owner } = await atUsage({ signalLimit: 5 });
     await send(workspace, 4);
-    const refused: [path: string, form: Record<string, string>, status: number, leadsTo: string][] = [
+    const rejected: [path: string, form: Record<string, string>, status: number, leadsTo: string][] = [
       ["settings/api-keys/new", { name: "" }, 422, "settings/api-keys"],
       ["settings/members", { email: "nobody" }, 422, "settings/members"],
       ["rules", { name: "" }, 422, "rules"],
@@ -301,7 +331,7 @@ describe("the notice of usage", () => {
       ["people/ann%40example.com/delete", { email: "x" }, 404, "people"],
       ["rules/none/delete", {}, 404, "signals"],
     ];
-    for (const [path, form, status, leadsTo] of refused) {
+    for (const [path, form, status, leadsTo] of rejected) {
       const answer = await owner.post(`${home}/${path}`, form);
       expect([path, answer.status]).toEqual([path, status]);
       const back = answer.page.only("section.notice.bar").field("back").value ?? "";
@@ -353,9 +383,9 @@ describe("the plans", () => {
     for (const browser of [otherTeam.owner, otherTeam.member])
       expect(await browser.see(`${otherTeam.path}/plan`)).not.toContain(ownPlan);
 
-    const refused = await otherTeam.owner.post(`${otherTeam.path}/plan`, { plan: ownPlan });
-    expect(refused.status).toBe(422);
-    expect(refused.body).toContain("This plan does not exist.");
+    const rejected = await otherTeam.owner.post(`${otherTeam.path}/plan`, { plan: ownPlan });
+    expect(rejected.status).toBe(422);
+    expect(rejected.body).toContain("This plan does not exist.");
     expect(await otherTeam.workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 2 });
     expect((await team.owner.post(`${team.path}/plan`, { plan: ownPlan })).status).toBe(303);
 

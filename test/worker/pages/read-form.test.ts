@@ -32,7 +32,7 @@ describe("a form of a member", () => {
   const sendAs = async (browser: Browser, headers: Record<string, string>, body: string) =>
     send(`${members.home}/settings/members`, { ...headers, cookie: await browser.cookie() }, body);
 
-  const refusals: [string, Record<string, string>, string, string][] = [
+  const rejections: [string, Record<string, string>, string, string][] = [
     ["bytes", URLENCODED, `a=${"x".repeat(PAGE_FORM_MAX_BYTES)}`, `${PAGE_FORM_MAX_BYTES} bytes`],
     ["fields", URLENCODED, "a&".repeat(PAGE_FORM_MAX_FIELDS + 1), `${PAGE_FORM_MAX_FIELDS} fields`],
     ["parts", MULTIPART, parts(PAGE_FORM_MAX_FIELDS + 1), `${PAGE_FORM_MAX_FIELDS} fields`],
@@ -57,7 +57,7 @@ describe("a form of a member", () => {
     ["characters", URLENCODED, `a=${"x".repeat(PAGE_FORM_MAX_CHARACTERS)}`, `${PAGE_FORM_MAX_CHARACTERS} characters`],
   ];
 
-  test.each(refusals)("with too many %s is refused with the limit", async (_, headers, body, limit) => {
+  test.each(rejections)("with too many %s is rejected with the limit", async (_, headers, body, limit) => {
     const { status, text } = await sendAs(members.owner, headers, body);
     expect(status).toBe(413);
     expect(text).toContain(`It may have at most ${limit}: shorten it. Nothing was saved.`);
@@ -78,7 +78,7 @@ describe("a form of a member", () => {
     expect(answer.page.all("input#email").map(({ value }) => value)).toEqual([email]);
   });
 
-  test("is refused and not read if the member lacks the role for it", async () => {
+  test("is rejected and not read if the member lacks the role for it", async () => {
     const tooLarge = `a=${"x".repeat(PAGE_FORM_MAX_BYTES)}`;
     for (const [browser, status] of [
       [members.owner, 413],

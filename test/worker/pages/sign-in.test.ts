@@ -2,19 +2,20 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { controlDatabase } from "../../../src/control/database.ts";
+import { controlDatabase } from "../../../src/d1/database.ts";
 import {
   EXPIRED_SESSIONS_CLEARED,
   findSignedIn,
   openSession,
   storeAttempt,
   takeAttempt,
-} from "../../../src/control/sessions.ts";
+} from "../../../src/d1/sessions.ts";
 import { AUTH_FAILURES_PER_MINUTE, countMiss, lookupWaitMs, MISSES_BURST } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
 import { ACTOR_MAX_CHANGES_A_DAY, PAGE_VIEWS_A_MINUTE, SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../../../src/limits.ts";
 import { pageRoutes } from "../../../src/pages/page-routes.tsx";
 import { newId } from "../../../src/platform/ids.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { Answer, Browser, type Members, newMembers, OFFICE } from "../../support/members.ts";
 import { recordD1 } from "../../support/statements.ts";
 import { call, masked } from "../../support/workspace.ts";
@@ -59,6 +60,16 @@ async function untilLimited(most: number, make: (n: number) => Promise<Answer>):
   }
   throw new Error(`no limit after ${most} calls`);
 }
+
+test.each(["/sign-in", "/w"])(
+  'with SIGN_IN "off" says at %s that the pages are closed, also with a session',
+  async (path) => {
+    const answer = await visitAs("off", `${HERE}${path}`, { headers: { "sec-fetch-mode": "navigate" } });
+    expect(answer.status).toBe(403);
+    expect(answer.body).toContain("The pages are closed");
+    expect((await visitAs("off", `${HERE}${usage}`, { headers: { "sec-fetch-mode": "cors" } })).status).toBe(401);
+  },
+);
 
 describe("access", () => {
   test("every page requires sign-in first, and then redirects back", async () => {
@@ -246,7 +257,7 @@ describe("local sign-in", () => {
   const WEBHOOK = `/api/signal-staging/webhook/sk_${"a".repeat(40)}`;
 
   test.each([...ROUTES.split(" "), WEBHOOK])(
-    "%s refuses a Host or an Origin that is not loopback, also with a right operator token",
+    "%s rejects a Host or an Origin that is not loopback, also with a right operator token",
     async (path) => {
       const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
       const codeFor = async (headers: Record<string, string>, signIn = "local") => {
@@ -344,6 +355,7 @@ describe("OpenID Connect", () => {
   test.each(["", "not an address", "http://issuer.example"])(
     "answers 503 for the invalid issuer %j",
     async (OIDC_ISSUER) => {
+      expectLogged("sign_in_failed");
       const answer = await visitWith({ SIGN_IN: "oidc", OIDC_ISSUER }, `${HERE}/sign-in/oidc`);
       expect([answer.status, answer.headers.getSetCookie()]).toEqual([503, []]);
     },
@@ -363,7 +375,7 @@ function pathsOf(method: "GET" | "POST"): string[] {
 }
 
 describe("every page", () => {
-  test("refuses every cross-site request: a form, a script's JSON, and one without an origin", async () => {
+  test("rejects every cross-site request: a form, a script's JSON, and one without an origin", async () => {
     const cookie = await team.owner.cookie();
     const paths = [...pathsOf("POST"), `${team.home}/anything`];
     expect(paths).toEqual(expect.arrayContaining(["/sign-in/local", "/sign-out"]));
@@ -395,7 +407,7 @@ describe("every page", () => {
   test("answers 400 to an unreadable form if it reads forms", async () => {
     const cookie = await team.owner.cookie();
     const withoutForm =
-      /(sign-out|enable|disable|apply|pause|resume|test|again|deactivate|revoke|release|notifications\/[^/]+\/delete)$/;
+      /(sign-out|enable|disable|apply|pause|resume|test|again|deactivate|revoke|release|(notifications\/[^/]+\/delete|exclusions\/[^/]+\/remove))$/;
     const paths = pathsOf("POST").filter((path) => path.startsWith("/w/") && !withoutForm.test(path));
     expect(paths.length).toBeGreaterThan(15);
     for (const path of paths) {
@@ -420,6 +432,7 @@ describe("every page", () => {
   });
 
   test("forbids caches to store it and other sites to frame it", async () => {
+    expectLogged("sign_in_failed");
     const paths = pathsOf("GET");
     expect(paths.length).toBeGreaterThan(10);
     for (const path of [...paths, "/w/nowhere/usage", `${team.home}/nowhere`]) {
@@ -450,13 +463,13 @@ test("another site cannot start an export in a member's name; the pages and a ty
 const TWO_WINDOWS = 2 * AUTH_FAILURES_PER_MINUTE + 1;
 
 describe("the limit of attempts", () => {
-  test("refuses invented sessions from one network before they reach the database, but no valid session", async () => {
+  test("rejects invented sessions from one network before they reach the database, but no valid session", async () => {
     const address = { "cf-connecting-ip": "192.0.2.77" };
     const see = (cookie: string) => visit(usage, { headers: { cookie, ...address } });
     const good = await team.owner.cookie();
     expect((await see(good)).status).toBe(200);
-    const refused = await untilLimited(TWO_WINDOWS, (n) => see(`__Host-session=invented${n}`));
-    expect([refused.headers.get("retry-after"), refused.body]).toEqual([
+    const rejected = await untilLimited(TWO_WINDOWS, (n) => see(`__Host-session=invented${n}`));
+    expect([rejected.headers.get("retry-after"), rejected.body]).toEqual([
       "60",
       expect.stringContaining("Too many attempts"),
     ]);
@@ -488,6 +501,7 @@ describe("the limit of attempts", () => {
     ["sign-ins", beginOidc, () => "192.0.2.1", "192.0.2.2"],
     ["sign-ins of an IPv6 network", beginOidc, (n: number) => `2001:db8:7:7::${n.toString(16)}`, "2001:db8:7:8::1"],
   ] as const)("applies to %s by network, and not to other networks", async (_, make, addressOf, otherAddress) => {
+    expectLogged("sign_in_failed");
     expect((await untilLimited(TWO_WINDOWS, (n) => make(addressOf(n)))).body).toContain("Too many attempts");
     expect((await make(otherAddress)).status).not.toBe(429);
   });
@@ -510,11 +524,11 @@ describe("the limit of attempts", () => {
       expect((await (n % 2 === 0 ? owner : elsewhere).get("/w/")).location).toBe(home);
     }
     for (const path of ["/w/", usage, ...paths.map((each) => home + each)]) {
-      const refused = await owner.get(path);
-      expect([path, refused.status, refused.headers.get("retry-after")]).toEqual([path, 429, "10"]);
-      expect(refused.text).toContain(`One person may open ${PAGE_VIEWS_A_MINUTE} pages a minute`);
+      const rejected = await owner.get(path);
+      expect([path, rejected.status, rejected.headers.get("retry-after")]).toEqual([path, 429, "10"]);
+      expect(rejected.text).toContain(`One person may open ${PAGE_VIEWS_A_MINUTE} pages a minute`);
     }
-    // A known session is refused before the database is asked, and a new one once its person is known.
+    // A known session is rejected before the database is asked, and a new one once its person is known.
     const { d1, queries } = recordD1(env.DB);
     const answerTo = async (browser: Browser) =>
       visitWith({ DB: d1 }, HERE + usage, { headers: { cookie: await browser.cookie(), ...OFFICE } });
@@ -531,8 +545,8 @@ describe("the limit of attempts", () => {
     const { home, owner, admin } = team;
     const sessions = [owner, new Browser(owner.email)];
     const back = { what: "none", state: "x", back: usage };
-    const refused = await untilLimited(241, (n) => (sessions[n % 2] ?? owner).post(`${home}/dismiss`, back));
-    expect([refused.headers.get("retry-after"), refused.body]).toEqual([
+    const rejected = await untilLimited(241, (n) => (sessions[n % 2] ?? owner).post(`${home}/dismiss`, back));
+    expect([rejected.headers.get("retry-after"), rejected.body]).toEqual([
       "60",
       expect.stringContaining("Too many changes at a time"),
     ]);
@@ -553,9 +567,9 @@ describe("the limit of attempts", () => {
     await insert(ACTOR_MAX_CHANGES_A_DAY - 1, Date.now() - 23 * 3_600_000);
     const add = (who: Browser, email: string) => who.post(`${home}/settings/members`, { email, role: "member" });
     expect((await add(owner, "last@acme.example")).status).toBe(303);
-    const refused = await add(owner, "more@acme.example");
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "3600"]);
-    expect(refused.body).toContain(`One person may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours.`);
+    const rejected = await add(owner, "more@acme.example");
+    expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([429, "3600"]);
+    expect(rejected.body).toContain(`One person may make ${ACTOR_MAX_CHANGES_A_DAY} changes in 24 hours.`);
     expect((await add(admin, "more@acme.example")).status).toBe(303);
     expect((await owner.get(`${home}/people/export?records=people&format=csv`)).status).toBe(429);
     vi.setSystemTime(Date.now() + 2 * 3_600_000);
@@ -563,6 +577,7 @@ describe("the limit of attempts", () => {
   });
 
   test("applies to forms, exports and previews of a person, and not to reading", async () => {
+    expectLogged("limiter_failed");
     const { home, owner, admin, workspace } = team;
     const rule = new URLSearchParams({ name: "r", event: "e", match: "all", scoring_signal: "s", points: "1" });
     const make = async (who: Browser, method: string, path: string, limit: RateLimit["limit"]): Promise<number> => {
@@ -570,16 +585,16 @@ describe("the limit of attempts", () => {
       const headers = { ...OFFICE, ...form.headers, cookie: await who.cookie() };
       return (await visitWith({ PAGE_FORMS: { limit } }, HERE + home + path, { method, ...form, headers })).status;
     };
-    const refusing =
-      (refused: string): RateLimit["limit"] =>
+    const rejecting =
+      (rejected: string): RateLimit["limit"] =>
       ({ key }) =>
-        Promise.resolve({ success: key !== refused });
-    const noForms = refusing(owner.email);
+        Promise.resolve({ success: key !== rejected });
+    const noForms = rejecting(owner.email);
     expect(await make(owner, "POST", "/rules", noForms)).toBe(429);
     expect(await make(owner, "GET", "/people/export?records=people&format=csv", noForms)).toBe(429);
     expect(await make(owner, "GET", "/rules", noForms)).toBe(200);
     expect(await make(owner, "POST", "/rules/preview", noForms)).toBe(200);
-    expect(await make(owner, "POST", "/rules/preview", refusing(`preview ${owner.email}`))).toBe(429);
+    expect(await make(owner, "POST", "/rules/preview", rejecting(`preview ${owner.email}`))).toBe(429);
     expect(await workspace.operator("GET", "/rules")).toMatchObject({ items: [] });
     expect(await make(admin, "POST", "/rules", noForms)).toBe(303);
     // A failing limiter does not delay signed-in people.
@@ -637,7 +652,7 @@ describe("the cap of an isolate on asking the database for strangers", () => {
 
   const INVENTED = "__Host-session=invented; __Host-sign-in=invented";
 
-  test("refuses the start of a sign-in, its end and a sign-out with an unknown cookie, and keeps the cookie", async () => {
+  test("rejects the start of a sign-in, its end and a sign-out with an unknown cookie, and keeps the cookie", async () => {
     useUpAllBut(0);
     const { queries, signOut, begin, comeBack } = recorded();
     for (const [answer, title] of [
@@ -676,9 +691,9 @@ describe("the cap of an isolate on asking the database for strangers", () => {
     await team.owner.see(usage);
     useUpAllBut(0);
     const { signOut, queries } = recorded();
-    const refused = await signOut(unknown);
-    expect([refused.status, refused.headers.getSetCookie(), queries()]).toEqual([429, [], []]);
-    expect(refused.page.only('form[action="/sign-out"]').text).toBe("Sign out");
+    const rejected = await signOut(unknown);
+    expect([rejected.status, rejected.headers.getSetCookie(), queries()]).toEqual([429, [], []]);
+    expect(rejected.page.only('form[action="/sign-out"]').text).toBe("Sign out");
     expect(await sessionsOf(email)).toHaveLength(2);
 
     const out = await signOut(known);

@@ -4,10 +4,11 @@ import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
 import { LINK_ALARM_MS } from "../../../src/store/people/linking.ts";
 import { describe, expect, test } from "vitest";
-import { signalStore } from "../../../src/workspace/objects.ts";
+import { signalStore } from "../../../src/use-cases/objects.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter, newCounter } from "../../support/counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { recordD1 } from "../../support/statements.ts";
 import { until } from "../../support/until.ts";
 import { callOf, edited, textOf } from "../../support/wire.ts";
@@ -43,10 +44,10 @@ async function statuses(workspaceId: string, ids: string[]) {
   return Promise.all(ids.map(async (id) => (await store.signal(id))?.status));
 }
 
-/** Makes the store refuse inserts here, also after a restart. */
-function refuse(workspaceId: string, inserts: string): Promise<void> {
+/** Makes the store reject inserts here, also after a restart. */
+function reject(workspaceId: string, inserts: string): Promise<void> {
   return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) => {
-    storage.sql.exec(`CREATE TRIGGER refuse BEFORE INSERT ON ${inserts}
+    storage.sql.exec(`CREATE TRIGGER reject BEFORE INSERT ON ${inserts}
       BEGIN SELECT raise(ABORT, 'cannot be written'); END`);
   });
 }
@@ -85,6 +86,7 @@ describe("a batch of several workspaces", () => {
     { attempts: 3, delaySeconds: 20 },
     { attempts: 5, delaySeconds: 80 },
   ])("delays only the messages of a failing workspace, after $attempts attempts by $delaySeconds s", async (retry) => {
+    expectLogged("batch_failed");
     const [first, failing, third] = [await newCounter(), await newCounter(), await newCounter()];
     const bodies = [first, failing, third, failing].map(({ id }, index) =>
       messageOf(id, [{ id: `sig_${index}`, payload: { email: "a@example.com", event: `e${index}` } }]),
@@ -105,8 +107,8 @@ describe("a batch of several workspaces", () => {
 test("records ten messages of a workspace at a time, with the highest of their lowest unsettled rows", async () => {
   const { id } = await newCounter();
   const recorded: unknown[] = [];
-  const record = async (rows: unknown[], { low }: { low: number }) => {
-    recorded.push([rows.length, low]);
+  const record = async (rows: unknown[], { lowestUnsettledRow }: { lowestUnsettledRow: number }) => {
+    recorded.push([rows.length, lowestUnsettledRow]);
     return { outcome: "recorded" };
   };
   const bodies = Array.from({ length: 12 }, (_, n) =>
@@ -147,7 +149,7 @@ describe("the rules of a batch of many workspaces", () => {
   const scores = (workspaces: TestWorkspace[]) =>
     Promise.all(workspaces.map(async (each) => (await each.list("/people?email=a@example.com"))[0]?.["score"]));
 
-  test("are read with one query for all versions and one for the uncached rules", async () => {
+  test("are read with one query for all versions, and one batch for the uncached rules and exclusions", async () => {
     const workspaces = await withRules(5);
     const first = askedD1();
     await consumeMessages(batchOf(workspaces, "1"), { bindings: first.bindings });
@@ -155,6 +157,7 @@ describe("the rules of a batch of many workspaces", () => {
     expect(first.queries()).toEqual([
       expect.stringMatching(/"rules_version".* from "workspaces"/),
       expect.stringContaining('from "mapping_rules"'),
+      expect.stringContaining('from "exclusion_versions"'),
     ]);
     const second = askedD1();
     await consumeMessages(batchOf(workspaces, "2"), { bindings: second.bindings });
@@ -177,11 +180,11 @@ describe("§8: one bad signal never affects its neighbours", () => {
     const accounts = { endpoint_type: "product_org", payload_template: template };
     const workspace = await newWorkspace({ key: accounts });
     const kept = await workspace.newKey(accounts);
-    await env.DB.prepare("UPDATE api_keys SET payload_template = NULL WHERE id = ?").bind(workspace.key.id).run();
+    await env.DB.prepare("DELETE FROM payload_templates WHERE id = ?").bind(workspace.key.id).run();
     const update = (id: string, key: string) => ({
       id,
       payload: { id },
-      head: { endpoint: "product_org" as const, key },
+      head: { endpoint: "product_org" as const, key, template: 1 },
     });
     const signals = [
       update("sig_1", workspace.key.id),
@@ -194,7 +197,7 @@ describe("§8: one bad signal never affects its neighbours", () => {
     expect(await statuses(workspace.id, ids)).toEqual(["dead", "processed", "processed"]);
     const dead = async () => (await signalStore(env, workspace.id).deadLetters(PAGE)).items;
     const reason =
-      "The payload template of its API key is no longer stored. It is deleted 90 days after the key has ended.";
+      "The payload template of its API key is no longer stored. A key keeps its 20 newest versions, until 90 days after its end.";
     const [letter] = await dead();
     expect(letter).toMatchObject({ id: "sig_1", reason });
     const place = (await deadIn(workspace.id))[0]?.place ?? 0;
@@ -204,20 +207,21 @@ describe("§8: one bad signal never affects its neighbours", () => {
   });
 
   test.each([
-    { when: "in the middle of its batch", refused: "people WHEN NEW.email = 'v@example.com'", inOneRow: false },
-    { when: "when all else of its batch is written", refused: "link_jobs", inOneRow: false },
-    { when: "in the middle of its row", refused: "people WHEN NEW.email = 'v@example.com'", inOneRow: true },
-    { when: "when all else of its row is written", refused: "link_jobs", inOneRow: true },
+    { when: "in the middle of its batch", rejected: "people WHEN NEW.email = 'v@example.com'", inOneRow: false },
+    { when: "when all else of its batch is written", rejected: "link_jobs", inOneRow: false },
+    { when: "in the middle of its row", rejected: "people WHEN NEW.email = 'v@example.com'", inOneRow: true },
+    { when: "when all else of its row is written", rejected: "link_jobs", inOneRow: true },
   ])(
     "a signal that the store cannot write, $when: the batch records nothing, then all other signals",
     async (poisoned) => {
-      const { refused, inOneRow } = poisoned;
+      expectLogged("batch_failed", "record_failed");
+      const { rejected, inOneRow } = poisoned;
       const workspace = await newWorkspace();
       await workspace.operator("POST", "/rules", RULE);
       await workspace.send({ type: "track", event: "Opened", anonymousId: "visitor-1" });
       await workspace.settled();
       await changeRules(workspace);
-      await refuse(workspace.id, refused);
+      await reject(workspace.id, rejected);
       const before = await contents(workspace);
       const poison = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
       const payloads = [good("a"), JSON.stringify(poison), good("b")];
@@ -250,6 +254,7 @@ describe("§8: one bad signal never affects its neighbours", () => {
   test.each(["nonsense", "", 'ws_x\u001d{"v":0,"row":1,"count":0}', 'ws_x\u001d{"v":1,"row":1,"count":1}\u001e{'])(
     "a message that cannot be read (%j) is dropped, not retried for ever; its neighbours are recorded",
     async (unreadable) => {
+      expectLogged("rows_unreadable");
       const { counter, ids, bodies } = await onTheWay([good("a")]);
       const result = await consumeMessages([unreadable, ...bodies]);
       expect(result.retryMessages).toEqual([]);
@@ -263,6 +268,7 @@ describe("during a deployment", () => {
   const newer = (body: string) => body.replace('"v":1', '"v":2');
 
   test("a message of the next version is retried until the new consumer gets it; its other rows are recorded at once", async () => {
+    expectLogged("rows_newer");
     const { counter, ids, bodies } = await onTheWay([good("a"), good("b")]);
     const [a = "", b = ""] = bodies.flatMap((body) => body.split("\u001d").slice(1));
     const mixed = `${counter.id}\u001d${a}\u001d${newer(b)}`;
@@ -286,6 +292,7 @@ describe("during a deployment", () => {
   test.each(["signals", "signals-dlq"])(
     "acknowledges a message of the next version in queue %s after all attempts, because the outbox has its rows",
     async (queue) => {
+      expectLogged("rows_newer");
       const { counter, ids, bodies } = await onTheWay([good("a")]);
       const attempts = MESSAGE_MAX_ATTEMPTS;
       const last = await consumeMessages(bodies.map(newer), { queue, attempts });
@@ -296,6 +303,7 @@ describe("during a deployment", () => {
   );
 
   test("a counter with rows of the next version in its outbox sends them and goes on counting", async () => {
+    expectLogged("rows_newer");
     const { counter, ids } = await onTheWay([good("a")]);
     await runInDurableObject(counter.stub, (_, { storage }) => {
       storage.sql.exec(`UPDATE outbox SET body = CAST(replace(body, '"v":1', '"v":2') AS BLOB)`);
@@ -314,6 +322,7 @@ describe("during a deployment", () => {
 });
 
 test("§1.2: acknowledges a message that fails repeatedly, and the outbox sends it again", async () => {
+  expectLogged("batch_failed");
   const { counter, ids, bodies } = await onTheWay([good("a")]);
   const bindings = withStore(counter.id, { record: unreachable });
   const last = await consumeMessages(bodies, { attempts: MESSAGE_MAX_ATTEMPTS, bindings });
@@ -334,8 +343,8 @@ describe("the dead letter queue", () => {
     const store = signalStore(env, counter.id);
     expect(await store.totals()).toEqual({ ...NOTHING, deadLettered: 2 });
     expect((await store.deadLetters(PAGE)).items).toMatchObject([
-      { reason: expect.stringContaining("all attempts"), payload: JSON.parse(good("b")) },
-      { reason: expect.stringContaining("all attempts"), payload: JSON.parse(good("a")) },
+      { reason: expect.stringContaining("all attempts"), payload: good("b") },
+      { reason: expect.stringContaining("all attempts"), payload: good("a") },
     ]);
     expect((await store.people({}, PAGE)).items).toEqual([]);
   });
@@ -347,7 +356,7 @@ describe("the dead letter queue", () => {
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, deadLettered: 1 });
     expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
     bodies.length = 0;
-    expect(await signalStore(env, counter.id).sendAgain("aud_1", { kind: "replay", ids: null })).toMatchObject({
+    expect(await signalStore(env, counter.id).resend("aud_1", { kind: "replay", ids: null })).toMatchObject({
       sent: 1,
     });
     await until(() => expect(bodies).toHaveLength(1));
@@ -358,8 +367,9 @@ describe("the dead letter queue", () => {
   });
 
   test("keeps the signals before one that still cannot be recorded", async () => {
+    expectLogged("batch_failed", "record_failed");
     const { counter, ids, bodies } = await onTheWay([good("a"), good("poison")]);
-    await refuse(counter.id, `dead_letters WHEN NEW.id = '${ids[1]}'`);
+    await reject(counter.id, `dead_letters WHEN NEW.id = '${ids[1]}'`);
     expect((await consumeMessages(bodies, { queue: "signals-dlq" })).retryMessages).toHaveLength(bodies.length);
     expect(await statuses(counter.id, ids)).toEqual(["dead", undefined]);
     expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 2 });
@@ -368,6 +378,7 @@ describe("the dead letter queue", () => {
 
 describe("every step may be repeated:", () => {
   test("the store's alarm links after a failure of `link`", async () => {
+    expectLogged("link_failed");
     const workspace = await newWorkspace();
     await workspace.operator("POST", "/rules", RULE);
     const track = { type: "track", event: "Opened", anonymousId: "visitor-1" };

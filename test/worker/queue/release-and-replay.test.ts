@@ -2,6 +2,7 @@
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
 import type { SignalToRecord } from "../../../src/store/protocol/stored-signals.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { heldIn } from "../../support/read-store.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter } from "../../support/counter.ts";
@@ -143,8 +144,8 @@ describe("design §6: a release of held signals", () => {
 });
 
 describe("design §8: a replay of dead letters", () => {
-  /** Makes the store refuse signals, as a bug would; each message arrives as one that has failed before. */
-  async function refuseInserts(workspace: TestWorkspace): Promise<void> {
+  /** Makes the store reject signals, as a bug would; each message arrives as one that has failed before. */
+  async function rejectInserts(workspace: TestWorkspace): Promise<void> {
     await new TestCounter(workspace.id).sendTo((messages) =>
       consumeMessages(
         messages.map(({ body }) => body),
@@ -152,16 +153,17 @@ describe("design §8: a replay of dead letters", () => {
       ),
     );
     await runInDurableObject(workspace.store, (_, { storage }) => {
-      storage.sql.exec("CREATE TRIGGER refuse BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END");
+      storage.sql.exec("CREATE TRIGGER reject BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END");
     });
   }
   function repair(workspace: TestWorkspace): Promise<void> {
-    return runInDurableObject(workspace.store, (_, { storage }) => void storage.sql.exec("DROP TRIGGER refuse"));
+    return runInDurableObject(workspace.store, (_, { storage }) => void storage.sql.exec("DROP TRIGGER reject"));
   }
 
   test("scores all of them after a fix and keeps the books balanced", async () => {
+    expectLogged("record_failed");
     const workspace = await withRule({});
-    await refuseInserts(workspace);
+    await rejectInserts(workspace);
     const ids = await sendAll(workspace, 3);
     expect(await workspace.settled()).toMatchObject({ accepted: 3, dead_lettered: 3, balanced: true });
     await repair(workspace);
@@ -175,8 +177,9 @@ describe("design §8: a replay of dead letters", () => {
   });
 
   test("replays a single one, which becomes a dead letter again if it is still broken", async () => {
+    expectLogged("record_failed");
     const workspace = await withRule({});
-    await refuseInserts(workspace);
+    await rejectInserts(workspace);
     const [first = "", second = ""] = await sendAll(workspace, 2);
     await workspace.settled();
     expect(await replay(workspace, [first])).toEqual({ replayed: 1 });
@@ -188,8 +191,9 @@ describe("design §8: a replay of dead letters", () => {
   });
 
   test("keeps Idempotency-Keys: of two signals with the same key one is a duplicate", async () => {
+    expectLogged("record_failed");
     const workspace = await withRule({});
-    await refuseInserts(workspace);
+    await rejectInserts(workspace);
     for (const n of [1, 2]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
     expect(await workspace.settled()).toMatchObject({ dead_lettered: 2 });
     await repair(workspace);

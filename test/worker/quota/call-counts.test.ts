@@ -1,16 +1,17 @@
-/** Calls of each key by day, and refused calls by reason: display, losses in a crash, cost. */
+/** Calls of each key by day, and rejected calls by reason: display, losses in a crash, cost. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { dayOf } from "../../../src/domain/duration.ts";
 import { DAYS_COUNTED, SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { CALL_KEYS_KEPT } from "../../../src/quota/keys.ts";
-import type { RefusedCall } from "../../../src/quota/protocol.ts";
-import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
+import type { RejectedCall } from "../../../src/quota/protocol.ts";
+import { WATCH_MS } from "../../../src/platform/alarm.ts";
 import { amount } from "../../support/amount.ts";
 import { stopClock } from "../../support/clock.ts";
 import { countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
 import { readHtml, textOf } from "../../support/html.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { newMembers } from "../../support/members.ts";
 
 /** Far ahead, so that the platform's real clock rings no alarm. */
@@ -48,14 +49,14 @@ async function crash(counter: TestCounter): Promise<void> {
   await counter.sendTo(lose);
 }
 
-const refusal = (keyId = "key_1", code: RefusedCall["code"] = "body_not_json"): RefusedCall => {
+const rejection = (keyId = "key_1", code: RejectedCall["code"] = "body_not_json"): RejectedCall => {
   return { keyId, code, detail: "Not valid.", requestId: `req_${crypto.randomUUID()}`, signals: 1 };
 };
 
-/** Refused calls that an isolate has summed up. */
-function summed(keyId: string, calls: number, code: RefusedCall["code"] = "unauthorized") {
+/** Rejected calls that an isolate has summed up. */
+function summed(keyId: string, calls: number, code: RejectedCall["code"] = "unauthorized") {
   const when = { firstAtMs: Date.now(), lastAtMs: Date.now() };
-  return { ...refusal(keyId, code), cause: null, calls, signals: calls, ...when };
+  return { ...rejection(keyId, code), cause: null, calls, signals: calls, ...when };
 }
 
 describe("call statistics", () => {
@@ -66,8 +67,8 @@ describe("call statistics", () => {
   const anyStep = fc.oneof(
     fc.record({ do: fc.constant("accept" as const), key, signals: fc.integer({ min: 1, max: 3 }) }),
     fc.record({ do: fc.constant("accept in part" as const), key }),
-    fc.record({ do: fc.constant("refuse" as const), key, code }),
-    fc.record({ do: fc.constant("refuse without the secret" as const), key, calls: fc.integer({ min: 1, max: 9 }) }),
+    fc.record({ do: fc.constant("reject" as const), key, code }),
+    fc.record({ do: fc.constant("reject without the secret" as const), key, calls: fc.integer({ min: 1, max: 9 }) }),
     fc.record({
       do: fc.constant("load" as const),
       key,
@@ -88,7 +89,7 @@ describe("call statistics", () => {
 
   /** Everything that users see of calls. */
   class Seen {
-    readonly days: Record<string, Record<number, { accepted: number; refused: number }>> = { key_1: {}, key_2: {} };
+    readonly days: Record<string, Record<number, { accepted: number; rejected: number }>> = { key_1: {}, key_2: {} };
     readonly usedMs: Record<string, number> = {};
     readonly acceptedMs: Record<string, number> = {};
     readonly reasons: Record<string, number> = {};
@@ -99,8 +100,8 @@ describe("call statistics", () => {
       this.used(keyId);
     }
 
-    refused(keyId: string, codes: readonly string[], calls: number): void {
-      this.#day(keyId).refused += calls;
+    rejected(keyId: string, codes: readonly string[], calls: number): void {
+      this.#day(keyId).rejected += calls;
       for (const name of codes) this.reasons[`${keyId} ${name}`] = (this.reasons[`${keyId} ${name}`] ?? 0) + calls;
     }
 
@@ -108,8 +109,8 @@ describe("call statistics", () => {
       this.usedMs[keyId] = Math.max(this.usedMs[keyId] ?? 0, Date.now());
     }
 
-    #day(keyId: string): { accepted: number; refused: number } {
-      return ((this.days[keyId] ??= {})[dayOf(Date.now())] ??= { accepted: 0, refused: 0 });
+    #day(keyId: string): { accepted: number; rejected: number } {
+      return ((this.days[keyId] ??= {})[dayOf(Date.now())] ??= { accepted: 0, rejected: 0 });
     }
   }
 
@@ -150,16 +151,16 @@ describe("call statistics", () => {
           });
           this.#admitted++;
           this.#seen.accepted(step.key);
-          this.#seen.refused(step.key, ["event_missing", "body_empty"], 1);
+          this.#seen.rejected(step.key, ["event_missing", "body_empty"], 1);
           return this.#happened();
-        case "refuse":
-          await this.#counter.stub.refused(refusal(step.key, step.code));
+        case "reject":
+          await this.#counter.stub.rejected(rejection(step.key, step.code));
           this.#seen.used(step.key);
-          this.#seen.refused(step.key, [step.code], 1);
+          this.#seen.rejected(step.key, [step.code], 1);
           return this.#happened();
-        case "refuse without the secret":
-          await this.#counter.stub.countRefused([summed(step.key, step.calls)]);
-          this.#seen.refused(step.key, ["unauthorized"], step.calls);
+        case "reject without the secret":
+          await this.#counter.stub.countRejected([summed(step.key, step.calls)]);
+          this.#seen.rejected(step.key, ["unauthorized"], step.calls);
           return this.#happened();
         case "load":
           for (let second = 0; second < step.seconds; second += 3) {
@@ -254,14 +255,14 @@ describe("calls of a key by day", () => {
     return (await counter.stub.keyCalls(keyId)).days[dayOf(Date.now())];
   }
 
-  test("counts a call once, accepted or partly refused, with several reasons", async () => {
+  test("counts a call once, accepted or partly rejected, with several reasons", async () => {
     const counter = await counterAtStart(2);
     const invalid = (["event_missing", "email_invalid"] as const).map((code) => ({ code, detail: "", signals: 1 }));
     const [first, second] = ["req_a", "req_b"];
-    // Two signals are accepted, two held and one refused.
+    // Two signals are accepted, two held and one rejected.
     await counter.admit(5, { requestId: first, invalid });
     await counter.admit(1, { requestId: second });
-    expect(await today(counter)).toEqual({ accepted: 1, refused: 2 });
+    expect(await today(counter)).toEqual({ accepted: 1, rejected: 2 });
     const { rejections } = await counter.stub.keyCalls("key_1");
     const signalsOf = rejections.map(({ code, signals }) => [code, signals]).sort();
     expect(signalsOf).toEqual([
@@ -271,7 +272,15 @@ describe("calls of a key by day", () => {
     ]);
     await counter.configure({ signalLimit: 100 });
     await counter.admit(2, { keyId: "key_2" });
-    expect(await today(counter, "key_2")).toEqual({ accepted: 1, refused: 0 });
+    expect(await today(counter, "key_2")).toEqual({ accepted: 1, rejected: 0 });
+  });
+
+  test("lists the rejections of this key only", async () => {
+    const counter = await counterAtStart();
+    await counter.stub.rejected(rejection("key_1", "body_not_json"));
+    await counter.stub.rejected(rejection("key_2", "event_missing"));
+    const { rejections } = await counter.stub.keyCalls("key_2");
+    expect(rejections.map(({ code }) => code)).toEqual(["event_missing"]);
   });
 
   test("writes a few calls before the idle object is evicted", async () => {
@@ -283,7 +292,7 @@ describe("calls of a key by day", () => {
     // The last call came 2 s ago, and the platform evicts an object after 10 idle seconds.
     await pass(counter, 7_900);
     await evictDurableObject(counter.stub);
-    expect(await today(counter)).toEqual({ accepted: 4, refused: 0 });
+    expect(await today(counter)).toEqual({ accepted: 4, rejected: 0 });
   });
 
   test("drops days older than a month and keeps the last use", async () => {
@@ -292,39 +301,39 @@ describe("calls of a key by day", () => {
     await pass(counter, MINUTE);
     at(DAYS_COUNTED * DAY);
     // An isolate reports calls after a minute. They count on the day of the last one.
-    await counter.stub.countRefused([{ ...summed("key_1", 1), firstAtMs: Date.now() - DAY }]);
+    await counter.stub.countRejected([{ ...summed("key_1", 1), firstAtMs: Date.now() - DAY }]);
     await pass(counter, MINUTE);
     await crash(counter);
     const calls = await counter.stub.keyCalls("key_1");
     expect(calls).toMatchObject({ usedMs: START, acceptedMs: START });
-    expect(calls.days).toEqual({ [dayOf(Date.now())]: { accepted: 0, refused: 1 } });
+    expect(calls.days).toEqual({ [dayOf(Date.now())]: { accepted: 0, rejected: 1 } });
   });
 
   test("drops the keys with the oldest calls and uses above the limit", async () => {
     const counter = await counterAtStart();
-    await counter.stub.countRefused([summed("key_old", 1)]);
+    await counter.stub.countRejected([summed("key_old", 1)]);
     await counter.admit(1, { keyId: "key_busy" });
     await pass(counter, DAY);
     await counter.admit(1, { keyId: "key_used" });
     const keys = ["key_busy", ...Array.from({ length: CALL_KEYS_KEPT - 1 }, (_, nth) => `key_${nth}`)];
-    await counter.stub.countRefused(keys.map((keyId) => summed(keyId, 1)));
+    await counter.stub.countRejected(keys.map((keyId) => summed(keyId, 1)));
     await pass(counter, QUIET_MS);
     expect((await counter.stub.keyCalls("key_old")).days).toEqual({});
-    expect(await today(counter, "key_busy")).toEqual({ accepted: 0, refused: 1 });
-    expect(await today(counter, "key_used")).toEqual({ accepted: 1, refused: 0 });
+    expect(await today(counter, "key_busy")).toEqual({ accepted: 0, rejected: 1 });
+    expect(await today(counter, "key_used")).toEqual({ accepted: 1, rejected: 0 });
     const rows = await runInDurableObject(counter.stub, (_, { storage: { sql } }) =>
       sql
-        .exec<{ keys: number; refusals: number }>(
-          "SELECT count(DISTINCT key_id) AS keys, (SELECT count(*) FROM refusals) AS refusals FROM calls",
+        .exec<{ keys: number; rejections: number }>(
+          "SELECT count(DISTINCT key_id) AS keys, (SELECT count(*) FROM rejections) AS rejections FROM calls",
         )
         .one(),
     );
-    expect(rows).toEqual({ keys: CALL_KEYS_KEPT, refusals: 200 });
+    expect(rows).toEqual({ keys: CALL_KEYS_KEPT, rejections: 200 });
   });
 });
 
-describe("refused calls", () => {
-  test("list the quota's refusals with the sender's error text, still after a minute and a crash", async () => {
+describe("rejected calls", () => {
+  test("list the quota's rejections with the sender's error text, still after a minute and a crash", async () => {
     const counter = await counterAtStart(1);
     await counter.counted(2);
     await counter.counted(3);
@@ -338,9 +347,10 @@ describe("refused calls", () => {
   });
 
   test("stay in memory after a failed write and are written by the next alarm", async () => {
+    expectLogged("alarm_failed");
     const counter = await counterAtStart();
-    const repair = await counter.breakStatement("INSERT OR REPLACE INTO refusals");
-    await counter.stub.refused(refusal());
+    const repair = await counter.breakStatement("INSERT OR REPLACE INTO rejections");
+    await counter.stub.rejected(rejection());
     await pass(counter, WATCH_MS);
     await repair();
     expect(await counter.stub.keyCalls("key_1")).toMatchObject({ usedMs: START, rejections: [{ calls: 1 }] });
@@ -348,17 +358,17 @@ describe("refused calls", () => {
     await crash(counter);
     const calls = await counter.stub.keyCalls("key_1");
     expect(calls).toMatchObject({ usedMs: START, rejections: [{ calls: 1 }] });
-    expect(calls.days).toEqual({ [dayOf(START)]: { accepted: 0, refused: 1 } });
+    expect(calls.days).toEqual({ [dayOf(START)]: { accepted: 0, rejected: 1 } });
   });
 
-  test("cost a few rows a minute in a flood, and evict no single refusal", async () => {
+  test("cost a few rows a minute in a flood, and evict no single rejection", async () => {
     const counter = await counterAtStart(0);
-    await counter.stub.refused(refusal("key_1", "event_missing"));
+    await counter.stub.rejected(rejection("key_1", "event_missing"));
     const minutes = amount(2, 5);
     const { rows, alarms } = await countRows(counter, async () => {
       for (let second = 0; second < 60 * minutes; second++) {
         await runInDurableObject(counter.stub, (instance) => {
-          for (let n = 0; n < 5; n++) instance.refused(refusal());
+          for (let n = 0; n < 5; n++) instance.rejected(rejection());
         });
         await counter.counted(2);
         await pass(counter, SECOND);

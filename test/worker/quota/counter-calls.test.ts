@@ -2,6 +2,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { AdmitCall } from "../../../src/quota/protocol.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 /** The real bindings, except these calls of a workspace's counter. */
@@ -21,6 +22,7 @@ describe("a failing call of the counter", () => {
     { fault: { retryable: true, overloaded: true }, calls: 1, status: 503 },
     { fault: {}, calls: 1, status: 503 },
   ])("with $fault is made $calls times: $status", async ({ fault, calls, status }) => {
+    expectLogged("admit_failed");
     const workspace = await newWorkspace();
     let made = 0;
     const admit = async (call: AdmitCall) => {

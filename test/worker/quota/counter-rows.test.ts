@@ -130,8 +130,8 @@ describe.each(restarts)("when the object $title, its counts stay the same", ({ s
     await expectKept(counter);
     expect(await counter.stub.usage()).toMatchObject({ signalLimit: 5, accepted: 2, held: 1 });
     const { periodStartMs, periodEndMs } = await counter.usage();
-    const page = { job: "aud_1", page: 1, through: 1, signals: counter.heldSignals(1, periodStartMs) };
-    const released = await counter.stub.release(page, { periodEndMs, overages: false });
+    const batch = { job: "aud_1", batch: 1, through: 1, signals: counter.heldSignals(1, periodStartMs) };
+    const released = await counter.stub.release(batch, { periodEndMs, overages: false, most: null });
     expect(released).toEqual({ sent: 1, through: 1, next: "end" });
     await expectKept(counter);
     await counter.settle(2);

@@ -5,11 +5,12 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { CALL_TIMEOUT_MS, RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { findInFlight, SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/outbox.ts";
-import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
+import { WATCH_MS } from "../../../src/platform/alarm.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { stopClock } from "../../support/clock.ts";
 import { admitCall, lose, newCounter, type Queued, type SendBatch, type TestCounter } from "../../support/counter.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { until } from "../../support/until.ts";
 
 // Far ahead, so that the platform's real clock rings no alarm; the clock stands still.
@@ -49,6 +50,7 @@ async function secondsToAlarm(counter: TestCounter): Promise<number> {
 
 describe("a failing queue", () => {
   test("is retried only by the alarm, first after 5 s and then with growing delays, without loss", async () => {
+    expectLogged("drain_failed");
     const counter = await newCounter();
     const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
@@ -73,6 +75,7 @@ describe("a failing queue", () => {
   });
 
   test("is retried in time although calls keep the alarm busy", async () => {
+    expectLogged("drain_failed");
     const counter = await newCounter();
     const queue = new Recorder(counter);
     await counter.sendTo(queue.sendBatch);
@@ -91,6 +94,7 @@ describe("a failing queue", () => {
   });
 
   test("after it took the messages causes duplicates, which count once", async () => {
+    expectLogged("drain_failed");
     const counter = await newCounter();
     await counter.sendTo(async (messages) => {
       await env.SIGNALS.sendBatch(messages);
@@ -107,6 +111,7 @@ describe("a failing queue", () => {
   test.each(["SELECT row, at, body FROM outbox", "SELECT row, at AS atMs FROM outbox"])(
     "a drain that cannot read (%s) ends no alarm: it does not throw, and comes again",
     async (statement) => {
+      expectLogged("alarm_failed", "drain_failed", "health_report_failed");
       const counter = await newCounter();
       // The error of a queue call is read from the table.
       await counter.sendTo(down);
@@ -167,6 +172,7 @@ test("settles repeated, late and unknown row numbers, and never a new row: numbe
 
 describe("packing", () => {
   test("sends a large signal alone, and exceeds no limit of messages or batches", async () => {
+    expectLogged("drain_failed");
     const counter = await newCounter();
     const queue = new Recorder(counter);
     await counter.sendTo(down);
@@ -292,6 +298,7 @@ describe("a signal in flight", () => {
   });
 
   test("is counted in total and by period through failed commits, failed and repeated settling, and a restart", async () => {
+    expectLogged("commit_failed");
     const counter = await newCounter();
     await counter.sendTo(lose);
     const { periodStartMs } = await counter.usage();

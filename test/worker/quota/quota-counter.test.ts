@@ -6,6 +6,7 @@ import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { LARGE_CALL_BYTES } from "../../../src/quota/incoming-calls.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { until } from "../../support/until.ts";
 import { textOf } from "../../support/wire.ts";
 
@@ -20,7 +21,7 @@ test("reports a configuration that could not be stored as missing", async () => 
   const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
   await runInDurableObject(counter.stub, (instance) => {
     const config = { signalLimit: 1, paid: true, overages: false, anchorMs: month(1), configVersion: 1 };
-    expect(() => instance.configure(config)).toThrow("disk full");
+    expect(() => instance.configure([config])).toThrow("disk full");
   });
   await repair();
   expect(await counter.admit()).toEqual({ outcome: "unconfigured" });
@@ -51,6 +52,7 @@ describe("design §7: shared commits", () => {
   ])(
     "a commit that fails ($statement) fails all its callers, and nothing is counted",
     async ({ statement, settled: settledRows }) => {
+      expectLogged("commit_failed");
       stopClock(month(1, 20));
       const counter = await newCounter({ signalLimit: 10 });
       await counter.sendTo(lose);
@@ -102,6 +104,7 @@ describe("design §7: a large call", () => {
   });
 
   test("that fails fails no small call", async () => {
+    expectLogged("commit_failed");
     const counter = await newCounter();
     await counter.sendTo(lose);
     const settled = await runInDurableObject(counter.stub, async (instance, { storage: { sql } }) => {
@@ -122,32 +125,32 @@ describe("design §7: a large call", () => {
   });
 });
 
-describe("§3.1, invariant 4: revoked keys", () => {
-  test("refuse a call that waits for its commit during the revocation", async () => {
+describe("§3.1, invariant 4: deactivated keys", () => {
+  test("reject a call that waits for its commit during the revocation", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     const outcomes = await runInDurableObject(counter.stub, async (instance) => {
       const first = instance.admit(admitCall(1, { keyId: "key_old" }));
       const waiting = [instance.admit(admitCall(1, { keyId: "key_old" })), instance.admit(admitCall(1))];
-      instance.revoke("key_old");
+      instance.deactivate("key_old");
       return Promise.all([first, ...waiting]);
     });
     expect(outcomes.map(({ outcome }) => outcome)).toEqual(["counted", "key_deactivated", "counted"]);
     expect(await counter.usage()).toMatchObject({ accepted: 2 });
   });
 
-  test("stay revoked after eviction and crash", async () => {
+  test("stay deactivated after eviction and crash", async () => {
     const counter = await newCounter();
-    await counter.stub.revoke("key_old");
+    await counter.stub.deactivate("key_old");
     await evictDurableObject(counter.stub);
     expect(await counter.admit(1, { keyId: "key_old" })).toEqual({ outcome: "key_deactivated" });
     await abortAllDurableObjects();
     expect(await counter.admit(1, { keyId: "key_old" })).toEqual({ outcome: "key_deactivated" });
-    const refused = { keyId: "key_old", code: "body_empty", detail: "Empty.", requestId: "r", signals: 1 } as const;
-    expect(await counter.stub.refused(refused)).toEqual({ outcome: "key_deactivated" });
+    const rejected = { keyId: "key_old", code: "body_empty", detail: "Empty.", requestId: "r", signals: 1 } as const;
+    expect(await counter.stub.rejected(rejected)).toEqual({ outcome: "key_deactivated" });
     expect(await counter.counted()).toEqual([1, 0, 0]);
     const many = Array.from({ length: 250 }, (_, n) => `key_${n}`);
-    const { added, keys } = await counter.stub.revokeAll(["key_old", ...many]);
+    const { added, keys } = await counter.stub.deactivateAll(["key_old", ...many]);
     expect([added, keys.length]).toEqual([250, 251]);
     expect(keys).toContainEqual({ keyId: "key_old", atMs: expect.any(Number) });
     for (const keyId of ["key_0", "key_249"])
@@ -167,23 +170,39 @@ describe("§8.6: the overage count", () => {
     expect(await counter.counted(5)).toEqual([5, 0, 0]);
     expect(await counter.usage()).toMatchObject({ accepted: 20, held: 5, overage: 5 });
     const signals = counter.heldSignals(5, month(1));
-    const terms = { periodEndMs: month(2), overages: true };
+    const terms = { periodEndMs: month(2), overages: true, most: null };
     const job = { job: "aud_1", through: 0 };
-    const first = { ...job, page: 1, signals: signals.slice(0, 2) };
+    const first = { ...job, batch: 1, signals: signals.slice(0, 2) };
     expect(await counter.stub.release(first, terms)).toMatchObject({ sent: 2, next: "more" });
-    expect(await counter.stub.release({ ...job, page: 2, signals }, terms)).toMatchObject({ sent: 5, next: "end" });
+    expect(await counter.stub.release({ ...job, batch: 2, signals }, terms)).toMatchObject({ sent: 5, next: "end" });
     expect(await counter.usage()).toMatchObject({ accepted: 25, held: 0, overage: 5 });
     // A job ends with its period and with the overages that it began with.
     stopClock(month(2, 1));
     await counter.configure({ signalLimit: 1 });
     expect(await counter.counted(2)).toEqual([1, 1, 0]);
     await counter.configure({ signalLimit: 2 });
-    const late = { ...job, page: 3, signals: counter.heldSignals(1, month(2)) };
+    const late = { ...job, batch: 3, signals: counter.heldSignals(1, month(2)) };
     const ended = { sent: 5, next: "end" };
     expect(await counter.stub.release(late, { ...terms, periodEndMs: month(3) })).toMatchObject(ended);
     await counter.configure({ signalLimit: 2, overages: true });
     expect(await counter.stub.release(late, terms)).toMatchObject(ended);
     expect(await counter.usage()).toMatchObject({ accepted: 1, held: 1 });
+  });
+
+  test("never counts a release that was confirmed as free, and releases no more than was confirmed", async () => {
+    stopClock(month(1, 20));
+    const counter = await newCounter({ signalLimit: 4 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(8)).toEqual([4, 4, 0]);
+    await counter.configure({ signalLimit: 7 });
+    const batch = { job: "aud_1", batch: 1, through: 0, signals: counter.heldSignals(4, month(1)) };
+    const terms = { periodEndMs: month(2), overages: false, most: 2 };
+    expect(await counter.stub.release(batch, terms)).toMatchObject({ sent: 2, next: "end" });
+    // The job waited, for example for room in the outbox.
+    await counter.configure({ signalLimit: 7, overages: true });
+    const next = { ...batch, job: "aud_2" };
+    expect(await counter.stub.release(next, terms)).toMatchObject({ sent: 0, next: "end" });
+    expect(await counter.usage()).toMatchObject({ accepted: 6, held: 2, overage: 0 });
   });
 
   test("counts each released signal of its period beyond the limit once, despite repeated releases", async () => {
@@ -193,10 +212,10 @@ describe("§8.6: the overage count", () => {
     expect(await counter.counted(8)).toEqual([4, 4, 0]);
     await counter.configure({ signalLimit: 6, overages: true });
     const signals = counter.heldSignals(4, month(1));
-    const terms = { periodEndMs: month(2), overages: true };
-    const ofEarlierPeriod = { job: "aud_0", page: 1, through: 0, signals: counter.heldSignals(1, month(0)) };
+    const terms = { periodEndMs: month(2), overages: true, most: null };
+    const ofEarlierPeriod = { job: "aud_0", batch: 1, through: 0, signals: counter.heldSignals(1, month(0)) };
     expect(await counter.stub.release(ofEarlierPeriod, terms)).toMatchObject({ sent: 0 });
-    const release = (job: string) => counter.stub.release({ job, page: 1, through: 0, signals }, terms);
+    const release = (job: string) => counter.stub.release({ job, batch: 1, through: 0, signals }, terms);
     for (const [job, sent] of [
       ["aud_1", 4],
       ["aud_2", 0],
@@ -213,8 +232,10 @@ describe("§8.6: the overage count", () => {
     await counter.configure({ signalLimit: 1 });
     expect(await counter.counted(2)).toEqual([1, 1, 0]);
     await counter.configure({ signalLimit: 2 });
-    const next = { job: "aud_3", page: 1, through: 0, signals: counter.heldSignals(1, month(2)) };
-    expect(await counter.stub.release(next, { periodEndMs: month(3), overages: false })).toMatchObject({ sent: 1 });
+    const next = { job: "aud_3", batch: 1, through: 0, signals: counter.heldSignals(1, month(2)) };
+    expect(await counter.stub.release(next, { periodEndMs: month(3), overages: false, most: null })).toMatchObject({
+      sent: 1,
+    });
     const remembered = await runInDurableObject(counter.stub, (_, { storage }) =>
       storage.sql.exec("SELECT count(*) AS n FROM released").one(),
     );

@@ -1,4 +1,4 @@
-/** Spec §8 and design §6, invariants 2 and 3, as senders see them: kept and refused signals, and their answers. */
+/** Spec §8 and design §6, invariants 2 and 3, as senders see them: kept and rejected signals, and their answers. */
 import { describe, expect, test, vi } from "vitest";
 import { linesOf } from "../../support/adds-up.ts";
 import { stopClock } from "../../support/clock.ts";
@@ -20,7 +20,7 @@ const signals = (count: number) => Array.from({ length: count }, signal);
 
 const usageOf = (workspace: TestWorkspace) => workspace.operator("GET", "/usage");
 
-/** The answer to one call: `accepted`, `held`, or the refusal's code. */
+/** The answer to one call: `accepted`, `held`, or the rejection's code. */
 async function verdictOf(response: Response): Promise<string> {
   const body = await response.json<{ status: string | number; code?: string }>();
   expect(response.status).toBe(body.code === undefined ? 202 : body.status);
@@ -65,11 +65,11 @@ const ordinals = (limit: number, last: number) =>
   Array.from({ length: last }, (_, index) => ({ ordinal: index + 1, verdict: index < limit ? "accepted" : "held" }));
 
 describe("§8.2 to §8.4: 64 concurrent callers (invariants 2 and 3)", () => {
-  test("with single signals get exactly L accepted, L held and the rest refused until the period ends", async () => {
+  test("with single signals get exactly L accepted, L held and the rest rejected until the period ends", async () => {
     stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 50, anchor: ANCHOR });
     const answers = await concurrently(CALLERS, 150, () => workspace.send(signal()));
-    for (const answer of answers.filter((refused) => refused.status === 429)) {
+    for (const answer of answers.filter((rejected) => rejected.status === 429)) {
       expect(answer.headers.get("retry-after")).toBe(String(PERIOD_LEFT_S));
     }
     expect(tally(await Promise.all(answers.map(verdictOf)))).toEqual({
@@ -136,9 +136,9 @@ describe("§8.2 to §8.4: a batch across a boundary", () => {
       ...times(3, "extra_room_exceeded"),
     ]);
 
-    const refused = await workspace.send(signals(2));
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, String(PERIOD_LEFT_S)]);
-    expect(await refused.json()).toMatchObject({
+    const rejected = await workspace.send(signals(2));
+    expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([429, String(PERIOD_LEFT_S)]);
+    expect(await rejected.json()).toMatchObject({
       code: "extra_room_exceeded",
       accepted: 0,
       held: 0,
@@ -229,10 +229,10 @@ describe("§8.5: the extra room ends", () => {
       withRoom,
       ["accepted", "accepted", "allowance_exceeded"],
     ]);
-    const refused = await workspace.send(signal());
-    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, String(21 * 86_400)]);
-    expect(refused.headers.get("ratelimit-policy")).toContain('"billing-period";q=2');
-    expect(await verdictOf(refused)).toBe("allowance_exceeded");
+    const rejected = await workspace.send(signal());
+    expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([429, String(21 * 86_400)]);
+    expect(rejected.headers.get("ratelimit-policy")).toContain('"billing-period";q=2');
+    expect(await verdictOf(rejected)).toBe("allowance_exceeded");
     expect(await usageOf(workspace)).toMatchObject({ streak: 3, extra_room_removed: true, held: 0 });
 
     vi.setSystemTime(Date.parse("2031-07-10"));
@@ -285,38 +285,38 @@ describe("design §9: RateLimit headers", () => {
   const state = (requests: number, left: number, resetS = 1) =>
     `"request-rate";r=${requests};t=${resetS}, "billing-period";r=${left};t=${PERIOD_LEFT_S}`;
 
-  test("show the remaining requests and signals until the first refusal, on accepted and refused calls", async () => {
+  test("show the remaining requests and signals until the first rejection, on accepted and rejected calls", async () => {
     stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     expect(limits(await workspace.send(signal()))).toEqual([policy, state(999, 19)]);
     expect(limits(await workspace.send(signals(4)))).toEqual([policy, state(998, 15)]);
-    const refusedCalls = [
+    const rejectedCalls = [
       await workspace.send("{ broken"),
       await workspace.send({}),
       await workspace.send(signal(), { path: "/api/product-orgs/webhook/{key}" }),
     ];
-    for (const [index, refused] of refusedCalls.entries()) {
-      expect(refused.status).toBeGreaterThanOrEqual(400);
-      expect(limits(refused)).toEqual([policy, state(997 - index, 15)]);
+    for (const [index, rejected] of rejectedCalls.entries()) {
+      expect(rejected.status).toBeGreaterThanOrEqual(400);
+      expect(limits(rejected)).toEqual([policy, state(997 - index, 15)]);
     }
     await workspace.send(signals(30));
-    const refused = await workspace.send(signal());
-    expect(refused.status).toBe(429);
-    expect(limits(refused)).toEqual([policy, state(993, 0)]);
+    const rejected = await workspace.send(signal());
+    expect(rejected.status).toBe(429);
+    expect(limits(rejected)).toEqual([policy, state(993, 0)]);
   });
 
-  test("omit the period with overages enabled, because no signal is refused", async () => {
+  test("omit the period with overages enabled, because no signal is rejected", async () => {
     stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR, overages: true });
     expect(limits(await workspace.send(signal()))).toEqual(['"request-rate";q=1000;w=2', '"request-rate";r=999;t=1']);
   });
 
-  test("show the new period on a refusal that is its first call", async () => {
+  test("show the new period on a rejection that is its first call", async () => {
     stopClock(NOW);
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     await workspace.send(signals(15));
     vi.setSystemTime(Date.parse("2031-02-02T00:00:00.000Z"));
-    const [, refusedState] = limits(await workspace.send({}));
-    expect(refusedState).toContain(`"billing-period";r=20;t=${27 * 86_400}`);
+    const [, rejectedState] = limits(await workspace.send({}));
+    expect(rejectedState).toContain(`"billing-period";r=20;t=${27 * 86_400}`);
   });
 });

@@ -6,6 +6,7 @@ import { UNREADABLE_AFTER_MS } from "../../../src/quota/quota-counter.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter, lose } from "../../support/counter.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { until } from "../../support/until.ts";
 import { bytesOf, textOf } from "../../support/wire.ts";
 import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
@@ -33,7 +34,9 @@ async function withRows(spoil: (body: string, index: number) => string): Promise
 /** The counter's two tables after its alarm, and the lowest unsettled row in its messages. */
 async function afterAlarm(counter: TestCounter, afterMs: number) {
   const lows: number[] = [];
-  await counter.sendTo(async (messages) => void lows.push(...messages.map(({ body }) => readMessage(body).low)));
+  await counter.sendTo(
+    async (messages) => void lows.push(...messages.map(({ body }) => readMessage(body).lowestUnsettledRow)),
+  );
   vi.setSystemTime(Date.now() + afterMs);
   await runInDurableObject(counter.stub, (instance) => instance.alarm());
   const [rows, aside] = await runInDurableObject(counter.stub, (_, { storage: { sql } }) => [
@@ -46,6 +49,7 @@ async function afterAlarm(counter: TestCounter, afterMs: number) {
 const NONSENSE = "\u001dnonsense";
 
 test("sets an unreadable row aside after 45 minutes, shows it as in flight and blocks no other row", async () => {
+  expectLogged("rows_set_aside");
   const [workspace, counter] = await withRows((body, index) => (index === 0 ? NONSENSE : body));
   const early = await afterAlarm(counter, UNREADABLE_AFTER_MS - 60_000);
   expect(early.aside).toEqual([]);
@@ -69,6 +73,7 @@ test("sets an unreadable row aside after 45 minutes, shows it as in flight and b
 });
 
 test("keeps the counts when the last row is set aside", async () => {
+  expectLogged("rows_set_aside");
   const [workspace, counter] = await withRows(() => NONSENSE);
   const { rows, aside } = await afterAlarm(counter, UNREADABLE_AFTER_MS);
   expect([rows.length, aside.length]).toEqual([0, 2]);

@@ -4,6 +4,7 @@ import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import worker from "../../../src/index.ts";
 import { messageOf } from "../../support/deliver.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 
 const SIGNAL = { email: "a@example.com", event: "Visit" };
@@ -15,6 +16,7 @@ const OUTAGES = [{}, { access: { aud: "aud", getIdentity: () => Promise.reject(n
 test.each(OUTAGES)(
   "while Access fails, pages are closed; senders, queues and the operator API work",
   async (outage) => {
+    expectLogged("error");
     const workspace = await newWorkspace();
     const call = async (path: string, init: RequestInit = {}) => {
       const context = Object.assign(createExecutionContext(), outage);

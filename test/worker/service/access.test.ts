@@ -7,9 +7,10 @@ import { env } from "cloudflare:workers";
 import { beforeAll, beforeEach, expect, test } from "vitest";
 import { TOKEN_SCOPES, type TokenScope } from "../../../src/domain/keys/api-token.ts";
 import { ingestApp } from "../../../src/ingest/routes.ts";
-import { otherRoutes } from "../../../src/other-routes.ts";
+import { otherRoutes } from "../../../src/operator-and-pages.ts";
 import { ACCESS } from "../../support/access.ts";
 import { stopClock } from "../../support/clock.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { newMembers, Browser } from "../../support/members.ts";
 import type { Members } from "../../support/members.ts";
 import { call, newPlan, newWorkspace } from "../../support/workspace.ts";
@@ -57,7 +58,7 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
     name: actor,
     type: "webhook",
     target: "https://receiver.example.com/in",
-    events: ["period.closed"],
+    notifications: ["period.closed"],
   };
   const email = `of-${actor}@example.com`;
   await workspace.operator("POST", "/members", { email, role: "member" });
@@ -78,7 +79,11 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
     id: destinationId,
     destination_id: destinationId,
     delivery_id: "whd_none",
+    export_id: "exp_none",
+    entry: "none",
+    part: "1",
     deletion_id: deletionId,
+    exclusion_id: "exc_none",
     external_id: "acme",
     signal_id: signalId,
     version: "1",
@@ -164,6 +169,7 @@ test("every route is in the access table, and every row of the table is a route"
 test.each(routes().map((route) => [route.name, route] as const))(
   "%s answers each actor as its row says",
   async (_, route) => {
+    expectLogged("sign_in_failed");
     const statuses: number[] = [];
     for (const actor of ACTORS) statuses.push(await statusFor(route, actor));
     expect(statuses.map(String)).toEqual(rowOf(route).statuses);
@@ -179,11 +185,11 @@ test.each(
 )("%s answers an API token with the scope of its row, and no other token", async (_, route) => {
   const { statuses, scope } = rowOf(route);
   const isOfWorkspace = route.path.includes("/:workspace_id");
-  const refusal = scope === "none" ? "403 operator_only" : `403 insufficient_scope ${scope}`;
-  expect(await withToken(route, tokens.foreign)).toBe(isOfWorkspace ? "404 not_found" : refusal);
+  const rejection = scope === "none" ? "403 operator_only" : `403 insufficient_scope ${scope}`;
+  expect(await withToken(route, tokens.foreign)).toBe(isOfWorkspace ? "404 not_found" : rejection);
   for (const wrong of TOKEN_SCOPES.filter((name) => name !== scope))
-    expect(await withToken(route, tokens[wrong]), wrong).toBe(refusal);
-  if (scope === "none") expect(await withToken(route, tokens.all)).toBe(refusal);
+    expect(await withToken(route, tokens[wrong]), wrong).toBe(rejection);
+  if (scope === "none") expect(await withToken(route, tokens.all)).toBe(rejection);
   else expect((await withToken(route, tokens[scope as TokenScope])).split(" ")[0]).toBe(statuses.at(-1));
 });
 
@@ -192,11 +198,12 @@ test.each(
     .filter((route) => !isOfOperatorApi(route))
     .map((route) => [route.name, route] as const),
 )("%s answers a program with an API token like a stranger", async (_, route) => {
+  expectLogged("sign_in_failed");
   const headers = new Headers({ authorization: `Bearer ${tokens.all}` });
   expect(String((await answerTo(route, "program", headers)).status)).toBe(rowOf(route).statuses[0]);
 });
 
-test("refused callers leave nothing in the activity log", async () => {
+test("rejected callers leave nothing in the activity log", async () => {
   const { results } = await env.DB.prepare("SELECT DISTINCT actor FROM audit_log WHERE workspace_id = ?")
     .bind(team.workspace.id)
     .all<{ actor: string }>();

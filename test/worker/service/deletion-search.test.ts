@@ -6,7 +6,6 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { DAY_MS } from "../../../src/domain/duration.ts";
-import { DELETION_STEP_LINES } from "../../../src/store/deletion/person-deletions.ts";
 import { startLinkJob } from "../../../src/store/people/linking.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { ringUntilQuiet } from "../../support/cold.ts";
@@ -16,6 +15,8 @@ import { textOfBucket, textsOfColumns, textsOfD1 } from "../../support/everythin
 import { Receiver, listen, crossed, scored } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import { newPlan, newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
+import { sealSignalLogs } from "../../support/log.ts";
+import { STEPS } from "../../../src/store/steps.ts";
 
 const START = Date.UTC(2031, 5, 10, 12);
 const JANE = "jane.doe@example.com";
@@ -29,17 +30,17 @@ const HOLD_NAMES = {
   counter: placesOf("outbox: body"),
   store: placesOf(`
     heads: facts payloads
-    signals_facts: facts.source facts.email facts.userId facts.anonymousId facts.traits
+    signals_facts: facts.source facts.email facts.userId facts.anonymousId facts.traits facts.topic
     signals_payloads: payloads
-    held_facts: facts.source facts.email facts.userId facts.anonymousId facts.traits facts.pathSource facts.idempotencyKey
+    held_facts: facts.source facts.email facts.userId facts.anonymousId facts.traits facts.topic
+    held_facts: facts.pathSource facts.idempotencyKey facts.around
     held_payloads: payloads
     identities: key
     pairs: key other_key
-    people: email name company title names
+    people: email name company title names base
     timelines: list
     link_jobs: key
     dead_letters: admission payload
-    deletions: email
     raised_notifications: body`),
   destinations: placesOf(`
     notifications: data
@@ -54,46 +55,53 @@ const HOLD_NAMES = {
 const HOLD_NONE = {
   bucket: [],
   counter: placesOf(`
+    key tables
+    ledger: budgets budget_use
+    outbox: budget_use
     unreadable_rows: body
-    revoked_keys: key_id
+    deactivated_keys: key_id
     raised_notifications: body
     wanted_notifications: wanted
     calls: key_id
-    refusals: cause code detail key_id request_id
+    key_ends: key_id
+    public_keys: key_id origin
+    rejections: cause code detail key_id request_id
     released: id
     resend_jobs: job`),
   store: placesOf(`
-    __drizzle_migrations: id hash created_at
-    accounts: external_id name plan user_count recurring_revenue trial_status feature_flags attributes claims
+    key tables
+    accounts: external_id name plan user_count recurring_revenue trial_status feature_flags attributes claims histories
     account_changes: field signal_id before after before_signal_id
     heads: meta
     signals_segments: statuses cold groups
-    signals_facts: hashes facts.id facts.event facts.keyId facts.outcomes facts.duplicateOf facts.pathSource facts.idempotencyKey
+    signals_facts: hashes facts.id facts.event facts.keyId facts.outcomes facts.excludedBy facts.duplicateOf facts.pathSource facts.idempotencyKey facts.problems facts.around
     signals_late: id
     held_segments: statuses cold groups
-    held_facts: hashes facts.id facts.event facts.keyId facts.outcomes facts.duplicateOf
+    held_facts: hashes facts.id facts.event facts.keyId facts.outcomes facts.excludedBy facts.duplicateOf facts.problems
     held_late: id
     cold_objects: key state
     people: trait_orders recent account lapses
     timelines: entries
     link_jobs: counts
-    dead_letters: id status reason
+    dead_letters: id status reason problems
     deleted_names: hash
     deletions: id email_hash step
     event_groups: event source sample_id days
-    once: rule_id signal_id
+    single_scores: rule_id signal_id
     replacements: rule_id
     rule_days: rule_id days
+    key_days: key_id days
     rule_jobs: rule_id rule status crossings
     rule_outcomes: rule_id scoring_signal frequency
-    returns: id scope joined`),
+    resend_jobs: id scope joined`),
   destinations: placesOf(`
-    destinations: id name type target events headers pages_url state disabled_reason secret
+    key tables
+    destinations: id name type target notifications headers pages_url state disabled_reason secret confirmation
     old_secrets: destination_id secret
     failed_not_kept: destination_id
     notifications_seen: id
     notifications: id type
-    deliveries: id destination_id event_id type events state end_reason
+    deliveries: id destination_id notification_id type notifications state end_reason
     settings: name value
     key_notices: key_id notice of
     deleted_people: email_hash
@@ -101,16 +109,26 @@ const HOLD_NONE = {
   d1: placesOf(`
     api_tokens: id workspace_id name token_hash token_first8 token_last4 scopes created_at created_by expires_at revoked_at
     api_tokens: revoked_reason last_used_at form_token
-    api_keys: id workspace_id name endpoint_type key_hash key_first8 key_last4 secret_hash payload_template created_at created_by
-    api_keys: expires_at overlap_ends_at deactivated_at successor_of form_token
+    api_keys: id workspace_id name endpoint_type key_hash key_first8 key_last4 secret_hash template_id created_at created_by
+    api_keys: expires_at overlap_ends_at deactivated_at first_key_id successor_of form_token misfits
+    key_budgets: first_key_id workspace_id
     audit_log: id workspace_id at actor action target detail
     mapping_rules: id workspace_id name event match conditions scoring_signal created_at updated_at frequency updated_by
+    imported_rows: workspace_id table_name row
+    workspace_imports: workspace_id source_id manifest parts continued_at
+    health_reports: workspace_id reported_at
+    open_alarms: workspace_id alarm since
+    ended_workspaces: workspace_id slug requested_at finished_at counts
     members: workspace_id email role created_at
+    payload_templates: id workspace_id template replaced_at
+    plan_versions: plan_id
     plans: id name offered_to overage_price
+    exclusion_versions: workspace_id at by exclusions
     rule_versions: workspace_id rule_id at by name event match scoring_signal frequency conditions
     sessions: token_hash email driver created_at expires_at
     sign_in_attempts: token_hash state nonce code_verifier target expires_at
-    workspaces: id slug name plan_id anchor created_at jurisdiction
+    workspace_versions: workspace_id plan_id
+    workspaces: id slug name plan_id anchor created_at jurisdiction state
     deletions: id workspace_id requested_at email_hash`),
 };
 
@@ -185,7 +203,7 @@ const form = (more: object = {}): object => ({
   event: "E",
   email: JANE,
   n: ++sent,
-  properties: { note: "Jane" },
+  properties: { note: "Jane", form_name: "For Jane" },
   ...more,
 });
 const signal = (payload: unknown, more: Partial<Delivered> = {}): Delivered => ({
@@ -203,7 +221,7 @@ async function record(): Promise<void> {
   const twin = signal(form(), { head: { source: SOURCE } });
   const released = signal(form(), held);
   await deliver(workspace.id, [
-    signal(form(), { at: Date.now() - 40 * DAY_MS }),
+    signal(form({ context: { traits: { name: "Jane" } } }), { at: Date.now() - 40 * DAY_MS }),
     signal(call("identify", { anonymousId: "V-Jane-2", userId: "U-Jane-2" })),
     signal(call("track", { anonymousId: "V-Jane", event: "E" })),
     signal(call("track", { ...IDS, event: "E" })),
@@ -214,13 +232,18 @@ async function record(): Promise<void> {
     twin,
     { ...twin, id: "sig_twin", ordinal: ++sent },
     released,
-    signal(form(), held),
+    signal(form(), { ...held, head: { source: SOURCE, headers: { "x-by": JANE } } }),
     signal(call("track", { ...IDS, event: "E" }), held),
     signal(call("identify", { ...IDS, traits }), held),
-    ...Array.from({ length: DELETION_STEP_LINES }, () => signal(form())),
+    ...Array.from({ length: STEPS.deletionLines }, () => signal(form())),
   ]);
   await deliver(workspace.id, [{ ...released, verdict: "accepted", resent: { from: "held", place: 1 } }]);
-  const dead = [signal(form()), signal(call("track", { ...IDS, event: "E" }))];
+  const around = { headers: { "x-by": JANE } };
+  const dead = [
+    signal(form(), { head: around }),
+    signal({ event: "E", n: ++sent }, { head: around }),
+    signal(call("track", { ...IDS, event: "E" })),
+  ];
   await consumeMessages([messageOf(workspace.id, dead)], { queue: "signals-dlq" });
 }
 
@@ -229,23 +252,18 @@ async function age(): Promise<void> {
   await workspace.retain(31);
   await runInDurableObject(workspace.store, (instance, { storage }) => {
     const { signals, held } = (instance as unknown as { state: StoreState }).state;
-    storage.transactionSync(() => {
-      for (const log of [signals, held]) {
-        log.seal();
-        log.flush();
-      }
-    });
+    storage.transactionSync(() => sealSignalLogs({ signals, held }));
   });
   note("store", await runInDurableObject(workspace.store, (_, { storage }) => textsOfColumns(storage.sql)));
   later(2 * DAY_MS);
   await ringUntilQuiet(workspace.id);
 }
 
-/** States that last a moment only: a waiting link job, a notification to hand on, a deletion in progress. */
+/** States that last a moment only: a waiting link job, a notification to forward, a deletion in progress. */
 function passThrough(): Promise<void> {
   return runInDurableObject(workspace.store, async (instance, { storage }) => {
     const { state } = instance as unknown as { state: StoreState };
-    startLinkJob(storage.sql, { kind: "anonymous_id", value: "V-Jane" }, Date.now() + DAY_MS);
+    startLinkJob(state, { kind: "anonymous_id", value: "V-Jane" }, Date.now() + DAY_MS);
     storage.transactionSync(() => {
       state.raised.raise([crossed(JANE), scored(JANE)]);
       state.signals.flush();
@@ -259,8 +277,13 @@ function passThrough(): Promise<void> {
 test("a deleted person is found nowhere in storage", async () => {
   const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
   await workspace.operator("POST", "/rules", { ...rule, frequency: "once_per_day" });
-  const events = ["person.scored", "person.score_crossed", "people.rescored", "dead_letters.added"];
-  await workspace.operator("POST", "/destinations", { name: "CRM", type: "webhook", target: receiver.url, events });
+  const types = ["person.scored", "person.score_crossed", "people.rescored", "dead_letters.added"];
+  await workspace.operator("POST", "/destinations", {
+    name: "CRM",
+    type: "webhook",
+    target: receiver.url,
+    notifications: types,
+  });
   // The receiver answers with the request's content.
   receiver.answer = () => new Response(NAMES.exec(receiver.received.at(-1)?.text ?? "") && JANE, { status: 500 });
   await record();

@@ -12,6 +12,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import worker, { Destinations, QuotaCounter, SignalStore } from "../../../src/index.ts";
 import { messageOf } from "../../support/deliver.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { TestWorkspace, unknownKey, type Problem } from "../../support/workspace.ts";
 
 const CLASSES = ["QUOTA_COUNTER", "SIGNAL_STORE", "DESTINATIONS"] as const;
@@ -40,7 +41,7 @@ async function answer(bindings: Env, path: string, body?: unknown): Promise<{ st
   return { status: response.status, body: json };
 }
 
-async function handOver(bindings: Env, queue: string, body: string | Uint8Array) {
+async function consume(bindings: Env, queue: string, body: string | Uint8Array) {
   const batch = createMessageBatch(queue, [{ id: "0", timestamp: new Date(), attempts: 1, body }]);
   const [ack, retry] = [vi.fn(), vi.fn()];
   for (const message of batch.messages) Object.assign(message, { ack, retry });
@@ -54,7 +55,8 @@ const deliveryOf = (workspaceId: string) =>
   JSON.stringify({ workspaceId, destinationId: "dst_1", id: "dlv_1", attempt: 1 });
 const messageFor = (workspaceId: string, id: string) => messageOf(workspaceId, [{ id, payload: SIGNAL }]);
 
-test("refuses an unknown JURISDICTION before the first workspace is created", async () => {
+test("rejects an unknown JURISDICTION before the first workspace is created", async () => {
+  expectLogged("error");
   const first = { slug: "first", name: "First", plan: "free" };
   expect(await answer(deployment("mars").bindings, "/operator/workspaces", first)).toMatchObject({
     status: 503,
@@ -93,15 +95,15 @@ describe("a deployment in the EU", () => {
   test("uses all objects in the EU, from the key to the delivery", async () => {
     inEu.asked.clear();
     expect(await send(inEu.bindings)).toMatchObject({ status: 202 });
-    expect(await handOver(inEu.bindings, "signals", messageFor(workspace.id, "sig_1"))).toMatchObject({ retried: 0 });
-    await handOver(inEu.bindings, "deliveries", deliveryOf(workspace.id));
+    expect(await consume(inEu.bindings, "signals", messageFor(workspace.id, "sig_1"))).toMatchObject({ retried: 0 });
+    await consume(inEu.bindings, "deliveries", deliveryOf(workspace.id));
     expect(
       await answer(inEu.bindings, `/operator/workspaces/${workspace.id}/people?email=a@example.com`),
     ).toMatchObject({ status: 200, body: { items: [{ email: "a@example.com" }] } });
     expect([...inEu.asked].toSorted()).toEqual(["DESTINATIONS in eu", "QUOTA_COUNTER in eu", "SIGNAL_STORE in eu"]);
   });
 
-  test("gets only objects that the platform keeps there: the local runtime, which cannot, refuses", async () => {
+  test("gets only objects that the platform keeps there: the local runtime, which cannot, rejects", async () => {
     const lines = logLines();
     const key = await newKey();
     expect(await send({ ...env, JURISDICTION: "eu" }, key)).toMatchObject({ status: 503 });
@@ -158,9 +160,9 @@ describe.each(Object.entries(PROBLEMS))("JURISDICTION %j on data in the EU", (ju
   test("answers 503 to senders, with the reason, for known and new keys; the log has the reason too", async () => {
     const lines = logLines();
     for (const key of [workspace.key, await newKey()]) {
-      const refused = await send(bindings, key);
-      expect(refused).toMatchObject({ status: 503, body: { code: "unavailable" } });
-      expect((refused.body as Problem).detail).toContain(says);
+      const rejected = await send(bindings, key);
+      expect(rejected).toMatchObject({ status: 503, body: { code: "unavailable" } });
+      expect((rejected.body as Problem).detail).toContain(says);
     }
     expect(lines.filter((line) => line.includes(JSON.stringify(says).slice(1, -1)))).not.toEqual([]);
     // The same answer as ever, which needs no object.
@@ -170,14 +172,15 @@ describe.each(Object.entries(PROBLEMS))("JURISDICTION %j on data in the EU", (ju
   test("keeps accepted signals waiting: their messages are retried, also the dead letters", async () => {
     const lines = logLines();
     for (const queue of ["signals", "signals-dlq"]) {
-      const result = await handOver(bindings, queue, messageFor(workspace.id, `sig_${queue}_${jurisdiction}`));
+      const result = await consume(bindings, queue, messageFor(workspace.id, `sig_${queue}_${jurisdiction}`));
       expect(result).toEqual({ acknowledged: 0, retried: 1 });
     }
     expect(lines.filter((line) => line.includes("batch_failed"))).toHaveLength(2);
     expect(lines.join("\n")).toContain(JSON.stringify(says).slice(1, -1));
   });
 
-  test("is explained by health, and refuses every call about a workspace and every new workspace", async () => {
+  test("is explained by health, and rejects every call about a workspace and every new workspace", async () => {
+    expectLogged("error");
     const health = await answer(bindings, "/operator/health");
     expect(health).toMatchObject({
       status: 200,
@@ -198,6 +201,7 @@ describe.each(Object.entries(PROBLEMS))("JURISDICTION %j on data in the EU", (ju
   });
 
   test("has no page of the workspace, and says that the operator must correct it", async () => {
+    expectLogged("error");
     await env.DB.prepare("INSERT INTO members VALUES (?, 'owner@example.com', 'owner', '') ON CONFLICT DO NOTHING")
       .bind(workspace.id)
       .run();

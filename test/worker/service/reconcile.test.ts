@@ -4,6 +4,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { ring } from "../../support/cold.ts";
 import { textOfTables } from "../../support/everything.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { until } from "../../support/until.ts";
 import { call, newPlan, newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
@@ -34,7 +35,15 @@ async function scores(workspace: TestWorkspace): Promise<Record<string, number>>
   return Object.fromEntries(items.map(({ email, score }) => [email.split("@")[0] ?? "", score]));
 }
 
-const TABLES = ["workspaces", "api_keys", "mapping_rules", "rule_versions", "audit_log"] as const;
+const TABLES = [
+  "workspaces",
+  "workspace_versions",
+  "api_keys",
+  "mapping_rules",
+  "rule_versions",
+  "exclusion_versions",
+  "audit_log",
+] as const;
 
 /** The rows of a workspace in D1. */
 async function rowsInD1({ id }: TestWorkspace): Promise<Record<string, Record<string, unknown>[]>> {
@@ -181,6 +190,7 @@ describe("a bucket that lost objects", () => {
   });
 
   test("a deletion that waits for a missing object ends after reconciliation", async () => {
+    expectLogged("chore_failed", "cold_read_failed");
     const workspace = await withLostPayloads("a", "b");
     await workspace.operator("DELETE", "/people/a@example.com");
     await ring(workspace.id, { seal: false });

@@ -6,13 +6,13 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { SIGNAL_MAX_BYTES, TRAIT_MAX_BYTES } from "../../../src/limits.ts";
-import { HEAD_META_MAX_BYTES } from "../../../src/store/log/log.ts";
+import { HEAD_META_MAX_BYTES } from "../../../src/store/log/stored-log.ts";
 import { expectToAddUp } from "../../support/read-store.ts";
 import { headMetaBytes, largestRows, PLATFORM_ROW_MAX_BYTES } from "../../support/sql-cost.ts";
 import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 import { wanting } from "../../support/wanting.ts";
 
-/** The platform refuses larger queue messages. */
+/** The platform rejects larger queue messages. */
 const MESSAGE_BYTES = 128_000;
 const NAMES = 255;
 /** Four bytes in UTF-8. */
@@ -51,7 +51,7 @@ test("the longest and widest allowed input is recorded, and rows and messages st
   const workspace = await newWorkspace();
   const scoring = { event: "*", match: "all", conditions: [], scoring_signal: WIDE.repeat(NAMES), points: 1 };
   for (const name of ["one", "two"]) await workspace.operator("POST", "/rules", { name, ...scoring });
-  await workspace.store.wantEvents(
+  await workspace.store.wantNotifications(
     wanting({ types: ["person.scored", "person.score_crossed"], thresholds: [1, 2, 3, 4, 5] }),
   );
   const bodies = await recordMessages(workspace);

@@ -5,25 +5,29 @@
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { controlDatabase } from "../../../src/control/database.ts";
+import { controlDatabase } from "../../../src/d1/database.ts";
 import { hashOfName } from "../../../src/domain/signal/identity.ts";
 import { Destinations } from "../../../src/notifications/destinations.ts";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
 import { CHORE_REST_MS } from "../../../src/store/chores.ts";
 import { stepResends } from "../../../src/store/resend-jobs.ts";
-import { StoreState } from "../../../src/store/state/store-state.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
-import { deletePerson } from "../../../src/workspace/delete-person.ts";
-import { releaseHeldSignals, replayDeadLetters } from "../../../src/workspace/signal-operations.ts";
+import { deletePerson } from "../../../src/use-cases/delete-person.ts";
+import { releaseHeldSignals, replayDeadLetters } from "../../../src/use-cases/signal-operations.ts";
 import { TestCounter, type SendBatch } from "../../support/counter.ts";
 import { DAY, consumeMessages } from "../../support/deliver.ts";
 import { textOfTables } from "../../support/everything.ts";
 import { Interruption, type Harm } from "../../support/interruption.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { newMembers } from "../../support/members.ts";
 import { crossed } from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import { newPlan, newWorkspace, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
+import { openState } from "../../support/log.ts";
+
+// Each call of a binding fails once.
+expectLogged();
 
 const HARMS: readonly Harm[] = ["fails", "is the last before a crash"];
 /** More than a page of 200. */
@@ -73,7 +77,7 @@ async function ringDueAlarms(workspace: TestWorkspace): Promise<void> {
 function hasJob(workspace: TestWorkspace): Promise<boolean> {
   return runInDurableObject(
     workspace.store,
-    (_, { storage: { sql } }) => sql.exec("SELECT 1 FROM returns").toArray().length > 0,
+    (_, { storage: { sql } }) => sql.exec("SELECT 1 FROM resend_jobs").toArray().length > 0,
   );
 }
 
@@ -121,8 +125,8 @@ async function withSignalsFor(method: "release" | "replay"): Promise<{ workspace
 
 describe.each(HARMS)("after a call that took effect %s,", (harm) => {
   test.each([
-    // Of the Worker: configuration, counter, usage, entry, store. Of the store: two pages, audit log.
-    ["release", 2 * SIGNALS, 9],
+    // Of the Worker: version, configuration, counter, usage, entry, store. Of the store: two pages, audit log.
+    ["release", 2 * SIGNALS, 10],
     // Of the Worker: entry, store. Of the store: two pages, their number, audit log.
     ["replay", SIGNALS, 7],
   ] as const)(
@@ -160,7 +164,7 @@ describe.each(HARMS)("after a call that took effect %s,", (harm) => {
       await keepEventOf(workspace, JANE);
       await send(workspace, 2);
       await workspace.settled();
-      // The store takes its binding of Destinations at its first hand-on.
+      // The store takes its binding of Destinations when it first forwards.
       await abortAllDurableObjects();
       const interruption = new Interruption(calls, harm);
       await interruption.run(workspace.id, (bindings) =>
@@ -208,9 +212,14 @@ async function sendToDeadLetters(workspace: TestWorkspace, count: number): Promi
   await abortAllDurableObjects();
 }
 
-/** Makes Destinations keep a person's event, because its receiver does not answer. */
+/** Makes Destinations keep a person's notification, because its receiver does not answer. */
 async function keepEventOf(workspace: TestWorkspace, email: string): Promise<void> {
-  const body = { name: "CRM", type: "webhook", target: "https://crm.example/", events: ["person.score_crossed"] };
+  const body = {
+    name: "CRM",
+    type: "webhook",
+    target: "https://crm.example/",
+    notifications: ["person.score_crossed"],
+  };
   await workspace.operator("POST", "/destinations", body);
   const destinations = env.DESTINATIONS.getByName(workspace.id);
   await destinations.raise([crossed(email)]);
@@ -265,7 +274,7 @@ describe("a resumed job", () => {
     // oxlint-disable-next-line typescript/unbound-method -- it is called with the counter
     const original = QuotaCounter.prototype.release;
     vi.spyOn(QuotaCounter.prototype, "release").mockImplementation(function (this: QuotaCounter, ...given) {
-      if (given[0].page > 1) throw new Error("the counter does not answer");
+      if (given[0].batch > 1) throw new Error("the counter does not answer");
       return original.apply(this, given);
     });
     const progress = { released: 200, still_held: 1, under_way: true };
@@ -279,10 +288,10 @@ describe("a resumed job", () => {
 
   test("retries a minute after the counter did not answer, and counts as failing until then", async () => {
     const workspace = await interruptedRelease();
-    const failing = async () => (await workspace.store.health()).failingJobs.map(({ job }) => job);
-    expect(await failing()).toEqual(["send_again"]);
+    const failing = async () => (await workspace.store.health()).failingChores.map(({ chore }) => chore);
+    expect(await failing()).toEqual(["resend"]);
     await ringDueAlarms(workspace);
-    expect([await released(workspace), await failing()]).toEqual([{}, ["send_again"]]);
+    expect([await released(workspace), await failing()]).toEqual([{}, ["resend"]]);
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + CHORE_REST_MS });
     await ringDueAlarms(workspace);
     expect([await released(workspace), await failing()]).toEqual([{ released: SIGNALS, still_held: 0 }, []]);
@@ -306,9 +315,9 @@ describe("a resumed job", () => {
     await workspace.settled();
     vi.useFakeTimers({ toFake: ["Date"], now: periodEndMs });
     // The held signals are purged later than the release continues.
-    await runInDurableObject(workspace.store, async (_, { storage: { sql } }) => {
-      sql.exec("UPDATE returns SET due_at = 0");
-      await stepResends(new StoreState(sql), env, workspace.id, Date.now() + 1_000);
+    await runInDurableObject(workspace.store, async (_, { storage }) => {
+      storage.sql.exec("UPDATE resend_jobs SET due_at = 0");
+      await stepResends(openState(storage, workspace.id), env, workspace.id, Date.now() + 1_000);
     });
     expect(await released(workspace)).toEqual({ released: 200, still_held: 1 });
     expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, overage: 0 });
@@ -338,7 +347,7 @@ describe("a resumed job", () => {
     expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
     // A later call joins the waiting replay; for other dead letters it runs separately.
     expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0, under_way: true });
-    expect((await workspace.store.health()).failingJobs).toEqual([]);
+    expect((await workspace.store.health()).failingChores).toEqual([]);
     full.mockRestore();
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + SAFETY_ALARM_MS });
     await ringDueAlarms(workspace);

@@ -3,14 +3,15 @@ import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "c
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { LIST_SCAN_SIGNALS } from "../../../src/limits.ts";
-import { signalStore } from "../../../src/workspace/objects.ts";
-import type { Page, PageOf } from "../../../src/platform/list-page.ts";
+import { signalStore } from "../../../src/use-cases/objects.ts";
+import type { ListPage, ListQuery } from "../../../src/platform/list-page.ts";
 import type { SignalStatus } from "../../../src/domain/signal/signal.ts";
 import type { FindFilter } from "../../../src/store/protocol/stored-signals.ts";
 import { expectToAddUp, readStore, heldIn } from "../../support/read-store.ts";
 import { DAY, MINUTE, deliver, type Delivered } from "../../support/deliver.ts";
 import { allSlices } from "../../support/slices.ts";
 import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
+import { testStored, sealSignalLogs } from "../../support/log.ts";
 
 const PAGE = { cursor: null, limit: 200 };
 const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
@@ -89,12 +90,11 @@ describe("design §8.2: duplicates", () => {
   });
 });
 
-test("a duplicate is found only if the complete hash in the log matches (design §8.2)", async () => {
+testStored("a duplicate is found only if the complete hash in the log matches (design §8.2)", async () => {
   const visit = (id: string): Delivered => ({ id, payload: form({ messageId: "m-1" }), at: START });
   await send(visit("sig_1"));
-  await readStore(workspace.id, ({ sql, signals }) => {
-    signals.seal();
-    signals.flush();
+  await readStore(workspace.id, ({ sql, signals, held }) => {
+    sealSignalLogs({ signals, held });
     const { hashes } = sql.exec<{ hashes: ArrayBuffer }>("SELECT hashes FROM signals_facts").one();
     const bytes = new Uint8Array(hashes);
     expect(bytes).toHaveLength(8);
@@ -290,7 +290,7 @@ describe("invariant 1: totals and traces", () => {
     const now = { at: START, periodEnd: START + DAY };
     const template = [{ target: "external_id", path: "account", type: "string" }];
     const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: template });
-    const head = { endpoint: "product_org", key: accounts.id } as const;
+    const head = { endpoint: "product_org", key: accounts.id, template: 1 } as const;
     await send(
       { id: "sig_processed", payload: form(), ...now, ordinal: 7 },
       { id: "sig_duplicate", payload: form(), ...now, ordinal: 8 },
@@ -308,9 +308,9 @@ describe("invariant 1: totals and traces", () => {
     const details = {
       processed: { ordinal: 7, signalLimit: 1_000, receivedAtMs: START },
       duplicate: { duplicateOf: "sig_processed" },
-      held: { verdict: "held", heldUntilMs: START + DAY, payload: form({ n: 1 }) },
+      held: { verdict: "held", heldUntilMs: START + DAY, payload: JSON.stringify(form({ n: 1 })) },
       dead: { deadReason: expect.stringContaining("JSON"), payload: "{" },
-      account: { kind: "account", endpoint: "product_org", payload: { account: 1 } },
+      account: { kind: "account", endpoint: "product_org", payload: JSON.stringify({ account: 1 }) },
     };
     for (const [name, detail] of Object.entries(details)) {
       expect(await store().signal(`sig_${name}`)).toMatchObject(detail);
@@ -320,7 +320,7 @@ describe("invariant 1: totals and traces", () => {
 });
 
 test("slices of a list contain each item once, from new to old, even with equal times", async () => {
-  async function all<T>(read: (page: Page) => Promise<PageOf<T>>): Promise<T[]> {
+  async function all<T>(read: (page: ListQuery) => Promise<ListPage<T>>): Promise<T[]> {
     const slices = await allSlices((cursor) => read({ cursor, limit: 3 }));
     expect(slices.slice(0, -1).every(({ items }) => items.length === 3)).toBe(true);
     return slices.flatMap(({ items }) => items);

@@ -1,4 +1,4 @@
-/** Design §7, §8: a full Signal Store delays signals, and a full outbox refuses calls. */
+/** Design §7, §8: a full Signal Store delays signals, and a full outbox rejects calls. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -6,9 +6,10 @@ import { OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { STORE_PROBE_MS } from "../../../src/quota/drain.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/stored-signals.ts";
-import { WATCH_MS } from "../../../src/quota/counter-alarm.ts";
+import { WATCH_MS } from "../../../src/platform/alarm.ts";
 import { admitCall, lose, newCounter, type Queued, type SendBatch, type TestCounter } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
+import { expectLogged } from "../../support/logged.ts";
 import { until } from "../../support/until.ts";
 import { newWorkspace, type BatchAnswer, type Problem, type TestWorkspace } from "../../support/workspace.ts";
 
@@ -111,7 +112,7 @@ async function commitLarge(counter: TestCounter, count: number): Promise<void> {
   }
 }
 
-/** A full store that has refused three rows. */
+/** A full store that has rejected three rows. */
 async function stopped(): Promise<Road> {
   const road = await newRoad();
   await commitLarge(road.counter, 3);
@@ -123,6 +124,7 @@ async function stopped(): Promise<Road> {
 
 describe("a full store", () => {
   test("gets only the oldest rows, once a minute, until it has room", async () => {
+    expectLogged("store_full");
     const road = await stopped();
     const { counter } = road;
     expect(await counter.stub.backlog()).toEqual({
@@ -134,6 +136,7 @@ describe("a full store", () => {
       oldestAtMs: START,
       unreadableSignals: 0,
       hasDestinations: false,
+      alarms: { all: expect.any(Number), idle: expect.any(Number) },
     });
     await counter.counted(2);
     await road.ring(STORE_PROBE_MS - 1);
@@ -160,21 +163,22 @@ describe("a full store", () => {
   });
 
   test("is logged, and keeps its signals out of the dead letters", async () => {
+    const logged = expectLogged("store_full");
     const road = await newRoad();
     await road.counter.counted(2);
     await road.sent([[1]]);
     road.full = true;
     // Nothing else is due for a quarter of an hour.
     await road.ring(0);
-    const log = vi.spyOn(console, "log");
     await road.deliver("signals-dlq");
     expect(await road.alarmMs()).toBe(START + STORE_PROBE_MS);
-    expect(log).toHaveBeenCalledWith(JSON.stringify({ event: "store_full", workspace: road.counter.id }));
+    expect(logged()).toContainEqual({ event: "store_full", workspace: road.counter.id });
     expect(await road.counter.stub.backlog()).toMatchObject({ storeFull: true, unsettledSignals: 2 });
     expect(await road.totals()).toMatchObject({ processed: 0, deadLettered: 0 });
   });
 
   test("stops a running drain", async () => {
+    expectLogged("drain_failed");
     const road = await newRoad();
     const { counter } = road;
     const down = () => Promise.reject(new Error("queue is down"));
@@ -198,6 +202,7 @@ describe("a full store", () => {
   });
 
   test("gets the rows of a message again if there is room while the message is being sent", async () => {
+    expectLogged("store_full");
     const road = await stopped();
     const { counter } = road;
     const sent = Promise.withResolvers<void>();
@@ -223,6 +228,7 @@ describe("a full store", () => {
   });
 
   test("gets the next rows if the oldest rows get no answer, then the oldest rows again", async () => {
+    expectLogged("store_full");
     const road = await stopped();
     // The watch alarm notices that calls have stopped.
     await road.ring(WATCH_MS);
@@ -276,7 +282,7 @@ describe("a full outbox", () => {
     expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
     const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
     expect(items).toMatchObject([{ code: "unavailable", status: UNAVAILABLE, calls: 2, signals: 3 }]);
-    await workspace.counter.revoke(workspace.key.id);
+    await workspace.counter.deactivate(workspace.key.id);
     expect((await workspace.send(signal())).status).toBe(401);
   });
 

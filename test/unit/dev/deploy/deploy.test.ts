@@ -7,11 +7,18 @@ import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import {
   argumentsOf,
+  missingAtOrigin,
   missingInAccount,
   missingInConfig,
   missingText,
   readSections,
 } from "../../../../src/dev/deploy/deploy-checks.ts";
+import {
+  NEEDED_BINDINGS,
+  NEEDED_SETTINGS,
+  bindingsOf,
+  settingsOf,
+} from "../../../../src/dev/deploy/needed-settings.ts";
 import type { DeployConfig, Section, Wrangler } from "../../../../src/dev/deploy/deploy-checks.ts";
 import { WRANGLER } from "../../../../src/dev/local-service.ts";
 import { isLongRun } from "../../../support/amount.ts";
@@ -61,7 +68,7 @@ const EVERY_NAME = /^(queue|dead_letter_queue|bucket_name|database_name) = "(.*)
 /** A complete section of an environment: it repeats every binding and renames those that must differ. */
 function environmentLike(name: string, edits: Edits = {}): string {
   const bindings = /\[vars\][\s\S]*?(?=\[\[migrations\]\])/.exec(TOP)?.[0] ?? "";
-  const queuesAndLimits = /\[\[queues\.producers\]\][\s\S]*?(?=# The signal store's migrations)/.exec(TOP)?.[0] ?? "";
+  const queuesAndLimits = /\[\[queues\.producers\]\][\s\S]*?(?=# The migrations of the objects)/.exec(TOP)?.[0] ?? "";
   const renamed = `${bindings}${queuesAndLimits}`
     .replaceAll(/^(\[+)(?=[a-z])/gm, `$1env.${name}.`)
     .replaceAll(EVERY_NAME, `$1 = "$2-${name}"`)
@@ -101,8 +108,11 @@ describe("the configuration", () => {
     for (const environment of environments) expect(environment).toEqual(top);
   });
 
-  test("has the same limit on processor time in each environment", () => {
-    expect(readSections(FILE).map(({ config }) => config.limits)).toEqual([{ cpu_ms: 30_000 }, { cpu_ms: 30_000 }]);
+  test("of each environment of the repository is what the Worker needs, and the list says nothing else", () => {
+    for (const { config } of readSections(FILE)) {
+      expect(settingsOf(config)).toEqual(NEEDED_SETTINGS);
+      expect(bindingsOf(config)).toEqual(NEEDED_BINDINGS);
+    }
   });
 
   test.each<[what: string, edits: Edits, found: string]>([
@@ -111,7 +121,11 @@ describe("the configuration", () => {
       { 'SIGN_IN = "access"': 'SIGN_IN = "local"' },
       "SIGN_IN is local, which lets anybody sign in without a proof.",
     ],
-    ["no sign-in", { 'SIGN_IN = "access"': 'SIGN_IN = ""' }, 'SIGN_IN is "". → SIGN_IN = "access" or "oidc" in'],
+    [
+      "no sign-in",
+      { 'SIGN_IN = "access"': 'SIGN_IN = ""' },
+      'SIGN_IN is "". → SIGN_IN = "access" or "oidc" or "off" in',
+    ],
     ["an email's sender without the binding", MAIL_FROM, "EMAIL_FROM and the binding"],
     ["a binding for email alone", mailBinding("EMAIL"), "EMAIL_FROM and the binding"],
     ["an unknown binding for email", { ...MAIL_FROM, ...mailBinding("MAIL") }, "EMAIL_FROM and the binding"],
@@ -121,6 +135,54 @@ describe("the configuration", () => {
     ["logs of URLs", { "invocation_logs = false": "" }, "The platform would log URLs"],
     ["traces", { "traces]\nenabled = false": "traces]\nenabled = true" }, "The platform would log URLs"],
     ["logpush", { "minify = true": "logpush = true" }, "The platform would log URLs"],
+    ["no database", { "[[d1_databases]]": "[[other]]" }, "DB is missing."],
+    ["a database without migrations", { 'migrations_dir = "migrations/d1"': "" }, "migrations_dir of DB is not"],
+    ["no rate limit", { 'name = "AUTH_FAILURES"': 'name = "OTHER"' }, "AUTH_FAILURES is missing."],
+    ["no bucket", { 'binding = "COLD"': 'binding = "OTHER"' }, "COLD is missing."],
+    ["no objects for destinations", { 'name = "DESTINATIONS"': 'name = "OTHER"' }, "DESTINATIONS is missing."],
+    ["no migrations of the objects", { "[[migrations]]": "[[other]]" }, "migrations is not what the Worker needs."],
+    ["a missing class", { ', "Destinations"]': "]" }, "migrations is not what the Worker needs."],
+    ["no watch", { 'crons = ["*/5 * * * *"]': "crons = []" }, "triggers is not what"],
+    ["less processor time", { "cpu_ms = 30_000": "cpu_ms = 50" }, "limits is not what the Worker needs."],
+    [
+      "objects that a deployment resets",
+      { 'code_update_strategy = { mode = "deferred", max_delay = 60 }': "" },
+      "code_update_strategy is not what",
+    ],
+    ["no variable", { "REQUEST_BURST = ": "OTHER = " }, "REQUEST_BURST is missing."],
+    [
+      "a consumer twice",
+      {
+        "# Rate limits. The":
+          '[[queues.consumers]]\nqueue = "deliveries"\nmax_batch_size = 1\nmax_batch_timeout = 0\nmax_retries = 0\n# Rate limits. The',
+      },
+      "The queue deliveries has two consumers.",
+    ],
+    [
+      "a secret among the variables",
+      { "[vars]": '[vars]\nOPERATOR_TOKEN = "x"' },
+      "OPERATOR_TOKEN is a variable, which",
+    ],
+    ["a client secret", { "[vars]": '[vars]\nOIDC_CLIENT_SECRET = "x"' }, "OIDC_CLIENT_SECRET is a variable, which"],
+    [
+      "a Worker that reads along",
+      { "[[rules]]": '[[tail_consumers]]\nservice = "x"\n[[rules]]' },
+      "Another Worker would get the",
+    ],
+    ["a place for the Worker", { "[[rules]]": '[placement]\nmode = "smart"\n[[rules]]' }, "[placement] would run the"],
+    ...[
+      "http://id.example.com",
+      "id.example.com",
+      "https://login.microsoftonline.com/common/v2.0",
+      "https://login.microsoftonline.com/{tenantid}/v2.0",
+      "https://login.microsoftonline.com/9188040d-6c67-4b5b-b112-36a304b66dad/v2.0",
+      "https://sts.windows.net/organizations/",
+      "https://slack.com",
+    ].map((issuer): [string, Edits, string] => [
+      `the issuer ${issuer}`,
+      { 'OIDC_ISSUER = ""': `OIDC_ISSUER = "${issuer}"` },
+      issuer,
+    ]),
     ["no name", { 'name = "signal-ingestion"\nmain': "main" }, "The Worker has no name."],
     ["no address", { [ROUTE]: "", "minify = true": "workers_dev = false" }, "The Worker has no address."],
     ["an unknown jurisdiction", { 'JURISDICTION = ""': 'JURISDICTION = "EU"' }, 'JURISDICTION is "EU", which is none'],
@@ -142,10 +204,28 @@ describe("the configuration", () => {
 });
 
 describe("an environment", () => {
-  test("is refused if it is not in the file, because it would use the top level's database", () => {
+  test("is rejected if it is not in the file, because it would use the top level's database", () => {
     expect(findings(TOP + environmentLike("staging"), "stagign")).toEqual(
       containing("There is no environment stagign. → [env.stagign] in wrangler.toml with its own bindings"),
     );
+  });
+
+  test("is compared too when another environment is deployed", () => {
+    const file = TOP + environmentLike("staging", { 'name = "PAGE_FORMS"': 'name = "OTHER"' });
+    expect(findings(file)).toEqual(containing("PAGE_FORMS is missing. → its lines, as in the repository's file"));
+    expect(findings(file)[0]).toContain("in [env.staging] of wrangler.toml");
+    const withoutBucket = edited(TOP, { 'binding = "COLD"': 'binding = "OTHER"' }) + environmentLike("staging");
+    expect(findings(withoutBucket, "staging")).toContainEqual(
+      expect.stringMatching(/^COLD is missing.* in wrangler.toml/),
+    );
+  });
+
+  test("may have the issuer of one tenant", () => {
+    for (const issuer of [
+      "https://login.microsoftonline.com/0b6a1f6e-1111-4222-8333-444455556666/v2.0",
+      "https://id.example.com/common",
+    ])
+      expect(findings(edited(TOP, { 'OIDC_ISSUER = ""': `OIDC_ISSUER = "${issuer}"` }))).toEqual([]);
   });
 
   test("is complete if it repeats every binding under a new name", () => {
@@ -157,11 +237,15 @@ describe("an environment", () => {
   const OWN_ROUTE = '[[env.staging.routes]]\npattern = "staging.example.com"\ncustom_domain = true\n';
 
   test.each<[what: string, edits: Edits, found: string]>([
-    ["without migrations", { 'migrations_dir = "migrations/d1"': "" }, "migrations_dir of DB differs from the top"],
+    [
+      "without migrations",
+      { 'migrations_dir = "migrations/d1"': "" },
+      "migrations_dir of DB is not what the Worker needs.",
+    ],
     [
       "with other migrations",
       { "migrations/d1": "migrations" },
-      "migrations_dir of DB differs from the top level's. → mi",
+      'migrations_dir of DB is not what the Worker needs. → migrations_dir = "migrations/d1"',
     ],
     ["without retries", { "max_retries = 8": "" }, "The consumer of the queue signals-staging has no max_retries."],
     [
@@ -172,14 +256,14 @@ describe("an environment", () => {
     [
       "without a rate limiter",
       { 'name = "PAGE_FORMS"': 'name = "OTHER"' },
-      "PAGE_FORMS is missing. → its lines, as at",
+      "PAGE_FORMS is missing. → its lines, as in the repository",
     ],
     ["without a variable", { 'REQUEST_BURST = "1000"': "" }, "REQUEST_BURST is missing."],
     ["without the bucket", { 'binding = "COLD"': 'binding = "OTHER"' }, "COLD is missing."],
     [
       "with another class",
       { '"SignalStore"': '"Destinations"' },
-      "class_name of SIGNAL_STORE differs from the top level",
+      "class_name of SIGNAL_STORE is not what the Worker needs.",
     ],
     ["with another Worker's objects", { '"SignalStore"': '"SignalStore"\nscript_name = "x"' }, "→ no script_name"],
     [
@@ -187,13 +271,13 @@ describe("an environment", () => {
       { [OWN_ROUTE]: "" },
       "The host signals.example.com is also that of the top level. → a va",
     ],
-    ["with other flags", line("compatibility_flags = []"), "compatibility_flags differs"],
-    ["with a cron", line("triggers = { crons = [] }"), "triggers differs from the top"],
-    ["with another program", line('main = "src/x.ts"'), "main differs from the top level"],
+    ["with other flags", line("compatibility_flags = []"), "compatibility_flags is not what the Worker needs."],
+    ["with a cron", line("triggers = { crons = [] }"), "triggers is not what the Worker needs."],
+    ["with another program", line('main = "src/x.ts"'), "main is not what the Worker needs."],
     [
       "with migrations of its own",
       line('migrations = [{ tag = "v1", new_sqlite_classes = ["SignalStore"] }]'),
-      "migrations differs from the top level's. → no lines of migrations, because they are inherited",
+      "migrations is not what the Worker needs. → migrations as in the repository's file, once, at the top level,",
     ],
     ["with the top level's Worker", line('name = "signal-ingestion"'), "The Worker's name"],
     [
@@ -390,6 +474,61 @@ describe("the account", () => {
   });
 });
 
+describe("a queue of the account", () => {
+  const consumers = (...names: string[]) => ({
+    "queues info": `Queue Name: signals\nNumber of Producers: 1\nProducers: worker:x\nNumber of Consumers: ${names.length}\n${names.length === 0 ? "" : `Consumers: ${names.join()}\n`}`,
+  });
+  const found = async (names: string[], workspaces: object[] = []) => {
+    const data = { "d1 execute": JSON.stringify([{ results: workspaces, success: true, meta: {} }]) };
+    return missing({ ...EVERYTHING, ...consumers(...names), ...data });
+  };
+
+  test("has this Worker as its only consumer", async () => {
+    expect(await found(["worker:signal-ingestion"])).toEqual([]);
+    const two = await found(["worker:signal-ingestion", "worker:old"]);
+    expect(two.map(({ problem }) => problem)).toEqual(
+      QUEUES.map((queue) => `The queue ${queue} has another consumer, which takes its messages: worker:old.`),
+    );
+    expect(two[0]?.fix).toBe("npx wrangler queues consumer remove signals old");
+    expect((await found(["HTTP Pull Consumer."]))[0]?.fix).toBe("npx wrangler queues consumer http remove signals");
+  });
+
+  test("has a consumer once the service has data, which a deployment adds", async () => {
+    expect(await found([])).toEqual([]);
+    const none = await found([], [{ id: "ws_1", jurisdiction: "" }]);
+    expect(none[0]).toEqual({
+      problem: "The queue signals has no consumer: its messages wait.",
+      fix: "npm run deploy",
+      byDeploy: true,
+    });
+  });
+});
+
+test("an origin is asked as a server asks it, and only the Worker's own answer is fine", async () => {
+  const ours = { "content-type": "application/problem+json", "x-request-id": "req_1" };
+  const asked: [string, RequestInit][] = [];
+  const at = async (status: number, headers: Record<string, string>) => {
+    const answer = async (url: string, init: RequestInit) => {
+      asked.push([url, init]);
+      return new Response(null, { status, headers });
+    };
+    return missingAtOrigin("https://signals.example", answer);
+  };
+  expect(await at(401, ours)).toEqual([]);
+  expect(asked[0]).toMatchObject(["https://signals.example/api/signal-staging/webhook/sk_none", { method: "POST" }]);
+  for (const [status, headers] of [
+    [403, { "content-type": "text/html; charset=UTF-8" }],
+    [302, { location: "https://acme.cloudflareaccess.com/x" }],
+    [401, { "content-type": "application/json" }],
+    [200, ours],
+  ] as const) {
+    const [first] = await at(status, headers);
+    expect(first?.problem).toContain(`is not answered by the Worker (${status}`);
+    expect(first?.fix).toContain("Bot Fight Mode");
+  }
+  expect((await missingAtOrigin("https://signals.example", unreachable))[0]?.problem).toContain("no such host");
+});
+
 test("a host gets a hint if Access protects its webhooks or not its pages; a host without an answer is fine", async () => {
   const location = "https://acme.cloudflareaccess.com/cdn-cgi/x";
   const signIn = () => new Response(null, { status: 302, headers: { location } });
@@ -413,21 +552,27 @@ test("a host gets a hint if Access protects its webhooks or not its pages; a hos
 describe("the command line", () => {
   test("names an environment, or else CLOUDFLARE_ENV does, as in wrangler", () => {
     for (const flag of ["--env", "-e"])
-      expect(argumentsOf([flag, "staging"], "testing")).toEqual({ environment: "staging", onlyCheck: false });
-    expect(argumentsOf([], "")).toEqual({ environment: undefined, onlyCheck: false });
-    expect(argumentsOf(["--check"], "testing")).toEqual({ environment: "testing", onlyCheck: true });
+      expect(argumentsOf([flag, "staging"], "testing")).toMatchObject({ environment: "staging", onlyCheck: false });
+    expect(argumentsOf([], "")).toMatchObject({ environment: undefined, onlyCheck: false });
+    expect(argumentsOf(["--check"], "testing")).toMatchObject({ environment: "testing", onlyCheck: true });
+    const origin = ["--check", "--origin", "https://signals.example.com/path"];
+    expect(argumentsOf(origin, "")).toMatchObject({ onlyCheck: true, origin: "https://signals.example.com" });
+    for (const rejected of [origin.slice(1), ["--check", "--origin", "signals"]])
+      expect(() => argumentsOf(rejected, "")).toThrow("--origin");
   });
 
   test.each([["--var", "SIGN_IN:local"], ["--var=SIGN_IN:local"], ["--config", "x.toml"], ["--name", "x"], ["x"]])(
-    "that would change what was checked is refused: %s",
+    "that would change what was checked is rejected: %s",
     (...args) => expect(() => argumentsOf(["--env", "staging", ...args], "")).toThrow(/option|argument/),
   );
 
-  test("of a deployment is refused with the allowed arguments", () => {
+  test("of a deployment is rejected with the allowed arguments", () => {
     const args = ["src/dev/deploy/deploy.ts", "--var", "SIGN_IN:local"];
     const { status, stdout } = spawnSync(process.execPath, args, { cwd: ROOT, encoding: "utf8" });
     expect(status).toBe(1);
-    expect(stdout).toContain("\nOnly --env NAME is taken here. Write every other setting in wrangler.toml.\n");
+    expect(stdout).toContain(
+      "\nOnly --env NAME, and --origin URL with deploy:check, are taken here. Write every other setting in wrangler.toml.\n",
+    );
   });
 });
 

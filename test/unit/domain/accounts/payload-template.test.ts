@@ -1,4 +1,4 @@
-/** Spec §2.1, design §8.7: payload templates map account updates, or refuse them. */
+/** Spec §2.1, design §8.7: payload templates map account updates, or reject them. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -6,10 +6,10 @@ import {
   isAccountTarget,
   mapAccount,
   recordOfGroup,
-  templateRefusal,
+  templateRejection,
 } from "../../../../src/domain/accounts/payload-template.ts";
 import type { AccountRecord, PayloadMapping, TemplateError } from "../../../../src/domain/accounts/payload-template.ts";
-import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
+import { readPayload, type JsonObject } from "../../../../src/domain/json/json-value.ts";
 
 const ID: PayloadMapping = { target: "external_id", path: "id", type: "string", required: true };
 
@@ -19,13 +19,13 @@ function map(template: PayloadMapping[], sent: string | JsonObject): ReturnType<
 }
 function mapped(template: PayloadMapping[], sent: string | JsonObject): AccountRecord {
   const result = map(template, sent);
-  if (!result.ok) throw new Error(JSON.stringify(result.refusal));
+  if (!result.ok) throw new Error(JSON.stringify(result.rejection));
   return result.value;
 }
 function errorsOf(template: PayloadMapping[], sent: string | JsonObject): TemplateError[] {
   const result = map(template, sent);
-  if (result.ok) throw new Error(`${JSON.stringify(result.value)} was not refused`);
-  return result.refusal;
+  if (result.ok) throw new Error(`${JSON.stringify(result.value)} was not rejected`);
+  return result.rejection;
 }
 function attribute(name: string, more: Partial<PayloadMapping> = {}): PayloadMapping {
   return { target: `attributes.${name}`, path: name, type: "json", required: false, ...more };
@@ -126,7 +126,7 @@ describe("§8.7 types", () => {
     ["boolean", `"active"`, "a text"],
     ["boolean", `"constructor"`, "a text"],
     ["boolean", `["true"]`, "an array"],
-  ] as const)("%s refuses %s, even in an optional field", (type, json, sent) => {
+  ] as const)("%s rejects %s, even in an optional field", (type, json, sent) => {
     const detail = `\`x\` (for \`attributes.x\`) must be ${MUST_BE[type]}, but is ${sent}.`;
     expect(errorsOf([ID, attribute("x", { type })], `{"id":"a1","x":${json}}`)).toEqual([
       expect.objectContaining({ target: "attributes.x", path: "x", code: "wrong_type", detail }),
@@ -165,14 +165,14 @@ describe("§8.7 an external id", () => {
       "`id` (for `external_id`) must be a text, but is a number too large to keep its digits.",
     ],
     ["an object", `{"id":{}}`, "wrong_type", "`id` (for `external_id`) must be a text, but is an object."],
-  ])("%s is refused", (_, json, code, detail) => {
+  ])("%s is rejected", (_, json, code, detail) => {
     const error = expect.objectContaining({ target: "external_id", path: "id", code, detail }) as unknown;
     expect(errorsOf([ID], json)).toEqual([error]);
     expect(errorsOf([{ ...ID, type: "json", required: false }], json)).toEqual([error]);
   });
 });
 
-describe("§8.7 refusals", () => {
+describe("§8.7 rejections", () => {
   test("list every error at once, in the template's order", () => {
     const template: PayloadMapping[] = [
       { target: "user_count", path: "usage.seats", type: "number", required: true },
@@ -187,7 +187,7 @@ describe("§8.7 refusals", () => {
       ["plan", "missing"],
       ["optional", "wrong_type"],
     ]);
-    expect(templateRefusal(errors)).toEqual({
+    expect(templateRejection(errors)).toEqual({
       code: "template_mismatch",
       detail: errors.map(({ detail }) => detail).join(" "),
       sent: '"a few" at `usage.seats`',
@@ -199,7 +199,7 @@ describe("§8.7 refusals", () => {
       attribute(`a${i}`, { path: `${"p".repeat(200)}${i}`, required: true }),
     );
     const errors = errorsOf([ID, ...many], {});
-    const { detail } = templateRefusal(errors);
+    const { detail } = templateRejection(errors);
     const more = Number(/ And (\d+) more\.$/.exec(detail)?.[1]);
     expect(detail.length).toBeLessThan(1_100);
     expect(detail).toContain("`id`");
@@ -217,8 +217,8 @@ describe("§8.7 refusals", () => {
     const errors = errorsOf([ID, attribute("x", { type: "boolean", required: true })], { id: "a1", x });
     expect(errors).toHaveLength(1);
     expect(errors[0]?.sent).toBe(sent);
-    expect(templateRefusal(errors).sent).toBe(sent === undefined ? undefined : `${sent} at \`x\``);
-    expect(templateRefusal(errors).detail).not.toMatch(/twelve|12|A1b/);
+    expect(templateRejection(errors).sent).toBe(sent === undefined ? undefined : `${sent} at \`x\``);
+    expect(templateRejection(errors).detail).not.toMatch(/twelve|12|A1b/);
   });
 
   test("name a mapping in each error, and keep only typed values, for any payload", () => {
@@ -235,7 +235,7 @@ describe("§8.7 refusals", () => {
           for (const [type, kept] of Object.entries(result.value.attributes)) expect(typeof kept).toBe(type);
         } else {
           const targets = template.map(({ target }) => target);
-          for (const { target, path, detail } of result.refusal) {
+          for (const { target, path, detail } of result.rejection) {
             expect(targets).toContain(target);
             expect(detail.startsWith(`\`${path}\` (for \`${target}\`) `)).toBe(true);
           }
@@ -261,6 +261,18 @@ describe("§8.7 the traits of a group", () => {
   test("are the first 50", () => {
     const traits = Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`t${n}`, n]));
     expect(Object.keys(recordOfGroup("acme", traits).attributes)).toEqual(Object.keys(traits).slice(0, 50));
+  });
+
+  test("keep the digits of a long number as a text, and are plain data", () => {
+    const traits = readPayload(
+      '{"crm":7615917337495251231,"all":{"ids":[7615917337495251231]},"seats":12}',
+    ) as JsonObject;
+    const { attributes } = structuredClone(recordOfGroup("acme", traits));
+    expect(attributes).toEqual({
+      crm: "7615917337495251231",
+      all: { ids: [7615917337495251231n].map(Number) },
+      seats: 12,
+    });
   });
 });
 
@@ -293,7 +305,7 @@ describe("the step budget of a payload", () => {
     expect(mapAccount(compileTemplate([ID, ...paths]), payloadOf(1_000))).toMatchObject({ ok: true });
   });
 
-  test("refuses an update beyond it, naming the path that was not reached", () => {
+  test("rejects an update beyond it, naming the path that was not reached", () => {
     const errors = errorsOf([ID, ...paths, attribute("last", { path: "last", type: "json" })], payloadOf(1_100));
     expect(errors).toMatchObject([{ code: "out_of_reach", path: "list[].x90" }]);
     expect(errors[0]?.detail).toBe(
@@ -301,13 +313,13 @@ describe("the step budget of a payload", () => {
     );
   });
 
-  test("is shared by the updates of a request; a refusal says what to do", () => {
+  test("is shared by the updates of a request; a rejection says what to do", () => {
     const template = compileTemplate([ID, attribute("x", { path: "list[].x", type: "json" })]);
     const request = { stepsLeft: 1_500 };
     const results = [1, 2].map(() => mapAccount(template, payloadOf(1_000), request));
     expect(results[0]).toMatchObject({ ok: true });
-    expect(results[1]).toMatchObject({ ok: false, refusal: [{ code: "out_of_reach", path: "list[].x" }] });
-    const [error] = results[1]?.ok === false ? results[1].refusal : [];
+    expect(results[1]).toMatchObject({ ok: false, rejection: [{ code: "out_of_reach", path: "list[].x" }] });
+    const [error] = results[1]?.ok === false ? results[1].rejection : [];
     expect(error?.detail).toContain("than all updates of a request may read: send fewer.");
   });
 

@@ -25,10 +25,10 @@ test.each([
   ["an array of numbers", "[1]", /A payload is a JSON object/],
   ["a payload too large for a call", `{"id":"${"ж".repeat(33_000)}"}`, /at most 65536/],
   ["lines of JSON", '{"id":1}\n{"id":2}', /another JSON text follows/],
-])("%s is refused with a reason", (_, text, why) => {
+])("%s is rejected with a reason", (_, text, why) => {
   const read = readSample(text);
   expect(read.ok).toBe(false);
-  expect(read).toEqual({ ok: false, refusal: expect.stringMatching(why) });
+  expect(read).toEqual({ ok: false, rejection: expect.stringMatching(why) });
 });
 
 function lines(sample: JsonObject): string[] {
@@ -64,7 +64,7 @@ test.each<[what: string, sample: JsonObject, rows: string[]]>([
   ["is only the id for an empty sample", {}, ["external_id ←  string"]],
   [
     "prefers a specific name to a bare id",
-    { id: "evt_1", account_id: "acc_1" },
+    { id: "ntf_1", account_id: "acc_1" },
     ["external_id ← account_id string", "attributes.id ← id string"],
   ],
   [
@@ -187,12 +187,17 @@ test.each<[what: string, template: PayloadMapping[], example: JsonObject]>([
     [row("attributes.all", "company", "json"), row("attributes.x", "company", "json")],
     { company: { example: true } },
   ],
+  [
+    "has a star and a condition as names",
+    [row("name", "a.*.b"), row("plan", "list[id=x].plan"), row("external_id", '"c.d".e')],
+    { a: { "*": { b: "Acme Inc." } }, "list[id=x].plan": "growth", "c.d": { e: "acme-42" } },
+  ],
 ])("an example %s", (_, mappings, example) => expect(exampleFor(mappings)).toEqual(example));
 
 const segment = fc
   .tuple(
-    fc.constantFrom("a", "b", "id", "utm[source]", "__proto__", "constructor"),
-    fc.constantFrom("", "", "[]", "[0]", "[1]", "[99999]"),
+    fc.constantFrom("a", "b", "id", "utm[source]", "__proto__", "constructor", "*", '"q.r"'),
+    fc.constantFrom("", "", "[]", "[0]", "[1]", "[99999]", "[id=x]", "[a.b=x*][0]"),
   )
   .map((parts) => parts.join(""));
 const path = fc.array(segment, { minLength: 1, maxLength: 12 }).map((segments) => segments.join("."));
@@ -222,7 +227,7 @@ test("an example maps back to every field of its template, for any template", ()
       // The payload arrives as JSON.
       const payload = JSON.parse(JSON.stringify(exampleFor(rows)));
       const mapped = mapAccount(compileTemplate(rows), payload);
-      if (!mapped.ok) throw new Error(JSON.stringify({ payload, errors: mapped.refusal }));
+      if (!mapped.ok) throw new Error(JSON.stringify({ payload, errors: mapped.rejection }));
       const { fields, attributes } = mapped.value;
       expect(Object.keys(fields).length + Object.keys(attributes).length).toBe(rows.length - 1);
     }),

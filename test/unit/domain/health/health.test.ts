@@ -18,7 +18,8 @@ const WELL: HealthFigures = {
   booksBalanced: true,
   deadLetters: 0,
   deadLetterMs: null,
-  failingJobs: [],
+  failingChores: [],
+  alarms: { store: { all: 0, idle: 0 }, counter: { all: 0, idle: 0 } },
   failingDestinations: [],
 };
 
@@ -26,7 +27,10 @@ const alarms = (figures: Partial<HealthFigures>) => alarmsOf({ ...WELL, ...figur
 const named = (figures: Partial<HealthFigures>) => alarms(figures).map(({ alarm, word }) => `${word} ${alarm}`);
 const waiting = (sinceMs: number) => ({ waiting: 12_345, waitingSinceMs: NOW - sinceMs });
 const dead = (sinceMs: number) => ({ deadLetters: 3, deadLetterMs: NOW - sinceMs });
-const failing = (sinceMs: number) => ({ failingJobs: [{ job: "cold", sinceMs: NOW - sinceMs, error: "R2 is down" }] });
+const failing = (sinceMs: number) => ({
+  failingChores: [{ chore: "cold", sinceMs: NOW - sinceMs, error: "R2 is down" }],
+});
+const waking = (all: number, idle: number) => ({ alarms: { ...WELL.alarms, counter: { all, idle } } });
 const missed = (sinceMs: number, off: FailingDestination["off"] = null) => ({
   failingDestinations: [{ id: "dst_1", name: "CRM", sinceMs: NOW - sinceMs, off }],
 });
@@ -44,16 +48,18 @@ describe("health of a workspace", () => {
     ["with a store that is 79 % full", { store: { bytes: 799, maxBytes: 1_000 } }, []],
     ["with a store that is 80 % full", { store: { bytes: 800, maxBytes: 1_000 } }, ["late store_filling"]],
     ["with a full store", { store: FULL }, ["stuck store_full"]],
-    ["with a full outbox", { outbox: FULL }, ["stuck senders_refused"]],
+    ["with a full outbox", { outbox: FULL }, ["stuck senders_rejected"]],
     [
       "with a full store and a full outbox",
       { outbox: FULL, store: FULL },
-      ["stuck senders_refused", "stuck store_full"],
+      ["stuck senders_rejected", "stuck store_full"],
     ],
     ["with signals that cannot be read", { unreadable: 2 }, ["stuck signals_unreadable"]],
     ["whose books do not balance", { booksBalanced: false }, ["stuck books_open"]],
-    ["with a job that fails for less than ten minutes", failing(10 * MINUTE - 1), []],
-    ["with a job that fails for ten minutes", failing(10 * MINUTE), ["late job_failing"]],
+    ["with a chore that fails for less than ten minutes", failing(10 * MINUTE - 1), []],
+    ["with a chore that fails for ten minutes", failing(10 * MINUTE), ["late chore_failing"]],
+    ["with many alarms that have work", waking(1_000, 600), []],
+    ["with more than ten alarms a minute without work", waking(601, 601), ["late alarms_idle"]],
     ["with a dead letter of today", dead(24 * HOUR - 1), ["late dead_letters"]],
     ["with dead letters of yesterday only", dead(24 * HOUR), []],
     ["with a destination that fails for less than an hour", missed(HOUR - 1), []],
@@ -82,8 +88,8 @@ describe("health of a workspace", () => {
   const two = [...missed(HOUR).failingDestinations, ...missed(2 * HOUR).failingDestinations];
   test.each<[figures: Partial<HealthFigures>, says: RegExp]>([
     [waiting(12.5 * MINUTE), /^12,345 accepted signals wait, the oldest for 12 minutes\. Look/],
-    [{ store: { bytes: 855, maxBytes: 1_000 } }, /^The store is 85 % full\. Give the workspace a plan/],
-    [failing(HOUR), /^The job `cold` has failed for 60 minutes: R2 is down\. Look whether R2 and D1 answer\.$/],
+    [{ store: { bytes: 855, maxBytes: 1_000 } }, /^The store is 85% full\. Give the workspace a plan/],
+    [failing(HOUR), /^The chore `cold` has failed for 60 minutes: R2 is down\. Look whether R2 and D1 answer\.$/],
     [{ unreadable: 1 }, /^1 accepted signal cannot be read/],
     [dead(MINUTE), /^3 signals could not be processed, the latest 1 minute ago\. Read/],
     [missed(2 * HOUR), /^The destination "CRM" \(dst_1\) has not been reached for 120 minutes\. Look/],

@@ -68,14 +68,14 @@ test("§5 a new key has two characters of each kind for any random bytes", () =>
 describe("§5 the check of a key's form", () => {
   const key = composeKey(random);
 
-  test("refuses a typo at any position", () => {
+  test("rejects a typo at any position", () => {
     for (let at = 0; at < key.length; at++) {
       const typo = key.slice(0, at) + (key[at] === "x" ? "y" : "x") + key.slice(at + 1);
       expect(isWellFormedKey(typo), `place ${at}`).toBe(false);
     }
   });
 
-  test("refuses a character outside base62 even with a matching checksum", () => {
+  test("rejects a character outside base62 even with a matching checksum", () => {
     for (const odd of ["-", "é", " "]) {
       const checked = key.slice(0, 20) + odd + key.slice(21, 37);
       const sum = Array.from(checked).reduce((crc, char) => crc32(Uint8Array.of(char.charCodeAt(0) & 0xff), crc), 0);
@@ -95,7 +95,7 @@ describe("§5 the check of a key's form", () => {
     `sk_${"-".repeat(40)}`,
     `sk_${"é".repeat(40)}`,
     `sk_${"😀".repeat(20)}`,
-  ])("refuses %j", (text) => expect(isWellFormedKey(text)).toBe(false));
+  ])("rejects %j", (text) => expect(isWellFormedKey(text)).toBe(false));
 });
 
 test("an API token has the form of a key with its own prefix, and neither is taken for the other", () => {

@@ -2,9 +2,8 @@
 import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { composeKey, composeSecret } from "../../../../src/domain/keys/api-key.ts";
-import { echo, holdsCredential } from "../../../../src/domain/keys/echo.ts";
-import { detailForSender } from "../../../../src/domain/keys/refusal.ts";
+import { composeKey, composeSecret, echo, holdsCredential } from "../../../../src/domain/keys/api-key.ts";
+import { detailForSender } from "../../../../src/domain/keys/rejection.ts";
 
 const draws = (compose: (random: (n: number) => Uint8Array) => string) =>
   Array.from({ length: 300 }, () => compose(randomBytes));

@@ -12,19 +12,19 @@ import {
   roomToRelease,
   verdictInRun,
 } from "../../../../src/domain/quota/quota.ts";
-import type { AdmittedVerdict, QuotaPlan, QuotaRefusal } from "../../../../src/domain/quota/quota.ts";
+import type { AdmittedVerdict, QuotaPlan, QuotaRejection } from "../../../../src/domain/quota/quota.ts";
 
 const L = 100;
 const free: QuotaPlan = { signalLimit: L, overages: false, extraRoomRemoved: false };
 const capped: QuotaPlan = { ...free, extraRoomRemoved: true };
 const metered: QuotaPlan = { ...free, overages: true };
 
-type Verdict = AdmittedVerdict | QuotaRefusal;
+type Verdict = AdmittedVerdict | QuotaRejection;
 
 /** The verdict of the `n`-th signal. */
 function verdictOf(n: number, plan: QuotaPlan): Verdict | null {
   const run = decideQuotaRun(n - 1, 1, plan);
-  return ADMITTED_VERDICTS.find((verdict) => run[verdict] === 1) ?? run.refusal;
+  return ADMITTED_VERDICTS.find((verdict) => run[verdict] === 1) ?? run.rejection;
 }
 
 /** The specification's rules, in its order. */
@@ -42,10 +42,10 @@ describe("§8.2–§8.6: the verdict of the n-th signal", () => {
     ["§8.2: the L-th is processed", L, free, "accepted"],
     ["§8.3: the (L + 1)-th is held", L + 1, free, "held"],
     ["§8.3: the 2L-th is held", 2 * L, free, "held"],
-    ["§8.4: the (2L + 1)-th is refused", 2 * L + 1, free, "extra_room_exceeded"],
+    ["§8.4: the (2L + 1)-th is rejected", 2 * L + 1, free, "extra_room_exceeded"],
     ["§8.5: without the extra room the L-th is processed", L, capped, "accepted"],
-    ["§8.5: without the extra room the (L + 1)-th is refused", L + 1, capped, "allowance_exceeded"],
-    ["§8.5: without the extra room the (2L + 1)-th is refused alike", 2 * L + 1, capped, "allowance_exceeded"],
+    ["§8.5: without the extra room the (L + 1)-th is rejected", L + 1, capped, "allowance_exceeded"],
+    ["§8.5: without the extra room the (2L + 1)-th is rejected alike", 2 * L + 1, capped, "allowance_exceeded"],
     ["§8.6: with overages the (L + 1)-th is processed", L + 1, metered, "accepted"],
     ["§8.6: with overages the (2L + 1)-th is processed", 2 * L + 1, metered, "accepted"],
     ["§8.6: with overages it is, even without the extra room", 2 * L + 1, { ...capped, overages: true }, "accepted"],
@@ -62,7 +62,7 @@ const plans = fc.record<QuotaPlan>({
 });
 
 describe("§8: a run of signals", () => {
-  test("gets the same verdicts as its signals one by one, even as plans change; a refused signal takes no ordinal", () => {
+  test("gets the same verdicts as its signals one by one, even as plans change; a rejected signal takes no ordinal", () => {
     const turns = fc.array(fc.tuple(plans, fc.nat(40)), { minLength: 1, maxLength: 6 });
     fc.assert(
       fc.property(turns, fc.nat(150), (calls, usedBefore) => {
@@ -77,8 +77,8 @@ describe("§8: a run of signals", () => {
           }
           const run = decideQuotaRun(used, count, plan);
           const inOrder = Array.from({ length: count }, (_, nth) => verdictInRun(nth, run));
-          expect(inOrder.map((verdict) => (verdict === "rejected" ? run.refusal : verdict))).toEqual(verdicts);
-          expect(run.refusal === null).toBe(run.rejected === 0);
+          expect(inOrder.map((verdict) => (verdict === "rejected" ? run.rejection : verdict))).toEqual(verdicts);
+          expect(run.rejection === null).toBe(run.rejected === 0);
           used = ordinals;
         }
       }),
@@ -92,12 +92,12 @@ describe("§8: a run of signals", () => {
     expect(overageOfRun(2 * L, 5, metered)).toBe(5);
   });
 
-  test("never passes the ceiling, the last ordinal that is not refused", () => {
+  test("never passes the ceiling, the last ordinal that is not rejected", () => {
     fc.assert(
       fc.property(plans, (plan) => {
         const verdicts = Array.from({ length: 130 }, (_, index) => specified(index + 1, plan));
-        const refused = verdicts.findIndex((verdict) => verdict !== "accepted" && verdict !== "held");
-        expect(quotaCeiling(plan)).toBe(refused === -1 ? null : refused);
+        const rejected = verdicts.findIndex((verdict) => verdict !== "accepted" && verdict !== "held");
+        expect(quotaCeiling(plan)).toBe(rejected === -1 ? null : rejected);
       }),
     );
   });

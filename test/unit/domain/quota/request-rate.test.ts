@@ -10,11 +10,11 @@ import {
 } from "../../../../src/domain/quota/request-rate.ts";
 import type { RequestRate } from "../../../../src/domain/quota/request-rate.ts";
 import { BODY_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../../../../src/limits.ts";
-import { SHED_FACTOR } from "../../../../src/ingest/shedding.ts";
+import { SHED_FACTOR } from "../../../../src/http/workspace-share.ts";
 
 const NOW = Date.UTC(2026, 1, 23, 22, 28, 55, 111);
 
-/** Takes requests at this time until one is refused. */
+/** Takes requests at this time until one is rejected. */
 function takeAll(bucket: typeof FULL_BUCKET, nowMs: number, rate: RequestRate) {
   const remaining: number[] = [];
   for (;;) {

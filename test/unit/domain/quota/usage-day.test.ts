@@ -1,13 +1,12 @@
 /** Usage by day: the entry of a day, the curve of a period and the counts of each day. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { DAY_MS } from "../../../../src/domain/duration.ts";
+import { DAY_MS, utcDay } from "../../../../src/domain/duration.ts";
 import { NO_VERDICTS } from "../../../../src/domain/quota/quota.ts";
 import {
   entryOf,
   signalsPerDay,
   usageCurve,
-  utcDay,
   verdictsPerDay,
   type UsageDay,
 } from "../../../../src/domain/quota/usage-day.ts";
@@ -23,9 +22,9 @@ const entry = (number: number, accepted: number, held = 0, periodStartMs = START
 });
 
 test("a day's entry has the counts of all verdicts; an idle period has none", () => {
-  const refused = { ...entry(5, 0), rejected: 1 };
-  const ledger = { ...refused, signalLimit: 100 };
-  expect(entryOf(ledger)).toEqual(refused);
+  const rejected = { ...entry(5, 0), rejected: 1 };
+  const ledger = { ...rejected, signalLimit: 100 };
+  expect(entryOf(ledger)).toEqual(rejected);
   expect(entryOf(entry(5, 0, 1))).toEqual(entry(5, 0, 1));
   expect(entryOf(entry(5, 0))).toBeNull();
 });

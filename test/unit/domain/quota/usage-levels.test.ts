@@ -16,11 +16,11 @@ const full = standing(100, { held: 100 });
 const larger = (accepted: number, held = 0) => standing(accepted, { held, signalLimit: 150 });
 const capped = standing(100, { extraRoomRemoved: true });
 
-/** The notices of each step; a step with `true` has refused a signal. */
-function levelsOf(steps: [now: UsageStanding, hasRefused?: boolean][]): string[] {
+/** The notices of each step; a step with `true` has rejected a signal. */
+function levelsOf(steps: [now: UsageStanding, hasRejected?: boolean][]): string[] {
   let before = 0;
-  return steps.map(([now, hasRefused = false]) => {
-    const { notified, levels } = newUsageLevels({ notified: before, now, hasRefused });
+  return steps.map(([now, hasRejected = false]) => {
+    const { notified, levels } = newUsageLevels({ notified: before, now, hasRejected });
     before = notified;
     return levels.join();
   });
@@ -32,16 +32,16 @@ describe("a usage level is announced", () => {
     ["with all levels reached at once", [[standing(200)], [standing(200)]], ["80,100,200", ""]],
     ["again after a higher limit", [[standing(120)], [larger(119)], [larger(120)]], ["80,100", "", "80"]],
     ["never without signals", [[standing(0, { signalLimit: 0 })]], [""]],
-    ["once for refusals", [[full], [full, true], [full, true], [full]], ["80,100,200", "first_refusal", "", ""]],
+    ["once for rejections", [[full], [full, true], [full, true], [full]], ["80,100,200", "first_rejection", "", ""]],
     [
       "again if overages accepted in between",
       [[full, true], [{ ...full, overages: true }], [full, true]],
-      ["80,100,200,first_refusal", "", "first_refusal"],
+      ["80,100,200,first_rejection", "", "first_rejection"],
     ],
     [
       "again after a larger plan is full too",
       [[full, true], [larger(200)], [larger(200, 100), true]],
-      ["80,100,200,first_refusal", "", "200,first_refusal"],
+      ["80,100,200,first_rejection", "", "200,first_rejection"],
     ],
     [
       "at the limit without extra room",
@@ -49,7 +49,7 @@ describe("a usage level is announced", () => {
         [capped, true],
         [capped, true],
       ],
-      ["80,100,first_refusal", ""],
+      ["80,100,first_rejection", ""],
     ],
   ])("%s", (_, steps, levels) => expect(levelsOf(steps)).toEqual(levels));
 
@@ -65,17 +65,17 @@ describe("a usage level is announced", () => {
       fc.property(fc.array(fc.tuple(change, fc.boolean()), { maxLength: 20 }), (changes) => {
         let before = 0;
         let announced: string[] = [];
-        for (const [changed, hasRefused] of changes) {
+        for (const [changed, hasRejected] of changes) {
           const now = { ...NO_VERDICTS, ...changed };
-          const { notified: after, levels } = newUsageLevels({ notified: before, now, hasRefused });
-          const reached = newUsageLevels({ notified: 0, now, hasRefused }).levels as string[];
+          const { notified: after, levels } = newUsageLevels({ notified: before, now, hasRejected });
+          const reached = newUsageLevels({ notified: 0, now, hasRejected }).levels as string[];
           expect(levels.filter((level) => announced.includes(level))).toEqual([]);
           expect([...announced, ...levels]).toEqual(expect.arrayContaining(reached));
-          expect(newUsageLevels({ notified: after, now, hasRefused: false }).levels).toEqual([]);
+          expect(newUsageLevels({ notified: after, now, hasRejected: false }).levels).toEqual([]);
           const ceiling = (now.extraRoomRemoved ? 1 : 2) * now.signalLimit;
           const isFull = !now.overages && now.accepted + now.held >= ceiling;
           announced = [...announced, ...levels].filter(
-            (level) => reached.includes(level) || (level === "first_refusal" && isFull),
+            (level) => reached.includes(level) || (level === "first_rejection" && isFull),
           );
           before = after;
         }

@@ -3,6 +3,12 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { evaluate } from "../../../../src/domain/rules/evaluate-rules.ts";
 import {
+  COMPARATOR_NAMES,
+  conditionValue,
+  type MappingCondition,
+  type ComparatorName,
+} from "../../../../src/domain/rules/comparators.ts";
+import {
   compileRules,
   eventRange,
   isAboutEvent,
@@ -11,9 +17,8 @@ import {
   POINTS_LAST_DAYS,
   propertyPaths,
 } from "../../../../src/domain/rules/mapping-rule.ts";
-import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../../../src/domain/rules/mapping-condition.ts";
 import type { MappingRule, RuleMatch } from "../../../../src/domain/rules/mapping-rule.ts";
-import type { MappingCondition, MappingOperator } from "../../../../src/domain/rules/mapping-condition.ts";
+import { readPayload } from "../../../../src/domain/json/json-value.ts";
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../../../src/limits.ts";
 
@@ -41,7 +46,7 @@ function holds(condition: MappingCondition, of: NormalisedSignal, email?: string
   return matching([rule({ conditions: [condition] })], of, email).length === 1;
 }
 
-function onX(operator: MappingOperator, value: MappingCondition["value"]): MappingCondition {
+function onX(operator: ComparatorName, value: MappingCondition["value"]): MappingCondition {
   return value === undefined ? { path: "properties.x", operator } : { path: "properties.x", operator, value };
 }
 
@@ -77,7 +82,7 @@ describe("§8.5 an event pattern", () => {
 });
 
 describe("§8.5 the operator", () => {
-  type Row = [operator: MappingOperator, sent: unknown, value: MappingCondition["value"], holds: boolean];
+  type Row = [operator: ComparatorName, sent: unknown, value: MappingCondition["value"], holds: boolean];
   const rows: Row[] = [
     ["equals", "Contact", "contact", true],
     ["equals", "Contact us", "contact", false],
@@ -110,6 +115,8 @@ describe("§8.5 the operator", () => {
     ["not_contains", "Pricing Page", "page", false],
     ["not_contains", "Pricing", "page", true],
     ["not_contains", null, "page", true],
+    ["contains_any", "Mozilla/5.0 HeadlessChrome/120", ["curl/", "headlesschrome"], true],
+    ["contains_any", "Mozilla/5.0 Firefox/120", ["curl/", "headlesschrome"], false],
     ["starts_with", "https://Example.com/a", "HTTPS://example", true],
     ["starts_with", "a https://", "https://", false],
     ["ends_with", "report.PDF", ".pdf", true],
@@ -148,33 +155,86 @@ describe("§8.5 the operator", () => {
     ["is_true", true, undefined, true],
     ["is_true", "True", undefined, true],
     ["is_true", false, undefined, false],
-    ["is_true", 1, undefined, false],
+    ["is_true", 1, undefined, true],
+    ["is_true", "1", undefined, true],
+    ["is_true", 2, undefined, false],
     ["is_true", null, undefined, false],
     ["is_false", false, undefined, true],
     ["is_false", "FALSE", undefined, true],
     ["is_false", true, undefined, false],
-    ["is_false", 0, undefined, false],
+    ["is_false", 0, undefined, true],
+    ["is_false", 1, undefined, false],
+    ["equals", "Cafe\u0301", "caf\u00e9", true],
+    ["contains", "Im Cafe\u0301", "CAF\u00c9", true],
+    ["starts_with", "caf\u00e9 am", "cafe\u0301", true],
+    ["in", "cafe\u0301", ["bar", "Caf\u00e9"], true],
     ["is_false", "", undefined, false],
   ];
   test.each(rows)("%s: %j against %j is %s", (operator, sent, value, expected) =>
     expect(holds(onX(operator, value), signal({ properties: { x: sent } }))).toBe(expected),
   );
-  test("numbers too large for JSON.parse do not count as numbers", () => {
-    expect(holds(onX("greater_than", 5), signal({ properties: JSON.parse(`{"x":1e999}`) }))).toBe(false);
+  test.each<[sent: string, operator: ComparatorName, value: MappingCondition["value"], expected: boolean]>([
+    ["76159173374952512310", "equals", "76159173374952512310", true],
+    ["76159173374952512310", "equals", "76159173374952512311", false],
+    ["76159173374952512310", "not_equals", "76159173374952512311", true],
+    ["7615917337495251231.0e1", "equals", " 76159173374952512310", true],
+    ['"76159173374952512310"', "in", ["1", "76159173374952512310.0"], true],
+    ["76159173374952512310", "in", ["76159173374952512311", "1"], false],
+    ["76159173374952512310", "starts_with", "7615917337495251231", true],
+    ["76159173374952512310", "contains", "2310", true],
+    ["76159173374952512311", "greater_than", "76159173374952512310", true],
+    ["1234567890123456019100.901090099009", "less_than", "1234567890123456090000.0", true],
+    ["76159173374952512310", "greater_than", "76159173374952512310", false],
+    ["-76159173374952512311", "greater_than", "-76159173374952512310", false],
+    ["76159173374952512310", "greater_or_equal", "+76159173374952512310", true],
+    ["0.12345678901234567891", "less_than", "0.12345678901234567892", true],
+    ["9007199254740993", "less_or_equal", 9007199254740992, false],
+    ["1e400", "greater_than", 5, true],
+    ["-1e400", "less_than", 5, true],
+    ["1e-400", "equals", 0, false],
+    ["1e-400", "greater_than", 0, true],
+    ["-1e-400", "less_than", 0, true],
+    ["0", "greater_than", "-0.00000000000000000001", true],
+    ["12345678901234567000", "equals", "12345678901234567000", true],
+  ])("a number is compared with all digits that were sent: %s %s %j is %s", (sent, operator, value, expected) => {
+    const { x } = readPayload(`{"x":${sent}}`) as { x: unknown };
+    expect(holds(onX(operator, value), signal({ properties: { x } }))).toBe(expected);
+  });
+
+  test("numbers are compared as exact decimals, however they are written", () => {
+    const digits = (maxLength: number) =>
+      fc.string({ unit: fc.constantFrom("0", "0", "1", "9"), minLength: 1, maxLength });
+    const decimal = fc
+      .tuple(fc.constantFrom("", "-"), fc.constantFrom("0", "9", "1234567890123456"), digits(8), digits(22))
+      .map(([sign, first, whole, fraction]) => {
+        const text = `${sign}${first === "0" ? "0" : first + whole}.${fraction}`;
+        return { text, units: BigInt(text.replace(".", "").padEnd(text.length - 1 + 22 - fraction.length, "0")) };
+      });
+    const near = decimal.chain((one) => fc.tuple(fc.constant(one), fc.oneof(decimal, fc.constant(one))));
+    fc.assert(
+      fc.property(near, fc.boolean(), ([one, other], asText) => {
+        const { x } = readPayload(`{"x":${asText ? JSON.stringify(one.text) : one.text}}`) as { x: unknown };
+        const compared = (["less_than", "equals", "greater_than"] as const).map((operator) =>
+          holds(onX(operator, other.text), signal({ properties: { x } })),
+        );
+        const expected = [one.units < other.units, one.units === other.units, one.units > other.units];
+        expect([one.text, other.text, compared]).toEqual([one.text, other.text, expected]);
+      }),
+    );
   });
 
   test("every operator has rows where it holds and rows where it does not", () => {
-    for (const operator of MAPPING_OPERATORS) {
+    for (const operator of COMPARATOR_NAMES) {
       const results = new Set(rows.filter((row) => row[0] === operator).map((row) => row[3]));
       expect([operator, results.size]).toEqual([operator, 2]);
     }
   });
 
-  test.each(MAPPING_OPERATORS)("%s holds for a missing path only if it is a not_ operator", (operator) => {
-    const value = OPERATORS_WITHOUT_VALUE.includes(operator) ? undefined : operator === "in" ? ["x"] : "x";
+  test.each(COMPARATOR_NAMES)("%s holds for a missing path only if it is a not_ operator", (operator) => {
+    const value = conditionValue(operator) === "none" ? undefined : conditionValue(operator) === "list" ? ["x"] : "x";
     expect(holds(onX(operator, value), signal({ properties: { y: 1 } }))).toBe(operator.startsWith("not_"));
   });
-  test.each(["not_equals", "not_contains", "equals", "contains", "in"] as const)(
+  test.each(["not_equals", "not_contains", "contains_any", "equals", "contains", "in"] as const)(
     "%s without a value, which no validated rule has, never holds",
     (operator) => expect(holds(onX(operator, undefined), signal({ properties: { x: 1 } }))).toBe(false),
   );
@@ -204,6 +264,37 @@ describe("§8.5 a condition", () => {
     [{ path: "userId", operator: "not_exists" }, false],
   ])("%j holds: %s", (condition, expected) => expect(holds(condition, sent)).toBe(expected));
 
+  test.each<[path: string, value: string, expected: boolean]>([
+    ["properties.fields[name=PLAN].value", "pro", true],
+    ["properties.fields[name=size].value", "pro", false],
+    ["properties.fields[name=p*].value", "pro", true],
+    ["properties.*.sku", "b2", true],
+    ["properties.*.sku", "c3", false],
+    [`properties."a.b"`, "dotted", true],
+    ["properties.utm[source=x]", "named", true],
+    ["payload.context.campaign.name", "spring", true],
+    ["payload.properties.*.sku", "a1", true],
+    ["payload.list[id=1].value", "first", true],
+    ["payload.missing", "first", false],
+  ])("reads any member, conditions and the signal as sent: %s equals %j is %s", (path, value, expected) => {
+    const properties = {
+      fields: [
+        { name: "plan", value: "pro" },
+        { name: "size", value: "5" },
+      ],
+      x: { sku: "A1" },
+      y: { sku: "B2" },
+      "a.b": "dotted",
+      "utm[source=x]": "named",
+    };
+    const payload = { properties, context: { campaign: { name: "Spring" } }, list: [{ id: 1, value: "first" }] };
+    const condition: MappingCondition = { path, operator: "equals", value };
+    expect(isRulePath(path)).toBe(true);
+    expect(holds(condition, { ...signal({ properties }), payload } as NormalisedSignal)).toBe(expected);
+    const isOfPayload = path.startsWith("payload.");
+    expect(holds(condition, signal({ properties }))).toBe(expected && !isOfPayload);
+  });
+
   test("on the email takes the person's if the signal has none", () => {
     const condition: MappingCondition = { path: "email", operator: "equals", value: "jane@example.com" };
     expect([holds(condition, signal({}), "jane@example.com"), holds(condition, signal({}))]).toEqual([true, false]);
@@ -217,9 +308,29 @@ describe("§8.5 a condition", () => {
   });
 
   test("has a path to the event, the source, the email or a property", () => {
-    const paths = ["event", "source", "email", "properties.x", "properties.items[].sku", "properties.Form Name"];
+    const paths = [
+      "event",
+      "source",
+      "email",
+      "properties.x",
+      "properties.items[].sku",
+      "properties.Form Name",
+      "payload.a.*",
+    ];
     expect(paths.filter((path) => !isRulePath(path))).toEqual([]);
-    const invalid = ["", "Event", "properties", "properties.", "properties..a", "event.x", "userId", "__proto__"];
+    const invalid = [
+      "",
+      "Event",
+      "properties",
+      "properties.",
+      "properties..a",
+      "payload",
+      "payload.",
+      "payloads.x",
+      "event.x",
+      "userId",
+      "__proto__",
+    ];
     expect([...invalid, `properties.${"x".repeat(255)}`].filter(isRulePath)).toEqual([]);
   });
 
@@ -308,6 +419,10 @@ describe("§8.5 the step budget of an evaluation", () => {
     ["elements", times(1 + RULES_MAX_STEPS / 1_000, [{ path: "properties.a[]", operator: "equals", value: "none" }])],
     ["elements of which nothing is taken", times(1 + RULES_MAX_STEPS / 1_000, elementPath)],
     ["characters that are read", times(20, textPath)],
+    [
+      "characters that are searched several times",
+      times(1, [{ path: "properties.text", operator: "contains_any", value: Array.from({ length: 20 }, () => "b") }]),
+    ],
     ["characters that are searched", times(20, [{ path: "properties.text", operator: "not_contains", value: "b" }])],
   ])("counts %s", (_, compiled) => {
     const text = "a".repeat(60_000);
@@ -367,7 +482,7 @@ test("§8.5 evaluating all rules at once equals evaluating each rule whose patte
   const pattern = fc.string({ unit: fc.constantFrom("a", "b", "*"), minLength: 1, maxLength: 6 });
   const condition = fc.record({
     path: fc.constantFrom("event", "email", "properties.x", "properties.y", "properties.l[].x"),
-    operator: fc.constantFrom(...MAPPING_OPERATORS),
+    operator: fc.constantFrom(...COMPARATOR_NAMES),
     value: fc.constantFrom<string | number>("a", "1", 1, 2, "true"),
   });
   const anyRule = fc.record({

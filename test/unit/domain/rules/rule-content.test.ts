@@ -1,6 +1,6 @@
 /** Differences between mapping rules, and their size. */
 import { describe, expect, test } from "vitest";
-import type { MappingCondition } from "../../../../src/domain/rules/mapping-condition.ts";
+import type { MappingCondition } from "../../../../src/domain/rules/comparators.ts";
 import { ruleDifferences, ruleSize, type RuleContent } from "../../../../src/domain/rules/rule-content.ts";
 
 const demo = { path: "properties.form", operator: "equals", value: "demo" } as const;

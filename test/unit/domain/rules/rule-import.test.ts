@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { contentOf, type RuleContent } from "../../../../src/domain/rules/rule-content.ts";
 import { afterImport, planImport } from "../../../../src/domain/rules/rule-import.ts";
 import { WORKSPACE_MAX_RULES } from "../../../../src/limits.ts";
-import { readRuleFile, ruleFileOf } from "../../../../src/workspace/import-rules.ts";
+import { readRuleFile, ruleFileOf } from "../../../../src/use-cases/import-rules.ts";
 
 const rule = (name: string, more: Partial<RuleContent> = {}): RuleContent => ({
   name,
@@ -18,7 +18,6 @@ const rule = (name: string, more: Partial<RuleContent> = {}): RuleContent => ({
   ...more,
 });
 const existingRule = (id: string, name: string, more: Partial<RuleContent> = {}) => ({ id, ...rule(name, more) });
-const outcomes = (steps: readonly { result: string }[]) => steps.map(({ result }) => result);
 
 describe("an imported rule", () => {
   test("changes the rule with its id, else the rule with its name, else is added", () => {
@@ -37,7 +36,7 @@ describe("an imported rule", () => {
     ]);
   });
 
-  test("is refused if several rules have its name, or an earlier one changes the same rule", () => {
+  test("is rejected if several rules have its name, or an earlier one changes the same rule", () => {
     const existing = [existingRule("r1", "One"), existingRule("r2", "One"), existingRule("r3", "Three")];
     const steps = planImport(existing, [
       rule("One"),
@@ -46,12 +45,20 @@ describe("an imported rule", () => {
       { ...rule("3"), id: "r3" },
     ]);
     expect(steps).toMatchObject([
-      { result: "refused", why: "name_ambiguous" },
+      { result: "rejected", why: "name_ambiguous" },
       { result: "unchanged" },
       { result: "unchanged" },
-      { result: "refused", why: "twice" },
+      { result: "rejected", why: "twice" },
     ]);
-    expect(outcomes(planImport([], [rule("One"), rule("One")]))).toEqual(["added", "added"]);
+  });
+
+  test("is rejected if an earlier new rule has its name, because the next import could not distinguish them", () => {
+    const file = [rule("One"), { ...rule("One", { points: 2 }), id: "elsewhere" }, rule("Two")];
+    expect(planImport([], file)).toMatchObject([
+      { result: "added" },
+      { result: "rejected", why: "added_twice" },
+      { result: "added" },
+    ]);
   });
 
   test("adds its whole size if it is new, else the difference", () => {
@@ -81,9 +88,9 @@ describe("a file of mapping rules", () => {
       existingRule("r2", "Two"),
     ];
     const text = ruleFileOf(all);
-    expect(readRuleFile(text)).toEqual({ ok: true, value: all });
+    expect(readRuleFile(text)).toEqual({ ok: true, value: { rules: all, exclusions: [] } });
     const { items } = JSON.parse(text) as { items: object[] };
-    expect(readRuleFile(JSON.stringify(items))).toEqual({ ok: true, value: all });
+    expect(readRuleFile(JSON.stringify(items))).toEqual({ ok: true, value: { rules: all, exclusions: [] } });
     const listed = items.map((item) => ({
       ...item,
       version: 3,
@@ -91,14 +98,17 @@ describe("a file of mapping rules", () => {
       updated_at: "",
       updated_by: "operator",
     }));
-    expect(readRuleFile(JSON.stringify({ items: listed, next: null }))).toEqual({ ok: true, value: all });
+    expect(readRuleFile(JSON.stringify({ items: listed, next: null }))).toEqual({
+      ok: true,
+      value: { rules: all, exclusions: [] },
+    });
     expect(planImport(all, readAll(text)).every(({ result }) => result === "unchanged")).toBe(true);
   });
 
   function readAll(text: string) {
     const read = readRuleFile(text);
     if (!read.ok) throw new Error("unreadable");
-    return read.value;
+    return read.value.rules;
   }
 
   test("gives enabled rules that score each time and whose points always count by default", () => {
@@ -106,7 +116,7 @@ describe("a file of mapping rules", () => {
     expect(read && contentOf(read)).toEqual(rule("One"));
   });
 
-  test("is refused with the errors of each rule, by index and name", () => {
+  test("is rejected with the errors of each rule, by index and name", () => {
     const good = { name: "Good", event: "E", scoring_signal: "s", points: 1 };
     const items = [
       { ...good, points: "many", event: " " },
@@ -117,7 +127,7 @@ describe("a file of mapping rules", () => {
     const read = readRuleFile(JSON.stringify({ items }));
     expect(read).toMatchObject({
       ok: false,
-      refusal: [
+      rejection: [
         { index: 0, name: "Good", messages: [expect.stringMatching(/^event: /), expect.stringMatching(/^points: /)] },
         {
           index: 2,
@@ -148,7 +158,7 @@ describe("a file of mapping rules", () => {
       [condition({ a: 1, b: 2 }), "condition 1: Remove the unknown fields a, b."],
     ];
     const read = readRuleFile(JSON.stringify(invalid.map(([more]) => ({ ...valid, ...more }))));
-    const problems = read.ok ? [] : read.refusal.map(({ messages }) => messages);
+    const problems = read.ok ? [] : read.rejection.map(({ messages }) => messages);
     expect(problems).toEqual(invalid.map(([, message]) => [message]));
   });
 
@@ -161,8 +171,8 @@ describe("a file of mapping rules", () => {
     ['{"items":{}}', "The file has no list of rules"],
     ["[]", "The list has no rules."],
     [JSON.stringify(Array(WORKSPACE_MAX_RULES + 1).fill(1)), "at most 1000 mapping rules"],
-  ])("is refused as a whole if it has no list of rules: %.20s", (text, message) => {
-    const refused = { index: null, name: null, messages: [expect.stringContaining(message)] };
-    expect(readRuleFile(text)).toEqual({ ok: false, refusal: [refused] });
+  ])("is rejected as a whole if it has no list of rules: %.20s", (text, message) => {
+    const rejected = { index: null, name: null, messages: [expect.stringContaining(message)] };
+    expect(readRuleFile(text)).toEqual({ ok: false, rejection: [rejected] });
   });
 });

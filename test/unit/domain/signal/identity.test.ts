@@ -1,11 +1,15 @@
 /** Design §8.3: ids and emails that name a person, and those that must not. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { readPayload } from "../../../../src/domain/json/json-value.ts";
 import { composeKey } from "../../../../src/domain/keys/api-key.ts";
 import {
+  emailAsStored,
   emailProblem,
+  idProblem,
   memberEmail,
   groupSource,
+  markOfName,
   normaliseEmail,
   usableId,
 } from "../../../../src/domain/signal/identity.ts";
@@ -17,6 +21,10 @@ const key = composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 describe("§8.3 an id", () => {
   test.each([
     ...list("x 0 000000 0.00 00000000-0000-0000-0000-000000000000 -1 null None NaN true [object_Object] {} ---"),
+    ...list(`"null" 'null' <null> (none) [none] {null} "undefined" "[object_Object]" \`nil\` “null” "" <>`),
+    ...list("anonymous-user ANONYMOUS_USER system Backend ٠ ００"),
+    "\u200bnull\u200b",
+    '" null "',
     ...list("Anonymous guest (not_set) {{lead.Id}} lead-{{lead.Id}} %CONTACT_ID% ${user.id} *|UNIQID|*"),
     "",
     "  \t",
@@ -27,6 +35,7 @@ describe("§8.3 an id", () => {
 
   test.each([
     ...list("507f191e-810c-4972-9de8-60ea00000000 507f191e810c19729de860ea 42 1 0007 anonymous-8f2c user1 50%off"),
+    ...list(`"a1" 'user-7' <b2> ٤٢ ７ 1٠ systems backend-3`),
     "пользователь",
     "a".repeat(255),
   ])("links if it is %j", (id) => expect(usableId(id)).toBe(id));
@@ -39,16 +48,65 @@ describe("§8.3 an id", () => {
       (value: unknown) => [value, undefined] as [unknown, undefined],
     ),
   ])("of %j is %j", (value, id) => expect(usableId(value)).toBe(id));
+
+  test.each(["7615917337495251231", "12345678901234567891", "12345678901234567000", "1000000000000000000000"])(
+    "of the number %s is its text, with all digits",
+    (sent) => expect(usableId(readPayload(sent))).toBe(sent),
+  );
+});
+
+describe("the problem with an id", () => {
+  test.each<[unknown, string | null]>([
+    ["null", "is a word that senders write for many people"],
+    ['"null"', "is a word that senders write for many people"],
+    ["0000", "has no letter, and no digit other than zero"],
+    ["{{lead.Id}}", "is a placeholder that was not replaced by its value"],
+    ["x", "has a single character"],
+    ["a".repeat(256), "has more than 255 characters"],
+    [key, "holds an API key"],
+    [readPayload("7615917337495251231"), null],
+    [readPayload("0.00000000000000000000"), "has no letter, and no digit other than zero"],
+    [readPayload(`1${"0".repeat(300)}`), "has more than 255 characters"],
+    [JSON.parse("7615917337495251231"), "is a number with more digits than JSON numbers keep (send it as a text)"],
+    [true, "is not a text"],
+    [{ id: "a" }, "is not a text"],
+    ...[null, undefined, "", " ", "user-1", 42].map((value): [unknown, null] => [value, null]),
+  ])("of %j is %j", (value, why) =>
+    expect(idProblem("userId", value)).toBe(why && `Its \`userId\` ${why}, so it names nobody.`),
+  );
+
+  test("is there exactly if the id links nobody", () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), fc.integer(), fc.double()), (value) => {
+        const isAbsent = typeof value === "string" && value.trim() === "";
+        expect(idProblem("userId", value) === null).toBe(isAbsent || usableId(value) !== undefined);
+      }),
+    );
+  });
 });
 
 describe("§8.1 an email address", () => {
   test.each([
-    ...list("jane@example.com jane.doe+news@mail.example.co.uk root@localhost почта@пример.рф"),
+    ...list("jane@example.com jane.doe+news@mail.example.co.uk root@localhost почта@пример.рф ann@münchen.de"),
+    ...list("o'neil@example.com jane@[192.0.2.1] jane@xn--mnchen-3ya.de jane@3com.com"),
     `${"a".repeat(242)}@example.com`,
   ])("names somebody: %s", (email) => {
     expect(normaliseEmail(email)).toBe(email);
     expect(normaliseEmail(` ${email.toUpperCase()}\n`)).toBe(email);
     expect(emailProblem(email)).toBeNull();
+  });
+
+  test.each([
+    ...list(
+      `jane@example.com, jane@example.com; "jane@example.com" 'jane@example.com' "jane@example.com", “jane@example.com”`,
+    ),
+    "\u200bjane@example.com",
+    "jane@example.com\u202c",
+    "\ufeff \u2060jane@example.com\u200b ",
+    ' " jane@example.com" ',
+  ])("names the address within %j", (sent) => {
+    expect(normaliseEmail(sent)).toBe("jane@example.com");
+    expect(emailProblem(sent)).toBeNull();
   });
 
   const SHAPE = "Its email is not an email address, so it names nobody.";
@@ -68,6 +126,11 @@ describe("§8.1 an email address", () => {
     ...list("<jane@example.com> https://evil.example/login?x=1#@x.co evil.example/login@x.co mailto:jane@example.com")
       .concat(list("jane@example.com:8080 jane@example.com/login <https://evil.example|jane@example.com>"))
       .map((text) => [text, LINK] as [unknown, string]),
+    ...["(jane@example.com)", "jane@example..com", "jane@-", "jane@a-.example", "!@#$%^&*()`~"].map(
+      (text) => [text, SHAPE] as [unknown, string],
+    ),
+    ["ja\u00adne@example.com", "Its email has the invisible character U+00AD, so it names nobody."],
+    ["jane@exam\u200bple.com", "Its email has the invisible character U+200B, so it names nobody."],
     [`${key}@example.com`, "Its email holds an API key, so it names nobody."],
   ])("names nobody: %j", (email, problem) => {
     expect(normaliseEmail(email)).toBeUndefined();
@@ -80,7 +143,7 @@ describe("§8.1 an email address", () => {
       fc.property(text, (email) => {
         const once = normaliseEmail(email);
         expect(emailProblem(email) === null).toBe(email.trim() === "" || once !== undefined);
-        if (once !== undefined) expect([once, normaliseEmail(once)]).toEqual([email.trim().toLowerCase(), once]);
+        if (once !== undefined) expect([once, normaliseEmail(once)]).toEqual([emailAsStored(email), once]);
       }),
     );
   });
@@ -114,8 +177,11 @@ describe("the email of a member", () => {
     ["a link in it", "https://evil.example/@x.co"],
     ["no address", "jane"],
     ["no text", 5],
-  ])("is refused with %s", (_, typed) => expect(memberEmail(typed)).toBeUndefined());
+  ])("is rejected with %s", (_, typed) => expect(memberEmail(typed)).toBeUndefined());
 });
+
+test("the mark of a name is that of FNV-1a, without a sign", () =>
+  expect(["", "a", "foobar"].map(markOfName)).toEqual([0x81_1c_9d_c5, 0xe4_0c_29_2c, 0xbf_9c_f9_68]));
 
 describe("the source of a signal", () => {
   const zoe = { email: "zoe.hart@x.co", userId: "U-4711", anonymousId: "v-1", traits: { name: "Zoe Hart" } };

@@ -1,7 +1,7 @@
 /** Spec §6, design §8.1, with the payloads of real senders. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cdpCallType, emailProblemOf, normalise } from "../../../../src/domain/signal/normalise.ts";
+import { cdpCallType, emailProblemOf, idProblemOf, normalise } from "../../../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 
 const normalised = (payload: JsonObject, pathSource?: string) => normalise(payload, pathSource);
@@ -16,6 +16,9 @@ describe("§6 the type of a CDP's call", () => {
     [{ type: "screen", anonymousId: "a" }, "screen"],
     [{ type: "identify", userId: "u", anonymousId: null }, "identify"],
     [{ type: "group", userId: 17 }, "group"],
+    [{ type: " Identify", userId: "u" }, "identify"],
+    [{ type: "TRACK", anonymousId: "a", messageId: "m" }, "track"],
+    [{ type: "Charge", anonymousId: "a", messageId: "m" }, "Charge"],
     [{ type: "track", event: "A" }, undefined],
     [{ type: "track", userId: null, anonymousId: null, messageId: "" }, undefined],
     [{ type: "webinar", messageId: "m" }, undefined],
@@ -55,6 +58,17 @@ describe("§6 a call as a CDP delivers it", () => {
     });
   });
 
+  test("of an unknown type keeps the name of its event", () => {
+    const sent = { type: "audiencelist", event: "Row Upserted", messageId: "m", anonymousId: "a" };
+    expect(normalised(sent).event).toBe("Row Upserted");
+    expect(normalised({ ...sent, event: "" }).event).toBe("audiencelist");
+  });
+
+  test("has one event and one source for names that look the same", () => {
+    const [composed, decomposed] = ["Caf\u00e9", "Cafe\u0301"].map((event) => normalised({ event, source: event }));
+    expect([decomposed?.event, decomposed?.source]).toEqual([composed?.event, composed?.source]);
+  });
+
   test.each(["screen", "group", "alias"])("has the event %s", (event) =>
     expect(normalised(call(event, { event: "ignored" }))).toMatchObject({ kind: "signal", event }),
   );
@@ -69,6 +83,8 @@ describe("§8.1 the properties", () => {
     [call("page", { context }), { url: "https://example.com/c" }],
     [call("page", { name: "Top", context, properties: sent }), sent],
     [call("page", { name: "Top", context, properties: blank }), filled],
+    [call("page", { category: "Docs", name: "Top" }), { category: "Docs", name: "Top" }],
+    [call("screen", { category: "Docs", properties: { category: "Own" } }), { category: "Own" }],
     [call("page", { name: "", context: { page: null } }), {}],
     [call("page", { name: "Top", properties: ["x"] }), { name: "Top" }],
     [call("screen", { name: " Home " }), { name: "Home" }],
@@ -168,6 +184,14 @@ test.each<[unknown, boolean]>([
   expect(emailProblemOf(payload)).toEqual(hasProblem ? "Its email is not an email address, so it names nobody." : null);
 });
 
+test("every id of a payload that names nobody is explained", () => {
+  const sent = { userId: "null", anonymousId: "{}", previousId: "undefined" };
+  const names = (payload: JsonObject) => [...(idProblemOf(payload) ?? "").matchAll(/`(\w+)`/g)].map(([, name]) => name);
+  expect(names({ event: "A", ...sent })).toEqual(["userId", "anonymousId"]);
+  expect(names(call("alias", sent))).toEqual(["userId", "anonymousId", "previousId"]);
+  expect(idProblemOf({ event: "A", userId: "u-1", anonymousId: null })).toBeNull();
+});
+
 describe("§8.3 ids", () => {
   test.each<[JsonObject, object]>([
     [
@@ -223,6 +247,19 @@ describe("§6 the traits", () => {
       { name: "J.", title: "CTO" },
     ],
     [{ ...track, traits: { firstName: "Jane", lastName: "Doe" } }, { name: "Jane Doe" }],
+    [
+      { ...track, traits: { firstname: "Jane", lastname: "Doe", jobtitle: "CTO" } },
+      { name: "Jane Doe", title: "CTO" },
+    ],
+    [{ ...track, traits: { first_name: "Jane", last_name: "Doe" } }, { name: "Jane Doe" }],
+    [
+      { email, event: "A", properties: { firstname: "Jane", lastname: "Doe", jobtitle: "CTO" } },
+      { name: "Jane Doe", title: "CTO" },
+    ],
+    [
+      { email, event: "A", properties: { firstName: "Jane", lastName: "Doe", title: "CTO" } },
+      { name: "Jane Doe", title: "CTO" },
+    ],
     [{ ...track, traits: { name: null, company: " ", title: 5 } }, {}],
     [{ ...track, traits: "Jane", context: { traits: [] } }, {}],
     [call("group", { traits: { name: "Initech" } }), {}],

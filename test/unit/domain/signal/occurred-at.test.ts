@@ -35,7 +35,14 @@ describe("the source of the time", () => {
     ],
     ["the next field after a time before 2000", { event: "E", timestamp: 0, occurred_at: ISO }, WHEN, "occurred_at"],
     ["a time at the start of 2000", { event: "E", timestamp: "2000-01-01" }, Date.UTC(2000, 0, 1), "timestamp"],
-    ["the receipt for a later time", { event: "E", timestamp: RECEIVED + 1 }, RECEIVED, "timestamp"],
+    ["the receipt for a time just after it", { event: "E", timestamp: RECEIVED + 600_000 }, RECEIVED, "timestamp"],
+    [
+      "the next field after a time in the future",
+      { event: "E", timestamp: "2558-07-03", occurred_at: ISO },
+      WHEN,
+      "occurred_at",
+    ],
+    ["the receipt, not a time in the future", { event: "E", timestamp: RECEIVED + 600_001 }, RECEIVED, "received"],
   ])("is %s", (_, payload, ms, from) => {
     expect(occurredAt(payload, RECEIVED)).toEqual({ ms, from });
   });
@@ -47,6 +54,16 @@ test.each([
   ["2025-05-03 10:20:30.4009Z", WHEN],
   ["2025-05-03T05:20:30.400-0500", WHEN],
   ["2025-05-03", Date.UTC(2025, 4, 3)],
+  ["2013-10-17 14:55:23-04", Date.UTC(2013, 9, 17, 18, 55, 23)],
+  ["2020-12-01T20:00:00+00", Date.UTC(2020, 11, 1, 20)],
+  ["20241210T173646Z", Date.UTC(2024, 11, 10, 17, 36, 46)],
+  ["20241210t173646.5+0130", Date.UTC(2024, 11, 10, 16, 6, 46, 500)],
+  ["2024-12-10T17", Date.UTC(2024, 11, 10, 17)],
+  ["2016-12-31T23:59:60Z", Date.UTC(2016, 11, 31, 23, 59, 59)],
+  ["20240230T000000Z", null],
+  [1_719_252_562_123_456, 1_719_252_562_123],
+  ["1719252562123456", 1_719_252_562_123],
+  ["1719252562123456789", 1_719_252_562_123],
   ["2025-05-03T10:20", Date.UTC(2025, 4, 3, 10, 20)],
   [WHEN, WHEN],
   [String(WHEN), WHEN],
@@ -86,11 +103,16 @@ test.each([
     "Its `timestamp` cannot be read: send ISO 8601, or milliseconds since 1970.",
   ],
   [{ event: "E", occurred_at: 12 }, "Its `occurred_at` is before the year 2000, so it is not used."],
+  [
+    { event: "E", timestamp: "2558-07-03T20:39:39+0700" },
+    "Its `timestamp` is more than ten minutes after the receipt, so it is not used.",
+  ],
+  [{ event: "E", timestamp: RECEIVED + 600_000 }, null],
   [{ event: "E", timestamp: "2000-01-01" }, null],
   [{ ...cdp, occurred_at: "never" }, null],
   [{ event: "E", timestamp: ISO, occurred_at: "never" }, null],
   [{ event: "E" }, null],
   ["no object", null],
 ])("explains the unused time of %j", (payload, problem) => {
-  expect(timeProblemOf(payload)).toBe(problem);
+  expect(timeProblemOf(payload, RECEIVED)).toBe(problem);
 });

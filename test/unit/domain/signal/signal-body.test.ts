@@ -2,23 +2,23 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { readSignals, type SignalBody, type SignalBodyRules } from "../../../../src/domain/signal/signal-body.ts";
-import type { SignalRefusal } from "../../../../src/domain/keys/refusal.ts";
-import { ok, refuse, type Result } from "../../../../src/domain/result.ts";
+import type { SignalRejection } from "../../../../src/domain/keys/rejection.ts";
+import { ok, reject, type Result } from "../../../../src/domain/result.ts";
 import { isAbsent } from "../../../../src/domain/json/json-value.ts";
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../../../src/limits.ts";
 
 const anything: SignalBodyRules = { maxSignals: 10, lines: false, check: ok };
 const lines = { ...anything, lines: true };
 const read = (text: string, rules = anything) => readSignals(new TextEncoder().encode(text), rules);
-/** The code of the body's refusal, or of each signal's; null: the signal is good. */
+/** The code of the body's rejection, or of each signal's; null: the signal is good. */
 const codes = (text: string, rules = anything) => {
   const result = read(text, rules);
-  return result.ok ? result.value.signals.map(({ refusal }) => refusal?.code ?? null) : result.refusal.code;
+  return result.ok ? result.value.signals.map(({ rejection }) => rejection?.code ?? null) : result.rejection.code;
 };
-/** The detail of the body's refusal, or of each signal's. */
+/** The detail of the body's rejection, or of each signal's. */
 const details = (text: string, rules = anything) => {
   const result = read(text, rules);
-  return result.ok ? result.value.signals.map(({ refusal }) => refusal?.detail) : [result.refusal.detail];
+  return result.ok ? result.value.signals.map(({ rejection }) => rejection?.detail) : [result.rejection.detail];
 };
 const texts = ({ signals, text }: SignalBody): string[] => signals.map(({ start, end }) => text.slice(start, end));
 const values = (body: SignalBody): unknown[] => texts(body).map((text) => JSON.parse(text) as unknown);
@@ -41,7 +41,7 @@ function expected(text: string): unknown {
 
 function found(text: string): unknown {
   const result = read(text, { ...anything, maxSignals: 1_000 });
-  if (!result.ok) return result.refusal.code === "batch_empty" ? { several: [] } : null;
+  if (!result.ok) return result.rejection.code === "batch_empty" ? { several: [] } : null;
   const all = values(result.value);
   return result.value.isList ? { several: all } : { single: all[0] };
 }
@@ -101,7 +101,7 @@ describe("a body is read as if it were parsed as a whole", () => {
 
   test("does not parse values larger than a signal, but validates them", () => {
     const large = `{"event":"x","zeros":[${"0,".repeat(SIGNAL_MAX_BYTES)}0]}`;
-    const check = (): Result<never, SignalRefusal> => refuse({ code: "event_missing", detail: "" });
+    const check = (): Result<never, SignalRejection> => reject({ code: "event_missing", detail: "" });
     const rules = { ...anything, check };
     expect(codes(large, rules)).toEqual(["signal_too_large"]);
     expect(codes(`[1,${large}]`, rules)).toEqual(["event_missing", "signal_too_large"]);
@@ -127,23 +127,70 @@ describe("a body is read as if it were parsed as a whole", () => {
 });
 
 describe("the bytes of a body", () => {
-  const readBytes = (bytes: Uint8Array) => {
-    const result = readSignals(bytes, anything);
-    if (!result.ok) return result.refusal.code;
-    return texts(result.value);
+  /** The details of the signals that are not UTF-8; null: the others. */
+  const notUtf8 = (bytes: Uint8Array, rules = anything): (string | null)[] => {
+    const result = readSignals(bytes, rules);
+    if (!result.ok) throw new Error(result.rejection.code);
+    return result.value.signals.map(({ rejection }) => {
+      if (rejection !== null) expect(rejection.code).toBe("signal_not_utf8");
+      return rejection && rejection.detail;
+    });
   };
 
-  test("become U+FFFD in the affected signal if they are not UTF-8, and count as such", () => {
-    // The first is Latin-1.
-    expect(readBytes(Buffer.from('[{"a":"\xe9"},{"b":"\xc3\xa9"},{"c":1}]', "latin1"))).toEqual([
-      '{"a":"\ufffd"}',
-      '{"b":"é"}',
-      '{"c":1}',
+  test("reject the affected signal alone if they are not UTF-8, and name the byte and the likely encoding", () => {
+    const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
+    expect(notUtf8(latin1('[{"a":"M\xfcnchen"},{"b":"\xc3\xa9"},{"c":1}]'))).toEqual([
+      "Byte 9 of the body, 0xFC, is not UTF-8. JSON is UTF-8: convert the text, which seems to be ISO 8859-1 or Windows-1252.",
+      null,
+      null,
     ]);
-    const tooLarge = Buffer.concat([Buffer.from('"'), Buffer.alloc(SIGNAL_MAX_BYTES / 2, 0xe9), Buffer.from('"')]);
-    expect(readSignals(tooLarge, anything)).toMatchObject({
-      value: { signals: [{ refusal: { code: "signal_too_large" } }] },
-    });
+    expect(notUtf8(latin1('{"a":"\x93quoted\x94"}'))).toEqual([expect.stringContaining("seems to be Windows-1252.")]);
+    const asLines = { ...anything, lines: true };
+    expect(notUtf8(latin1('{"a":1}\n{"a":"\xe9"}\n'), asLines)).toEqual([null, expect.stringMatching(/^Byte 15 /)]);
+  });
+
+  test("are UTF-8 exactly if a decoder says so", () => {
+    const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    const part = fc.oneof(
+      fc.string({ unit: "binary" }).map((text) => new TextEncoder().encode(text)),
+      fc.uint8Array({ maxLength: 4 }),
+    );
+    fc.assert(
+      fc.property(fc.array(part), (parts) => {
+        const inner = Buffer.concat(parts).filter((byte: number) => byte >= 0x20 && byte !== 0x22 && byte !== 0x5c);
+        const bytes = Buffer.concat([Buffer.from('{"a":"'), inner, Buffer.from('"}')]);
+        let position: number | null = null;
+        for (let end = 1; position === null && end <= bytes.length; end++) {
+          const rest = bytes.subarray(0, end);
+          // A streaming decoder fails at the byte that cannot continue the text.
+          try {
+            new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(rest, { stream: true });
+          } catch {
+            position = end;
+          }
+        }
+        const [detail] = notUtf8(bytes);
+        expect(detail === null).toBe(position === null);
+        if (detail !== null && position !== null) {
+          const named = Number(/^Byte (\d+)/.exec(detail ?? "")?.[1]);
+          // The named byte begins the character that breaks off.
+          expect(position - named).toBeLessThan(4);
+          expect(() => decoder.decode(bytes.subarray(0, named - 1))).not.toThrow();
+        }
+      }),
+    );
+  });
+
+  test.each<[string, BufferEncoding, number[]]>([
+    ["with a mark", "utf16le", [0xff, 0xfe]],
+    ["without a mark", "utf16le", []],
+  ])("in UTF-16 %s get an answer that says so", (_, encoding, mark) => {
+    const body = Buffer.concat([Buffer.from(mark), Buffer.from('{"event":"Form"}', encoding)]);
+    for (const sent of [body, Buffer.from(body).swap16()]) {
+      expect(readSignals(sent, anything)).toMatchObject({
+        rejection: { code: "body_not_json", detail: expect.stringContaining("the body is UTF-16.") as string },
+      });
+    }
   });
 
   test("do not allow a byte order mark as white space", () => {
@@ -183,7 +230,7 @@ describe("lines of JSON", () => {
     [`${"[".repeat(70)}x\n{"b":1}\n{"c":2}`, ["signal_too_deep", null, null]],
     ["[\n".repeat(100), "body_not_json"],
     [`${"[\n".repeat(100)}${"]".repeat(100)}`, ["signal_too_deep"]],
-  ])("are refused individually, unless no line is JSON or a text spans lines: %j", (text, expectedCodes) =>
+  ])("are rejected individually, unless no line is JSON or a text spans lines: %j", (text, expectedCodes) =>
     expect(codes(text, lines)).toEqual(expectedCodes),
   );
 
@@ -231,7 +278,7 @@ describe("the limits of a body", () => {
     const sizes = `${SIGNAL_MAX_BYTES + 1} bytes; at most ${SIGNAL_MAX_BYTES}`;
     expect(details(more)).toEqual([`The signal has ${sizes} are taken. Send fewer or shorter properties.`]);
     expect(read(`[${most},${more}]`)).toMatchObject({
-      value: { signals: [{ refusal: null }, { refusal: { code: "signal_too_large" } }] },
+      value: { signals: [{ rejection: null }, { rejection: { code: "signal_too_large" } }] },
     });
   });
 
@@ -267,7 +314,7 @@ describe("a signal that is nested more than 64 levels deep", () => {
   const detailOf = (levels: string) =>
     `The signal is nested ${levels} levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
 
-  test("is refused individually, without parsing or validation", () => {
+  test("is rejected individually, without parsing or validation", () => {
     for (const text of [nested(66), `{"event":"x","a":${nested(100)}}`, "[".repeat(1_000), '{"a":'.repeat(1_000)]) {
       expect(details(text, never)).toEqual([detailOf("more than 64")]);
     }

@@ -1,4 +1,4 @@
-/** Spec §2.2, design §9: signals that the edge accepts or refuses. */
+/** Spec §2.2, design §9: signals that the edge accepts or rejects. */
 import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
@@ -27,6 +27,12 @@ test.each<object>([
   { type: "charge", messageId: "m-1", anonymousId: "a-1" },
   { type: chars(256), messageId: "m-1", anonymousId: "a-1" },
   { type: "track", messageId: 1, event: "A", email: 5, source: [], properties: [] },
+  { event: "A", properties: [] },
+  { event: "A", email: "jane@example.com," },
+  { event: "A", email: "'jane@example.com';" },
+  { event: "A", email: "ja\u00adne@example.com" },
+  { type: "Identify", anonymousId: "a-1" },
+  { type: " TRACK ", userId: "u-1", event: "A" },
 ])("§2.2, §6: %j is accepted", (payload) => expect(validateSignal(payload)).toEqual({ ok: true, value: payload }));
 
 const NO_EVENT = "`event` is missing or empty; a signal needs it as a text that names what happened, such as";
@@ -56,7 +62,11 @@ test.each<[payload: unknown, code: string, detail: string]>([
   [{ event: "A", source: {} }, "source_invalid", "`source` is an object; send the source's name as a text"],
   [{ event: "A", source: chars(256) }, "source_invalid", "`source` has 256 characters; shorten it to at most 255."],
   [{ event: "A", properties: "x" }, "properties_invalid", "`properties` is a text; send an object"],
-  [{ event: "A", properties: [] }, "properties_invalid", "`properties` is an array;"],
+  [{ event: "A", properties: [1] }, "properties_invalid", "`properties` is an array;"],
+  ...["(jane@example.com)", "jane@example..com", "jane@-", "jane@-a.example", "jane@a_b.example", "!@#$%^&*()`~"].map(
+    (address): [unknown, string, string] => [{ event: "A", email: address }, "email_invalid", NO_EMAIL],
+  ),
+  [{ type: "charge", messageId: "m", anonymousId: "a", event: "a\u0007" }, "event_invalid", "U+0007"],
   [track, "event_missing", NO_TRACK_EVENT],
   [{ ...track, event: " " }, "event_missing", NO_TRACK_EVENT],
   [{ ...track, event: 1 }, "event_invalid", "`event` is a number;"],
@@ -67,10 +77,10 @@ test.each<[payload: unknown, code: string, detail: string]>([
     "event_missing",
     `\`type\` is "${type}", but there is no \`userId\`, \`anonymousId\` or \`messageId\``,
   ]),
-])("§2.2, §6: %j is refused as %s", (payload, code, detail) => {
+])("§2.2, §6: %j is rejected as %s", (payload, code, detail) => {
   expect(validateSignal(payload)).toMatchObject({
     ok: false,
-    refusal: { code, detail: expect.stringContaining(detail) },
+    rejection: { code, detail: expect.stringContaining(detail) },
   });
 });
 
@@ -84,20 +94,20 @@ const PLACES: [field: string, signal: (name: string) => object][] = [
 
 test.each([
   ["\u0007", "U+0007 at position 1"],
-  ["Member Told\u0007", "U+0007 at position 12"],
+  ["Member Gone\u0007", "U+0007 at position 12"],
   [" \n😀\u0000", "U+0000 at position 4"],
   ["a\u001eb\u0001", "U+001E at position 2"],
   ["a\u007f", "U+007F at position 2"],
   ["\u009fa", "U+009F at position 1"],
   ["a\u000bb", "U+000B at position 2"],
-])("the name %j is refused as event, source and type, with its control character and position", (name, found) => {
+])("the name %j is rejected as event, source and type, with its control character and position", (name, found) => {
   for (const [field, signal] of PLACES) {
     const detail = `\`${field}\` has the control character ${found}. Remove it.`;
-    expect(validateSignal(signal(name))).toMatchObject({ ok: false, refusal: { detail } });
+    expect(validateSignal(signal(name))).toMatchObject({ ok: false, rejection: { detail } });
   }
 });
 
-test("invariant 6: names with a key or a secret are refused without an echo", () => {
+test("invariant 6: names with a key or a secret are rejected without an echo", () => {
   const key = composeKey(randomBytes);
   const secret = composeSecret(() => randomBytes(32).toString("base64url"));
   for (const [field, signal] of PLACES) {
@@ -106,7 +116,7 @@ test("invariant 6: names with a key or a secret are refused without an echo", ()
       const detail = expect.stringMatching(`^\`${field}\` holds an API key or a secret, .*\\. Send .*\\.$`);
       expect(result).toEqual({
         ok: false,
-        refusal: { code: field === "source" ? "source_invalid" : "event_invalid", detail },
+        rejection: { code: field === "source" ? "source_invalid" : "event_invalid", detail },
       });
     }
   }
@@ -126,13 +136,13 @@ test("§9: a detail is a sentence without any sent character, with an echo of at
     fc.property(noise, fc.constantFrom("event", "email", "source"), (text, field) => {
       const result = validateSignal({ event: "A", [field]: text });
       if (result.ok) return;
-      expect(result.refusal.detail).toMatch(/^[^\nж]*\.$/);
-      expect(result.refusal.sent).toMatch(/^"ж{1,16}"…?$/);
+      expect(result.rejection.detail).toMatch(/^[^\nж]*\.$/);
+      expect(result.rejection.sent).toMatch(/^"ж{1,16}"…?$/);
     }),
   );
 });
 
-test("any JSON value is accepted or refused", () => {
+test("any JSON value is accepted or rejected", () => {
   fc.assert(
     fc.property(fc.jsonValue(), (payload) => {
       expect(validateSignal(payload).ok).toBeTypeOf("boolean");

@@ -1,20 +1,18 @@
-/** Facts that a deletion, a purge and retention leave of a line (src/store/log/line.ts). */
+/** The facts that a deletion, a purge and retention leave of a line (src/store/log/line.ts). */
 import { describe, expect, test } from "vitest";
 import { eachTrait } from "../../../../src/domain/signal/traits.ts";
+import { COLUMNS, decodeFacts, encodeFacts } from "../../../../src/store/log/columns.ts";
 import {
   afterDeletion,
   afterPurge,
   afterRetention,
-  decodeFacts,
-  encodeFacts,
   isDropped,
-  placeOf,
-  type Facts,
+  type SignalFacts,
 } from "../../../../src/store/log/line.ts";
 
 const NOW = Date.UTC(2026, 5, 1);
 /** A line with a value in each field. */
-const FULL: Facts = {
+const FULL: SignalFacts = {
   admission: {
     id: "sig_1",
     keyId: "key_1",
@@ -27,6 +25,8 @@ const FULL: Facts = {
     periodEndMs: NOW + 5,
     pathSource: "jane-path",
     idempotencyKey: "jane-key",
+    templateVersion: 2,
+    around: '{"key":"jane-member"}',
   },
   recordedAtMs: NOW + 1,
   occurred: { ms: NOW - 9, from: "timestamp" },
@@ -39,17 +39,23 @@ const FULL: Facts = {
   anonymousId: "jane-visitor",
   traits: eachTrait((trait) => `jane-${trait}`),
   person: { personId: 17, by: "user_id" },
-  listedBy: ["user_id", "anonymous_id"],
+  timelineIds: ["user_id", "anonymous_id"],
   linkedAtMs: NOW + 2,
+  linkedRulesVersion: 3,
   duplicateOf: "jane-original",
+  sameId: true,
   rulesTried: 3,
   outcomes: [1, 2],
+  excludedBy: "exc_1",
+  problems: { traits: "Group traits that are not used: “jane-trait”." },
+  mapped: true,
+  topic: "jane-topic",
   deletedAtMs: null,
 };
 const PLACE_IN_THE_BOOKS = { id: "sig_1", keyId: "key_1", ordinal: 7, periodStartMs: NOW - 5, periodEndMs: NOW + 5 };
 
 describe.each([
-  ["after a deletion", (facts: Facts) => afterDeletion(facts, NOW + 3)],
+  ["after a deletion", (facts: SignalFacts) => afterDeletion(facts, NOW + 3)],
   ["after a purge", afterPurge],
   ["after retention", afterRetention],
 ])("a line %s", (_, after) => {
@@ -58,11 +64,14 @@ describe.each([
     expect(JSON.stringify(left)).not.toContain("jane");
     expect(left).toMatchObject({
       person: null,
-      listedBy: [],
+      timelineIds: [],
       linkedAtMs: null,
+      linkedRulesVersion: null,
       rulesTried: 0,
       outcomes: [],
+      excludedBy: null,
       traits: {},
+      mapped: false,
     });
     expect(left.admission).not.toHaveProperty("pathSource");
     expect(left.admission).not.toHaveProperty("idempotencyKey");
@@ -71,7 +80,8 @@ describe.each([
   test("survives storing and reading", () => {
     const left = after(FULL);
     const cells = encodeFacts(left);
-    expect(decodeFacts((name) => cells[placeOf(name)] ?? 0)).toEqual(left);
+    const places = new Map(COLUMNS.map(({ name }, place) => [name, place] as const));
+    expect(decodeFacts((name) => cells[places.get(name) ?? -1] ?? 0)).toEqual(left);
   });
 });
 

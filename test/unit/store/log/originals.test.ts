@@ -2,9 +2,8 @@
 import { expect, test } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../../../src/limits.ts";
-import type { Log } from "../../../../src/store/log/log.ts";
-import { HASH_BYTES } from "../../../../src/store/log/segment.ts";
 import { Originals } from "../../../../src/store/log/originals.ts";
+import { HASH_BYTES } from "../../../../src/domain/signal/canonical-form.ts";
 
 const START = Date.UTC(2026, 5, 1);
 const MAX_BYTES = 40 * 1024 * 1024;
@@ -12,8 +11,8 @@ const MAX_BYTES = 40 * 1024 * 1024;
 const SIGNALS_A_DAY = 1_000_000;
 
 test("drops the oldest days when memory is short, and reports the time that it covers", () => {
-  const emptyLog = { *hashesReceived() {}, segmentOf: () => null } as unknown as Log;
-  const originals = new Originals(emptyLog);
+  const empty = { hashesReceived: () => [], hashesOf: () => new Uint8Array(), segmentOf: () => null };
+  const originals = new Originals(empty);
   originals.find([], START);
   const hash = new Uint8Array(HASH_BYTES);
   const view = new DataView(hash.buffer);
@@ -27,7 +26,7 @@ test("drops the oldest days when memory is short, and reports the time that it c
       view.setUint32(1, seq, true);
       originals.add(hash, seq, nowMs);
     }
-    covered.push(originals.coveredMs(nowMs));
+    covered.push(Math.min(DUPLICATE_WINDOW_WITH_ID_MS, nowMs - originals.coveredSinceMs));
     expect(originals.bytes).toBeLessThanOrEqual(MAX_BYTES);
   }
   expect(covered).toEqual([DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITH_ID_MS, DAY_MS, DAY_MS]);

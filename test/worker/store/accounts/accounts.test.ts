@@ -3,7 +3,12 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { AccountField } from "../../../../src/domain/accounts/payload-template.ts";
-import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../../../../src/limits.ts";
+import {
+  ACCOUNT_HISTORY_SHOWN,
+  SLICE_MAX_CHARACTERS,
+  FIELD_HISTORY_MAX_BYTES,
+  FIELD_HISTORY_MAX_CHANGES,
+} from "../../../../src/limits.ts";
 import { listAccounts } from "../../../../src/store/queries/account-page.ts";
 import { Accounts } from "../../../../src/store/accounts/accounts.ts";
 import { MINUTE, deliver, type Delivered } from "../../../support/deliver.ts";
@@ -56,7 +61,7 @@ async function accountOf(workspace: TestWorkspace, externalId: string): Promise<
 
 /** An account update on its way to the consumer, of the workspace's key. */
 function update(workspace: TestWorkspace, signal: Delivered): Delivered {
-  return { ...signal, head: { endpoint: "product_org", key: workspace.key.id, ...signal.head } };
+  return { ...signal, head: { endpoint: "product_org", key: workspace.key.id, template: 1, ...signal.head } };
 }
 
 describe("an account update", () => {
@@ -93,7 +98,9 @@ describe("an account update", () => {
           attributes: { region: "emea", active: true },
           first_seen: firstAt,
           score: 0,
+          recomputing: false,
           people: 0,
+          history_cut: false,
           last_seen: secondAt,
           last_seen_at: secondAt,
           history: [
@@ -133,7 +140,7 @@ describe("an account update", () => {
     ]);
   });
 
-  test("with wrong values is a 422 that names every path, is listed as refused, and counts nothing", async () => {
+  test("with wrong values is a 422 that names every path, is listed as rejected, and counts nothing", async () => {
     const workspace = await newAccounts();
     const response = await workspace.send({ company: { name: "Acme" }, seats: "many" }, { path: PATH });
     const problem = await response.json<Problem>();
@@ -217,7 +224,7 @@ const newLarge = () =>
   });
 const largeUpdate = (name: string) => ({ company: { id: "large" }, plan: name, [name]: { text: LARGE } });
 
-test("an account of many large values fails no batch, and takes the refused update when smaller values have made room", async () => {
+test("an account of many large values fails no batch, and takes the rejected update when smaller values have made room", async () => {
   const workspace = await newLarge();
   const signal = (id: string, payload: unknown, ordinal: number) =>
     update(workspace, { id, payload, ordinal, at: START + ordinal });
@@ -230,7 +237,7 @@ test("an account of many large values fails no batch, and takes the refused upda
   expect(before.processed + before.deadLettered).toBe(NAMES.length);
   const account = await accountOf(workspace, "large");
 
-  // The refused update has left no trace, also when it is redelivered or replayed too early.
+  // The rejected update has left no trace, also when it is resent or replayed too early.
   const last = signal("sig_a94", largeUpdate("a94"), 95);
   const replayed = async (): Promise<Delivered> => {
     const dead = (await deadIn(workspace.id)).find(({ admission }) => admission.id === last.id);
@@ -262,26 +269,57 @@ describe("the list of accounts", () => {
       const claim = { receivedAtMs: START + n * MINUTE, ordinal: n + 1, signalId: `sig_${n}` };
       accounts.update({ externalId, fields: { [field]: value }, attributes: {} }, claim);
     }
-    accounts.write(null);
+    accounts.flush(null);
   }
 
+  test.each([
+    ["changes", FIELD_HISTORY_MAX_CHANGES + 1, 4],
+    ["bytes", 40, 50_000],
+  ])("loses its oldest changes if it has too many %s, and says so", (_, count, characters) =>
+    inStore(({ sql, state }) => {
+      const value = (n: number) => `${n}`.padStart(characters, "x");
+      const values = Array.from({ length: count }, (__, n) => value(n));
+      updateOften(sql, "a1", "plan", values);
+      updateOften(sql, "a2", "plan", ["small"]);
+      type Kept = { changes: number; bytes: number };
+      const kept = () =>
+        sql
+          .exec<Kept>(`SELECT count(*) AS changes, sum(length(ifnull("before", '')) + length("after")) AS bytes
+             FROM account_changes WHERE account_id = 1`)
+          .one();
+      expect(kept().changes).toBeLessThanOrEqual(FIELD_HISTORY_MAX_CHANGES);
+      expect(kept().bytes).toBeLessThanOrEqual(FIELD_HISTORY_MAX_BYTES);
+      expect(kept().changes).toBeGreaterThan(characters > 4 ? 3 : 0.8 * FIELD_HISTORY_MAX_CHANGES);
+      const { histories } = sql.exec<{ histories: string }>("SELECT histories FROM accounts WHERE id = 1").one();
+      expect(JSON.parse(histories)).toMatchObject({ plan: kept() });
+      const listed = listAccounts(state, { sort: "newest" }, { cursor: null, limit: 5 }).items;
+      expect(listed.map(({ historyCut }) => historyCut)).toEqual([false, true]);
+      expect(listed[1]?.history[0]).toMatchObject({ before: value(count - 2), after: value(count - 1) });
+      // An update from before the cut changes nothing. One from behind it, with the value before the oldest change, neither.
+      const before = kept();
+      updateOften(sql, "a1", "plan", ["too late"]);
+      expect(kept()).toEqual(before);
+    }),
+  );
+
   test("shows the latest changes of a long history", () =>
-    inStore(({ sql }) => {
+    inStore(({ sql, state }) => {
       const seats = Array.from({ length: ACCOUNT_HISTORY_SHOWN + 5 }, (_, n) => n);
       updateOften(sql, "a1", "user_count", seats);
-      const [account] = listAccounts(sql, {}, { cursor: null, limit: 1 }).items;
+      const [account] = listAccounts(state, {}, { cursor: null, limit: 1 }).items;
       const latest = seats.slice(-ACCOUNT_HISTORY_SHOWN).toReversed();
       expect(account?.history.map(({ after }) => after)).toEqual(latest);
     }));
 
   test("has shorter pages for large accounts, and omits no account", () =>
-    inStore(async ({ sql }) => {
+    inStore(async ({ sql, state }) => {
       const large = Array.from({ length: 40 }, (_, version) => `${version}`.padEnd(50_000, "x"));
-      for (const externalId of ["a0", "a1", "a2", "a3"]) updateOften(sql, externalId, "feature_flags", large);
-      const pages = await allSlices((cursor) => listAccounts(sql, {}, { cursor, limit: 200 }));
-      for (const page of pages) expect(JSON.stringify(page).length).toBeLessThan(3 * ACCOUNT_PAGE_MAX_CHARACTERS);
+      const accounts = Array.from({ length: 12 }, (_, n) => `a${n}`);
+      for (const externalId of accounts) updateOften(sql, externalId, "feature_flags", large);
+      const pages = await allSlices((cursor) => listAccounts(state, {}, { cursor, limit: 200 }));
+      for (const page of pages) expect(JSON.stringify(page).length).toBeLessThan(3 * SLICE_MAX_CHARACTERS);
       const ids = pages.flatMap(({ items }) => items.map(({ externalId }) => externalId));
-      expect(ids).toEqual(["a3", "a2", "a1", "a0"]);
+      expect(ids).toEqual(accounts.toReversed());
       expect(pages.length).toBeGreaterThan(1);
     }));
 });
@@ -307,7 +345,7 @@ describe("the preview of a template", () => {
     });
   });
 
-  test("lists every error of a refused call, in the template's order", async () => {
+  test("lists every error of a rejected call, in the template's order", async () => {
     const sample = { company: { name: "Acme" }, seats: "many" };
     expect(await preview({ payload_template: TEMPLATE, sample })).toEqual({
       status: 200,
@@ -339,7 +377,7 @@ describe("the preview of a template", () => {
     expect(answer).toMatchObject({ status: 422, body: { code: "validation_failed", errors: [{ path }] } });
   });
 
-  test("refuses a sample nested deep enough to exhaust the stack before it is parsed", async () => {
+  test("rejects a sample nested deep enough to exhaust the stack before it is parsed", async () => {
     const answer = await preview(`{"payload_template":[${JSON.stringify(ID)}],"sample":${nested(50_000)}}`);
     expect(answer).toMatchObject({ status: 413, body: { code: "body_too_large" } });
   });
@@ -393,7 +431,7 @@ describe("invariant 5: an account and its history", () => {
     Math.max(...[...Map.groupBy(updates, ({ fields }) => textOf(fields[field])).values()].map(({ length }) => length));
 
   test("are those of the received order, for any order and split of the delivery", () =>
-    inStore(({ sql }) => {
+    inStore(({ sql, state }) => {
       let run = 0;
       fc.assert(
         fc.property(history, fc.boolean(), (drawn, isInOrder) => {
@@ -407,12 +445,12 @@ describe("invariant 5: an account and its history", () => {
             const claim = { receivedAtMs: START + minute * MINUTE, ordinal, signalId };
             expect(accounts.update({ externalId, fields, attributes: { last: signalId } }, claim)).toBeNull();
             if (!isLast) continue;
-            accounts.write(null);
+            accounts.flush(null);
             accounts = new Accounts(sql);
           }
-          accounts.write(null);
+          accounts.flush(null);
 
-          const [account] = listAccounts(sql, { externalId }, { cursor: null, limit: 1 }).items;
+          const [account] = listAccounts(state, { externalId }, { cursor: null, limit: 1 }).items;
           expect(account).toMatchObject({
             attributes: { last: updates.at(-1)?.id },
             firstSeenMs: START + (updates[0]?.minute ?? 0) * MINUTE,

@@ -37,9 +37,22 @@ test("a deletion has a receipt until its names are forgotten, and an audit entry
   const forgottenMs = (DELETION_REMEMBERED_DAYS + 1) * DAY;
   const query = (text: string, ...bindings: number[]) =>
     runInDurableObject(workspace.store, (_, { storage: { sql } }) => sql.exec(text, ...bindings).toArray());
-  await query("UPDATE deleted_names SET at = at - ?", forgottenMs);
   await query("UPDATE deletions SET finished_at = finished_at - ?", forgottenMs);
   await ring(workspace.id);
   expect(await query("SELECT * FROM deleted_names")).toEqual([]);
   await expect(receipt()).rejects.toThrow("404");
+});
+
+test("a deletion leaves no trait name of a group call, which may name the person, also of its duplicate", async () => {
+  const workspace = await newWorkspace();
+  const context = { traits: { email: JANE } };
+  const payload = { type: "group", groupId: "acme", messageId: "m-1", context, traits: { [JANE]: "owner" } };
+  await deliver(workspace.id, [
+    { id: "sig_1", payload },
+    { id: "sig_2", payload },
+  ]);
+  const problemsOf = async (id: string) => (await workspace.store.signal(id))?.problems;
+  expect(await problemsOf("sig_1")).toMatchObject({ traits: expect.stringContaining(JANE) });
+  await workspace.store.deletePerson("del_1", JANE);
+  expect([await problemsOf("sig_1"), await problemsOf("sig_2")]).toEqual([{}, {}]);
 });

@@ -2,19 +2,15 @@
  * Retention and the purge (src/store/deletion/retention.ts) in the store's parts: the dropped data, the time, and the remaining data.
  * retention.test.ts tests retention over HTTP with plans.
  */
-import { describe, expect, test } from "vitest";
-import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
+import { describe, expect, test, vi } from "vitest";
 import {
   deleteExpired,
-  nextRetentionMs,
-  PURGE_STEP_LINES,
   purgeHeld,
-  RETENTION_STEP_LINES,
   RETENTION_SWEEP_MS,
   setRetention,
 } from "../../../../src/store/deletion/retention.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { SEGMENT_MAX_LINES } from "../../../../src/store/log/log.ts";
+import { PORTION_MAX_LINES } from "../../../../src/store/log/signal-log.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { listOfKey } from "../../../../src/store/people/timelines.ts";
 import { heldSignals } from "../../../../src/store/resend-jobs.ts";
@@ -23,6 +19,9 @@ import { deletedUntilMs } from "../../../../src/store/state/store-state.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
 import { identify, inBalance, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
+import { testStored } from "../../../support/log.ts";
+import { DELETION_FIRST_MS, nextPurgeMs, nextRetentionMs } from "../../../../src/store/state/due.ts";
+import { STEPS } from "../../../../src/store/steps.ts";
 
 const DAY = 24 * 3_600_000;
 const DAYS = 31;
@@ -32,9 +31,9 @@ const OVER = NOON + DAYS * DAY + 1;
 
 const form = (email: string, n = 0): Sent => ({ payload: { event: "E", email, properties: { n } } });
 const visit = (anonymousId: string): Sent => track({ event: "Visit", anonymousId });
-const keep = (store: TestStore, nowMs: number) => setRetention(store.sql, { retentionDays: DAYS }, nowMs);
+const keep = (store: TestStore, nowMs: number) => setRetention(store.state, { retentionDays: DAYS }, nowMs);
 const rowsOf = ({ sql }: TestStore, table: string) => sql.exec(`SELECT * FROM ${table}`).toArray();
-const countsOf = (store: TestStore, books: "totals" | "dropped") => readTotals(store.state.books[books], undefined);
+const countsOf = (store: TestStore, books: "totals" | "dropped") => readTotals(store.state.head[books], undefined);
 
 /** Rings as the alarm would, until nothing is due. Returns the number of steps. */
 function ring({ state }: TestStore, nowMs: number): number {
@@ -77,23 +76,21 @@ describe("retention", () => {
     }),
   );
 
-  test("seals open lines at the end of the UTC day, so that a segment never spans weeks", () =>
-    inStore((store) => {
+  test("drops an open line when it is too old, and asks D1 once a day until then", () =>
+    inBalanceAfterDrop((store) => {
       keep(store, NOON);
       store.record(NOON, form("jane@example.com", 1));
+      store.record(NOON, { ...form("jane@example.com", 2), verdict: "held" });
       ring(store, NOON);
-      expect(store.state.signals.open().lines).toHaveLength(1);
-      expect(nextRetentionMs(store.state)).toBe(NOON + DAY / 2);
-      store.record(NOON + 5, { ...form("jane@example.com", 2), verdict: "held" });
-      ring(store, NOON + DAY / 2);
-      expect([store.state.signals.open().length, store.state.held.open().length]).toEqual([0, 0]);
-      // Without open lines nothing is sealed until a signal comes, and D1 is asked a day later.
-      expect(nextRetentionMs(store.state)).toBe(NOON + 1.5 * DAY);
-      store.record(NOON + DAY, form("jane@example.com", 3));
-      ring(store, NOON + 1.5 * DAY);
-      store.record(NOON + 1.5 * DAY, form("jane@example.com", 4));
-      expect(nextRetentionMs(store.state)).toBe(NOON + 2.5 * DAY);
-    }));
+      for (let day = 1; day < 31; day++) {
+        expect(nextRetentionMs(store.state)).toBe(NOON + day * DAY);
+        ring(store, NOON + day * DAY);
+      }
+      expect(linesOf(store.state.signals)).toHaveLength(1);
+      ring(store, OVER + DAY);
+      // Retention never drops held signals.
+      expect([linesOf(store.state.signals), linesOf(store.state.held)]).toMatchObject([[], [{ seq: 1 }]]);
+    })());
 
   test.each(["hot", "cold"])("drops the old lines of a %s segment within a day, and the segment later", (where) =>
     inBalanceAfterDrop(async (store) => {
@@ -131,18 +128,18 @@ describe("retention", () => {
       expect(store.sql.exec("SELECT anonymous FROM event_groups WHERE event = 'Visit'").one()).toEqual({
         anonymous: 1,
       });
-      const version = store.state.signals.segmentOf(1)?.version;
+      const rewrite = vi.spyOn(store.state.signals, "rewrite");
       ring(store, NOON + 12 * DAY + 3 * RETENTION_SWEEP_MS);
-      expect(store.state.signals.segmentOf(1)?.version).toBe(version);
+      expect(rewrite).not.toHaveBeenCalled();
       ring(store, OVER + RETENTION_SWEEP_MS);
-      expect([stored(store), store.state.signals.segmentOf(1)]).toEqual([[], null]);
+      expect([stored(store), linesOf(store.state.signals)]).toEqual([[], []]);
       expect(countsOf(store, "dropped")).toMatchObject({ processed: 4 });
       await store.workOnCold(OVER + RETENTION_SWEEP_MS);
       expect([await textOfBucket(store.workspaceId), rowsOf(store, "cold_objects")]).toEqual(["", []]);
     })(),
   );
 
-  test("keeps an object of R2 until the last of its segments is dropped", () =>
+  testStored("keeps an object of R2 until the last of its segments is dropped", () =>
     inStore(async (store) => {
       for (const [ms, visitor] of [
         [0, "v-1"],
@@ -157,7 +154,8 @@ describe("retention", () => {
       ring(store, OVER);
       await store.workOnCold(OVER);
       expect(await textOfBucket(store.workspaceId)).toContain("v-2");
-    }));
+    }),
+  );
 
   test(
     "drops purged and released signals and dead letters, but never a held signal",
@@ -180,9 +178,9 @@ describe("retention", () => {
       ring(store, OVER + DAY);
       expect([stored(store), rowsOf(store, "dead_letters")]).toEqual([[longest], []]);
       expect(countsOf(store, "dropped")).toMatchObject({ processed: 1, purged: 1, held: 0, deadLettered: 1 });
-      const version = store.state.held.segmentOf(1)?.version;
+      const rewrite = vi.spyOn(store.state.held, "rewrite");
       ring(store, OVER + 2 * DAY);
-      expect(store.state.held.segmentOf(1)?.version).toBe(version);
+      expect(rewrite).not.toHaveBeenCalled();
       purgeHeld(store.state, NOON + 40 * DAY);
       ring(store, NOON + 40 * DAY + RETENTION_SWEEP_MS);
       expect(stored(store)).toEqual([]);
@@ -190,36 +188,37 @@ describe("retention", () => {
   );
 
   test(
-    "drops the pairs of a signal's ids, unless both ids have other signals",
+    "drops a pair of ids with the latest signal that says it, whatever other signals the ids have",
     inBalanceAfterDrop((store) => {
-      const ids = (n: number, m = n) => ({ anonymousId: `v-${n}`, userId: `u-${m}` });
-      const pair = (fields: object): Sent => ({ payload: { type: "identify", messageId: "pair", ...fields } });
-      const traits = { email: "jane@example.com" };
-      const alias = { type: "alias", userId: "u-4", previousId: "v-4", context: { traits } };
+      const ids = (n: number) => ({ anonymousId: `v-${n}`, userId: `u-${n}` });
+      const pair = (fields: object): Sent => ({
+        payload: { type: "identify", messageId: crypto.randomUUID(), ...fields },
+      });
+      const alias = (n: number) => pair({ type: "alias", userId: `u-${n}`, previousId: `v-${n}` });
       const paired = () =>
         [...store.sql.exec("SELECT key FROM pairs ORDER BY key").raw<[ArrayBuffer]>()].map(([key]) => listOfKey(key));
-      store.record(NOON, pair(ids(1)), pair(ids(2)), pair(ids(3, 2)), pair(alias));
+      store.record(NOON, pair(ids(1)), pair(ids(2)), visit("v-3"), track({ userId: "u-3" }), alias(4));
       store.seal();
-      store.record(NOON + DAY, track(ids(1)), track(ids(2)));
-      expect(paired()).toHaveLength(10);
+      store.record(NOON + DAY, track(ids(1)), pair(ids(2)), alias(3), track({ userId: "u-4" }));
+      expect(paired()).toHaveLength(12);
       keep(store, OVER);
       ring(store, OVER);
-      expect(paired()).toEqual(["av-1", "av-2", "uu-1", "uu-2"]);
-      store.record(OVER, identify(traits.email, { anonymousId: "v-1" }));
-      expect(new Identities(store.sql).claimsOf({ kind: "user_id", value: "u-1" })).toHaveLength(1);
+      expect(paired()).toEqual(["av-2", "av-3", "uu-2", "uu-3", "uu-3", "uv-3"]);
+      store.record(OVER, identify("jane@example.com", { anonymousId: "v-3" }));
+      expect(new Identities(store.sql).claimsOf({ kind: "user_id", value: "u-3" })).toHaveLength(1);
     }),
   );
 
   test(
     "works in bounded steps, and survives a crash after each",
     inBalanceAfterDrop((store) => {
-      const count = RETENTION_STEP_LINES + 2 * SEGMENT_MAX_LINES;
+      const count = STEPS.retentionLines + 2 * PORTION_MAX_LINES;
       store.record(NOON, ...Array.from({ length: count }, (_, n) => visit(`v-${n}`)));
       store.seal();
       keep(store, OVER);
       deleteExpired(store.state, OVER);
       const left = stored(store).length;
-      expect([left > 0, left <= count - RETENTION_STEP_LINES]).toEqual([true, true]);
+      expect([left > 0, left <= count - STEPS.retentionLines]).toEqual([true, true]);
       expect(nextRetentionMs(store.state)).toBe(OVER);
       store.restart();
       ring(store, OVER);
@@ -229,15 +228,15 @@ describe("retention", () => {
 
   test("drops old lines from a bounded number of segments per step", () =>
     inStore((store) => {
-      for (let n = 0; n < RULE_STEP_SEGMENTS + 10; n++) {
+      for (let n = 0; n < STEPS.portions + 10; n++) {
         store.record(OVER, { ...visit("v-old"), receivedAtMs: NOON - DAY }, visit("v-new"));
         store.seal();
       }
       keep(store, OVER);
       deleteExpired(store.state, OVER);
-      expect(stored(store)).toHaveLength(RULE_STEP_SEGMENTS + 20);
+      expect(stored(store)).toHaveLength(STEPS.portions + 20);
       expect([nextRetentionMs(store.state), ring(store, OVER)]).toEqual([OVER, 1]);
-      expect(stored(store)).toHaveLength(RULE_STEP_SEGMENTS + 10);
+      expect(stored(store)).toHaveLength(STEPS.portions + 10);
     }));
 
   test("keeps signals forever under a plan without retention, and asks D1 once a day", () =>
@@ -247,12 +246,12 @@ describe("retention", () => {
       // A store that does not know its plan asks D1 at once.
       expect(nextRetentionMs(store.state)).toBe(0);
       keep(store, NOON);
-      setRetention(store.sql, { retentionDays: null }, NOON);
+      setRetention(store.state, { retentionDays: null }, NOON);
       expect(nextRetentionMs(store.state)).toBe(NOON + DAY);
       deleteExpired(store.state, NOON + DAY);
       expect(nextRetentionMs(store.state)).toBe(NOON + 2 * DAY);
       deleteExpired(store.state, OVER + DAY);
-      expect([stored(store), store.state.signals.open().length]).toEqual([ids, 1]);
+      expect(stored(store)).toEqual(ids);
       keep(store, OVER + DAY);
       ring(store, OVER + DAY);
       expect(stored(store)).toEqual([]);
@@ -267,7 +266,7 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
     ...more,
   });
   const statuses = ({ state }: TestStore) => linesOf(state.held).map(({ facts }) => facts.status);
-  const nextEndMs = ({ state }: TestStore) => state.held.nextPeriodEnd()?.endMs ?? null;
+  const nextEndMs = ({ state }: TestStore) => nextPurgeMs(state);
   const leftOf = (store: TestStore) => statuses(store).filter((status) => status === "held").length;
 
   test.each(["open", "sealed"])("ends each %s signal exactly with its period", (where) =>
@@ -328,8 +327,8 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
     }));
 
   test.each([
-    ["lines", PURGE_STEP_LINES + SEGMENT_MAX_LINES + 10, 1],
-    ["segments", RULE_STEP_SEGMENTS + 10, RULE_STEP_SEGMENTS + 10],
+    ["lines", STEPS.purgeLines + PORTION_MAX_LINES + 10, 1],
+    ["segments", STEPS.portions + 10, STEPS.portions + 10],
   ])("works in steps of a bounded number of %s", (_, count, batches) =>
     inBalance((store) => {
       const all = Array.from({ length: count }, (_signal, n) => held(NOON + 10, { n }));
@@ -344,3 +343,24 @@ describe("the purge of held signals (spec §3.2, §8.3)", () => {
     })(),
   );
 });
+
+test("a deletion that does not go on stops neither retention nor the purge for more than a day", () =>
+  inStore((store) => {
+    const { state, sql } = store;
+    keep(store, NOON);
+    const payload = { event: "E", email: "jane@example.com" };
+    store.record(NOON, { payload }, { payload: { ...payload, n: 1 }, verdict: "held", periodEndMs: OVER });
+    store.beginDeletion("bob@example.com", OVER - 1);
+    // As if each step failed.
+    sql.exec("UPDATE deletions SET step = 'held', finished_at = NULL");
+    state.due.atOnce("deletion");
+    const run = (nowMs: number): [string[], number] => {
+      purgeHeld(state, nowMs);
+      deleteExpired(state, nowMs);
+      return [linesOf(state.held).map(({ facts }) => facts.status), linesOf(state.signals).length];
+    };
+    const endMs = OVER - 1 + DELETION_FIRST_MS;
+    expect([nextPurgeMs(state), nextRetentionMs(state)]).toEqual([endMs, endMs]);
+    expect(run(endMs - 1)).toEqual([["held"], 1]);
+    expect(run(endMs)).toEqual([[], 0]);
+  }));

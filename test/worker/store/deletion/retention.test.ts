@@ -2,15 +2,16 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
-import { nextRetentionMs } from "../../../../src/store/deletion/retention.ts";
 import { RETENTION_MIN_DAYS } from "../../../../src/limits.ts";
 import { linesOf } from "../../../support/adds-up.ts";
+import { expectLogged } from "../../../support/logged.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { withBindings } from "../../../support/cold.ts";
 import { d1Failing } from "../../../support/faults.ts";
 import { DAY, deliver, type Delivered } from "../../../support/deliver.ts";
 import { until } from "../../../support/until.ts";
 import { newPlan, newWorkspace, operator, type TestWorkspace } from "../../../support/workspace.ts";
+import { nextRetentionMs } from "../../../../src/store/state/due.ts";
 
 const NOW = Date.now();
 const OLD = NOW - (RETENTION_MIN_DAYS + 1) * DAY;
@@ -106,7 +107,8 @@ describe("a plan whose retention changes", () => {
     expect(await days()).toBeNull();
   });
 
-  test("drops nothing and reports a failing job while D1 does not answer", async () => {
+  test("drops nothing and reports a failing chore while D1 does not answer", async () => {
+    expectLogged("chore_failed");
     const old = at(OLD, { email: "jane@example.com" });
     await send(old);
     await putRetention(RETENTION_MIN_DAYS);
@@ -114,8 +116,8 @@ describe("a plan whose retention changes", () => {
     await withBindings(workspace.id, { DB: d1Failing(/retention_days/, "D1 does not answer") });
     await askAndRing();
     expect(await stored()).toEqual([old.id]);
-    const { failingJobs: failing } = await workspace.store.health();
-    expect(failing).toMatchObject([{ job: "retention", error: expect.stringContaining("D1 does not answer") }]);
+    const { failingChores: failing } = await workspace.store.health();
+    expect(failing).toMatchObject([{ chore: "retention", error: expect.stringContaining("D1 does not answer") }]);
     await withBindings(workspace.id);
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 61_000 });
     await askAndRing();

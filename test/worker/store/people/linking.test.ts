@@ -3,17 +3,20 @@
  * identifies them or by jobs; and the timelines of visitors.
  */
 import * as fc from "fast-check";
-import { describe, expect, test } from "vitest";
-import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
-import { DELETION_STEP_LINES } from "../../../../src/store/deletion/person-deletions.ts";
-import { ColdObjects } from "../../../../src/store/log/cold.ts";
-import { LINK_STEP_SIGNALS, nextLinkJobMs, startLinkJob } from "../../../../src/store/people/linking.ts";
+import { describe, expect, test, vi } from "vitest";
+import { COLD_RETRY_MS } from "../../../../src/limits.ts";
+import { startLinkJob } from "../../../../src/store/people/linking.ts";
+import { startRuleJob, stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { insertEntries, listOfKey, visitorList } from "../../../../src/store/people/timelines.ts";
 import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { expectStateToAddUp, linesOf } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
+import { expectLogged } from "../../../support/logged.ts";
 import { identify, inStore, track, type Sent, type TestStore } from "../../../support/store.ts";
+import { testStored, dropLines, factsOf, openState } from "../../../support/log.ts";
+import { nextLinkJobMs } from "../../../../src/store/state/due.ts";
+import { STEPS } from "../../../../src/store/steps.ts";
 
 const DAY = 24 * 3_600_000;
 const NOW = Date.now() - 3 * DAY;
@@ -41,19 +44,19 @@ describe("a line", () => {
     ["both ids, of which the anonymous id is known", { userId: "u-1", anonymousId: "a-known" }, ["user_id"]],
     ["both ids, of which the user id is known", { userId: "u-known", anonymousId: "a-1" }, []],
     ["an email and both ids", { userId: "u-1", anonymousId: "a-1", email: "bob@example.com" }, []],
-  ])("with %s stores the timelines that list it", (_, ids, listedBy) =>
+  ])("with %s stores the timelines that list it", (_, ids, timelineIds) =>
     inStore((store) => {
       store.record(NOW, identify("jane@example.com", { anonymousId: "a-known", userId: "u-known" }), track(ids));
       store.seal();
       store.restart();
-      expect(store.state.signals.read(2)?.listedBy).toEqual(listedBy);
+      expect(factsOf(store.state.signals, 2).timelineIds).toEqual(timelineIds);
       expectStateToAddUp(store.state);
     }),
   );
 });
 
 describe("the batch that identifies visitors", () => {
-  test("links their signals with one write per segment, and scores them only then", () =>
+  test("links their signals with one write per portion of the log, and scores them only then", () =>
     withRules(async (store) => {
       let id = "";
       for (let segment = 0; segment < 3; segment++) {
@@ -61,10 +64,12 @@ describe("the batch that identifies visitors", () => {
         store.seal();
       }
       store.record(NOW, visit("a"));
-      const trace = () => traceSignal(store.state, store.objects, id);
+      const trace = () => traceSignal(() => store.shown, id);
       expect(await trace()).toMatchObject({ status: "anonymous", rulesMatched: [], points: 0 });
+      const rewrite = vi.spyOn(store.state.signals, "rewrite");
       store.record(NOW, known("a"), visit("a"), known("b"), visit("d"), visit("a", { event: "F" }));
-      expect([1, 4, 7].map((seq) => store.state.signals.segmentOf(seq)?.version)).toEqual([1, 1, 1]);
+      // The open lines are the last portion.
+      expect(rewrite.mock.calls.map(([{ firstSeq }]) => firstSeq)).toEqual([1, 4, 7, 10]);
       expect([store.linkJobs, store.scores]).toEqual([0, { a: 25, b: 15 }]);
       expect(await trace()).toMatchObject({ status: "processed", rulesTried: 1, points: 5 });
       expect(statuses(store).filter((status) => status === "anonymous").length).toBe(4);
@@ -81,35 +86,36 @@ describe("the batch that identifies visitors", () => {
       store.record(NOW, visit("new"), known("new"));
       store.record(NOW, ...visitors.map((visitor) => known(visitor)));
       expect([store.linkJobs, store.scores["new"], store.scores["v1"]]).toEqual([40, 7, 0]);
+      const rewrite = vi.spyOn(store.state.signals, "rewrite");
       expect(await store.link()).toBe(false);
       expect(store.linkJobs).toBe(0);
       expect(store.scores).toEqual(Object.fromEntries(["new", ...visitors].map((visitor) => [visitor, 7])));
-      expect(store.state.signals.segmentOf(1)?.version).toBe(1);
+      expect(rewrite.mock.calls.map(([{ firstSeq }]) => firstSeq)).toEqual([1]);
       expectStateToAddUp(store.state);
     }));
 
   test("leaves signals above its budget to jobs", () =>
     withRules(async (store) => {
-      const many = LINK_STEP_SIGNALS + 30;
+      const many = STEPS.linkSignals + 30;
       store.record(NOW, ...Array.from({ length: many }, () => visit("a")), visit("b"));
-      for (let n = 0; n < RULE_STEP_SEGMENTS + 5; n++) {
+      for (let n = 0; n < STEPS.portions + 5; n++) {
         store.record(NOW, visit("c"));
         store.seal();
       }
       store.record(NOW, known("c"), known("a"), known("b"));
       expect(store.linkJobs).toBe(3);
       await store.linkAll();
-      expect([store.linkJobs, store.scores]).toEqual([0, { a: 5 * many, b: 5, c: 5 * (RULE_STEP_SEGMENTS + 5) }]);
+      expect([store.linkJobs, store.scores]).toEqual([0, { a: 5 * many, b: 5, c: 5 * (STEPS.portions + 5) }]);
       expectStateToAddUp(store.state);
     }));
 });
 
 test("the next person of a visitor gets no signals that the deletion of the previous person still has to delete", () =>
   withRules(async (store) => {
-    const many = DELETION_STEP_LINES + 2 * LINK_STEP_SIGNALS;
+    const many = STEPS.deletionLines + 2 * STEPS.linkSignals;
     store.record(NOW, ...Array.from({ length: many }, () => visit("a")));
     store.record(NOW + 1, known("a", "ann@example.com"));
-    expect([store.linkJobs, store.scores]).toEqual([1, { ann: 5 * LINK_STEP_SIGNALS }]);
+    expect([store.linkJobs, store.scores]).toEqual([1, { ann: 5 * STEPS.linkSignals }]);
     store.beginDeletion("ann@example.com", NOW + 2);
     store.record(NOW + 3, known("a", "bob@example.com"), visit("a"));
     expect(store.finishDeletions(NOW + 4)).toBeGreaterThan(0);
@@ -179,19 +185,20 @@ describe("a link job", () => {
       store.changeRules(7);
       store.record(NOW, known("a"), known("b"), known("c"));
       store.sql.exec(
-        "CREATE TRIGGER refused BEFORE UPDATE ON people WHEN NEW.id = 2 AND NEW.score > 0 BEGIN SELECT RAISE(ABORT, 'no'); END",
+        "CREATE TRIGGER rejected BEFORE UPDATE ON people WHEN NEW.id = 2 AND NEW.score > 0 BEGIN SELECT RAISE(ABORT, 'no'); END",
       );
       await expect(store.link()).rejects.toThrow("no");
       expect([store.linkJobs, store.scores]).toEqual([3, { a: 0, b: 0, c: 0 }]);
       expectStateToAddUp(store.state);
-      store.sql.exec("DROP TRIGGER refused");
+      store.sql.exec("DROP TRIGGER rejected");
       await store.link();
       expect([store.linkJobs, store.scores]).toEqual([0, { a: 7, b: 7, c: 7 }]);
       expectStateToAddUp(store.state);
     }));
 
-  test("waits only if its visitor needs payloads that R2 does not give", () =>
+  testStored("waits only if its visitor needs payloads that R2 does not give", () =>
     withRules(async (store) => {
+      expectLogged("cold_read_failed");
       store.record(NOW, visit("a"), visit("b"));
       store.seal();
       await store.workOnCold(NOW + 2 * DAY);
@@ -199,28 +206,30 @@ describe("a link job", () => {
       store.changeRules(7);
       store.record(NOW, known("a"), known("b"), known("c"));
       const isDown = () => Promise.reject(new Error("R2 is down"));
-      const objects = new ColdObjects(bucketWith({ before: isDown }), store.workspaceId);
-      expect(await store.link({ objects })).toBe(true);
+      store.state = openState(store.storage, store.workspaceId, bucketWith({ before: isDown }));
+      expect(await store.link()).toBe(true);
       expect([store.linkJobs, store.scores]).toEqual([2, { a: 0, b: 7, c: 7 }]);
-      expect(await store.link({ objects })).toBe(false);
+      expect(await store.link()).toBe(false);
       expect(nextLinkJobMs(store.sql)).toBeGreaterThan(Date.now() + COLD_RETRY_MS / 2);
       store.sql.exec("UPDATE link_jobs SET due_at = 1");
+      store.restart();
       await store.linkAll();
       expect([store.linkJobs, store.scores]).toEqual([0, { a: 7, b: 14, c: 7 }]);
       expectStateToAddUp(store.state);
-    }));
+    }),
+  );
 
-  test("ends if the timeline names a line without a segment", () =>
+  test("ends if the timeline names a line that is gone", () =>
     inStore(async (store) => {
       const visitor = { kind: "anonymous_id", value: "a-1" } as const;
       for (let segment = 0; segment < 3; segment++) {
         store.record(NOW, track({ anonymousId: `a-${segment}` }));
         store.seal();
       }
-      store.state.signals.drop(store.state.signals.segmentOf(2) ?? store.state.signals.open());
+      dropLines(store.state, (seq) => seq === 2);
       store.record(NOW, identify("jane@example.com", { anonymousId: "a-1" }));
       insertEntries(store.sql, visitorList(visitor), [{ seq: 2, scored: null }]);
-      startLinkJob(store.sql, visitor, NOW);
+      startLinkJob(store.state, visitor, NOW);
       await store.link();
       expect([store.linkJobs, visitorLists(store)]).toEqual([0, ["aa-0", "aa-2"]]);
     }));
@@ -274,3 +283,14 @@ test("each signal scores by the rules in force when it first has a person, in an
     { numRuns: 60, limitMs: 20_000 },
   );
 });
+
+test("a rule that is applied to the past scores a line that was linked just before, even if the clock was set back", () =>
+  withRules(async (store) => {
+    store.record(NOW + DAY, visit("ann"));
+    store.record(NOW + DAY, known("ann"));
+    expect(store.scores).toEqual({ ann: 5 });
+    const rule = { id: "rule_1", version: 2, event: "E", match: "all" as const, conditions: [], scoringSignal: "s" };
+    startRuleJob(store.state, { ruleId: "rule_1", rule: { ...rule, points: 7 }, rulesVersion: 2 }, NOW);
+    await stepRuleJob(store.state, store.storage);
+    expect(store.scores).toEqual({ ann: 7 });
+  }));

@@ -10,11 +10,12 @@ import {
   PEOPLE_SORTED,
 } from "../../../../src/store/queries/people-search.ts";
 import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/protocol/people-and-accounts.ts";
-import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { allSlices } from "../../../support/slices.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
+import { openState } from "../../../support/log.ts";
+import { shown } from "../../../../src/store/queries/shown.ts";
 
 interface Row {
   id: number;
@@ -126,8 +127,9 @@ describe("search, order, score, days and pages together", () => {
   };
 
   test("find each matching person once and in order, with any page size", async () => {
-    await runInDurableObject(workspace.store, async (_, { storage: { sql } }) => {
-      const state = new StoreState(sql);
+    await runInDurableObject(workspace.store, async (_, { storage }) => {
+      const { sql } = storage;
+      const state = openState(storage, workspace.id);
       await fc.assert(
         fc.asyncProperty(people, query, fc.integer({ min: 1, max: 12 }), async (some, asked, limit) => {
           const rows = some.map((row): Row => ({ ...row, email: `p${(row.id * 37) % 91}@x.example` }));
@@ -147,7 +149,7 @@ describe("search, order, score, days and pages together", () => {
             .sort(ORDERS[sort])
             .map(({ email }) => email);
           const asItIs = Object.fromEntries(Object.entries(asked).filter(([, value]) => value !== undefined));
-          const pages = await allSlices((cursor) => findPeople(state, { ...asItIs, sort }, { cursor, limit }));
+          const pages = await allSlices((cursor) => findPeople(shown(state), { ...asItIs, sort }, { cursor, limit }));
           expect(emailsOf(pages)).toEqual(expected);
           expect(pages.every(({ complete, sorted }) => complete && sorted)).toBe(true);
           // All pages except the last are full.
@@ -185,12 +187,13 @@ describe("very many people", () => {
 
   test("are searched in consecutive slices", async () => {
     const count = PEOPLE_SEARCHED + 20;
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      const { sql } = storage;
       insertMany(sql, count);
-      const state = new StoreState(sql);
-      state.books.nextPersonId = count + 1;
+      const state = openState(storage, workspace.id);
+      state.head.nextPersonId = count + 1;
       const read = (cursor: string | null) =>
-        findPeople(state, { sort: "newest", text: `${count}@` }, { cursor, limit: 5 });
+        findPeople(shown(state), { sort: "newest", text: `${count}@` }, { cursor, limit: 5 });
       const first = read(null);
       expect(first).toEqual({
         items: [],

@@ -3,7 +3,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { beginDeletion, findDeletion } from "../../../../src/store/deletion/person-deletions.ts";
-import { exportPage } from "../../../../src/store/queries/exports.ts";
+import { exportPart } from "../../../../src/store/queries/exports.ts";
 import { readPeople } from "../../../../src/store/queries/people-search.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
 import { Identities, IDENTITY_MAX_CLAIMS, PAIRS_MAX } from "../../../../src/store/people/identities.ts";
@@ -72,14 +72,14 @@ test("a person keeps the newest ids, and page, API and export show them with the
     expectStateToAddUp(store.state);
 
     const newest = names.toReversed();
-    const page = readPersonPage(store.state, ANN, "all", { cursor: null, limit: 1 });
+    const page = readPersonPage(store.shown, ANN, "all", { cursor: null, limit: 1 });
     expect(page?.identities.map(({ value }) => value)).toEqual(newest.slice(0, 50));
     expect([page?.moreIdentities, page?.person.idsDropped]).toEqual([true, more]);
-    const [listed] = readPeople(store.state, {}, { cursor: null, limit: 1 }).items;
+    const [listed] = readPeople(store.shown, {}, { cursor: null, limit: 1 }).items;
     expect(listed?.identities.map(({ value }) => value)).toEqual(newest.slice(0, 100));
     expect(listed?.idsDropped).toBe(more);
     const parts = await allSlices((cursor) =>
-      exportPage(store.state, store.objects, { records: "people", format: "ndjson", cursor }),
+      exportPart(() => store.shown, { records: "people", format: "ndjson", cursor }),
     );
     expect(JSON.parse(parts.map(({ text }) => text).join(""))).toMatchObject({
       ids_dropped: more,

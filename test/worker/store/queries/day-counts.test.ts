@@ -42,11 +42,11 @@ test("a rule's counts stay as long as it has a score, of any day", async () => {
   const scored = await readStore(workspace.id, (state) => [...ruleDaysOf(state)]);
   expect(scored.map(([, { count }]) => count)).toEqual([4]);
   const ruleId = scored[0]?.[0] ?? "";
-  expect((await workspace.store.ruleFacts([ruleId]))[0]?.hasScoringSignals).toBe(true);
+  expect((await workspace.store.ruleResults([ruleId]))[0]?.hasScoringSignals).toBe(true);
   await workspace.store.applyRule({ ruleId, rule: null, rulesVersion: 1_000 });
   // The platform may have started this alarm already.
   await until(async () => {
     await runInDurableObject(workspace.store, (store) => store.alarm());
-    expect((await workspace.store.ruleFacts([ruleId]))[0]?.hasScoringSignals).toBe(false);
+    expect((await workspace.store.ruleResults([ruleId]))[0]?.hasScoringSignals).toBe(false);
   });
 });

@@ -1,23 +1,25 @@
-/** Exports of signals, people and scoring signals: NDJSON and CSV, streamed from the store a page at a time. */
+/** Exports of signals, people and scoring signals: NDJSON and CSV, streamed from the store a part at a time. */
 import { createExecutionContext, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
-import { EXPORT_PAGE_BUDGET, EXPORT_PAGE_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
-import type { ExportPage, ExportRange } from "../../../../src/store/protocol/store-operations.ts";
+import { EXPORT_PART_BUDGET, EXPORT_PART_MAX_CHARACTERS } from "../../../../src/store/queries/exports.ts";
+import type { ExportPart, ExportRange } from "../../../../src/store/protocol/store-operations.ts";
 import { keyOf, personList } from "../../../../src/store/people/timelines.ts";
 import { DOWNLOADS } from "../../../../src/http/workspace-share.ts";
-import { exportFile } from "../../../../src/workspace/export-file.ts";
-import { signalStore } from "../../../../src/workspace/objects.ts";
+import { exportFile } from "../../../../src/use-cases/export-file.ts";
+import { signalStore } from "../../../../src/use-cases/objects.ts";
 import worker from "../../../../src/index.ts";
 import { d1Failing } from "../../../support/faults.ts";
+import { expectLogged } from "../../../support/logged.ts";
 import { Browser } from "../../../support/members.ts";
 import { readStore } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
+import { testStored, dropLines } from "../../../support/log.ts";
 
 let workspace: TestWorkspace;
 beforeEach(async () => {
@@ -49,11 +51,11 @@ function send(count: number, payload: (index: number) => unknown = (index) => ({
   return deliver(workspace.id, signals);
 }
 
-/** The export as the pages and the operator API start it, with each page of the store passing through `page`. */
-async function start(page: (range: ExportRange, read: () => Promise<ExportPage>) => Promise<ExportPage>) {
+/** The export as the pages and the operator API start it, with each part of the store passing through `page`. */
+async function start(page: (range: ExportRange, read: () => Promise<ExportPart>) => Promise<ExportPart>) {
   const store = signalStore(env, workspace.id);
-  const exportPage = (range: ExportRange) => page(range, () => store.exportPage(range));
-  const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ exportPage }) } } as unknown as Env;
+  const exportPart = (range: ExportRange) => page(range, () => store.exportPart(range));
+  const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ exportPart }) } } as unknown as Env;
   const by = { actor: "jane@example.com", nowMs: AT };
   const wanted = { records: "signals", format: "ndjson" } as const;
   const file = await exportFile(workspace.context({ env: bindings, by }), "slug", wanted);
@@ -67,7 +69,7 @@ async function inColdStorage(): Promise<void> {
   await ring(workspace.id);
   vi.useRealTimers();
   await readStore(workspace.id, ({ signals }) => {
-    expect([...signals.walk(0)].map(({ row }) => typeof row?.cold)).toEqual(["string"]);
+    expect([...signals.walk({ after: 0 })].map(({ payloads }) => payloads)).toEqual(["in_r2"]);
   });
 }
 
@@ -87,7 +89,7 @@ async function exportedWhile(happens: () => Promise<unknown>): Promise<string[]>
 }
 
 describe("an export of signals", () => {
-  test.each([0, 1, EXPORT_PAGE_BUDGET, 3 * EXPORT_PAGE_BUDGET])(
+  test.each([0, 1, EXPORT_PART_BUDGET, 3 * EXPORT_PART_BUDGET])(
     "contains each of %i signals once, in order of arrival",
     async (count) => {
       if (count > 0) await send(count);
@@ -171,36 +173,39 @@ describe("an export of signals", () => {
   });
 
   test("leaves out signals that are recorded after it has begun", async () => {
-    await send(EXPORT_PAGE_BUDGET + 1);
+    await send(EXPORT_PART_BUDGET + 1);
     const { body } = await start((_, read) => read());
     await deliver(workspace.id, [{ id: "sig_late", payload: { event: "E" } }]);
     const text = await new Response(body).text();
-    expect(text.split("\n")).toHaveLength(EXPORT_PAGE_BUDGET + 2);
+    expect(text.split("\n")).toHaveLength(EXPORT_PART_BUDGET + 2);
     expect(text).not.toContain("sig_late");
   });
 
   const big = "x".repeat(60_000);
   const PORTION_BYTES = 262_144;
 
-  test("reads a page of the store when the receiver has taken the one before, and hands it out in portions", async () => {
-    await send(100, (index) => ({ event: "E", properties: { index, big } }));
-    let [characters, taken] = [0, 0];
-    const untaken: number[] = [];
-    const { body } = await start(async (_, read) => {
-      untaken.push(characters - taken);
-      const page = await read();
-      expect(page.text.length).toBeLessThan(EXPORT_PAGE_MAX_CHARACTERS + 70_000);
-      characters += page.text.length;
-      return page;
-    });
-    for await (const portion of body) {
-      taken += portion.byteLength;
-      expect(portion.byteLength).toBeLessThanOrEqual(PORTION_BYTES);
-    }
-    expect(taken).toBeGreaterThan(6_000_000);
-    expect(untaken.length).toBeGreaterThan(3);
-    expect(untaken).toEqual(untaken.map(() => 0));
-  });
+  testStored(
+    "reads a part of the store when the receiver has taken the one before, and sends it in chunks",
+    async () => {
+      await send(100, (index) => ({ event: "E", properties: { index, big } }));
+      let [characters, taken] = [0, 0];
+      const untaken: number[] = [];
+      const { body } = await start(async (_, read) => {
+        untaken.push(characters - taken);
+        const page = await read();
+        expect(page.text.length).toBeLessThan(EXPORT_PART_MAX_CHARACTERS + 70_000);
+        characters += page.text.length;
+        return page;
+      });
+      for await (const portion of body) {
+        taken += portion.byteLength;
+        expect(portion.byteLength).toBeLessThanOrEqual(PORTION_BYTES);
+      }
+      expect(taken).toBeGreaterThan(6_000_000);
+      expect(untaken.length).toBeGreaterThan(2);
+      expect(untaken).toEqual(untaken.map(() => 0));
+    },
+  );
 
   test("cuts no character in two between portions", async () => {
     await send(1, () => ({ event: "E", properties: { emoji: "😀".repeat(15_000) } }));
@@ -227,7 +232,8 @@ describe("an export of signals", () => {
     await (await start((_, read) => read())).body.cancel();
   });
 
-  test("has the payloads from R2, and fails if they cannot be read", async () => {
+  testStored("has the payloads from R2, and fails if they cannot be read", async () => {
+    expectLogged("cold_read_failed", "error");
     const payload = (index: number) => ({
       event: "E",
       anonymousId: `visitor-${index}`,
@@ -243,7 +249,7 @@ describe("an export of signals", () => {
   });
 
   test("ends with an error if the store stops answering", async () => {
-    await send(EXPORT_PAGE_BUDGET + 1);
+    await send(EXPORT_PART_BUDGET + 1);
     const { body } = await start(({ cursor }, read) =>
       cursor === null ? read() : Promise.reject(new Error("store is gone")),
     );
@@ -274,11 +280,11 @@ describe("signals that change state during an export", () => {
   const accepted = (count: number) => Array.from({ length: count }, (_, index) => `sig_${index}`);
 
   test("appear once if held signals are released while the log or the held signals are exported", async () => {
-    const count = EXPORT_PAGE_BUDGET + 10;
+    const count = EXPORT_PART_BUDGET + 10;
     await deliver(workspace.id, held(count));
     await release([1]);
-    await send(EXPORT_PAGE_BUDGET);
-    const expected = [...accepted(EXPORT_PAGE_BUDGET), ...held(count).map(({ id }) => id)].toSorted();
+    await send(EXPORT_PART_BUDGET);
+    const expected = [...accepted(EXPORT_PART_BUDGET), ...held(count).map(({ id }) => id)].toSorted();
     let next = 2;
     // Each page follows a release, of a signal before and of a signal after its turn.
     const ids = await exportedWhile(() => release([next, count - next++]));
@@ -291,7 +297,7 @@ describe("signals that change state during an export", () => {
       { id: "sig_d1", ordinal: 8_001, payload: "{" },
       { id: "sig_d2", ordinal: 8_002, payload: "{" },
     ]);
-    await send(EXPORT_PAGE_BUDGET);
+    await send(EXPORT_PART_BUDGET);
     let isFirst = true;
     const ids = await exportedWhile(async () => {
       if (!isFirst) return;
@@ -302,10 +308,10 @@ describe("signals that change state during an export", () => {
         { id: "sig_d1", ordinal: 8_001, ...again },
         { id: "sig_d2", ordinal: 8_002, ...again, resent: { from: "dead", place: 2 }, verdict: "held" },
       ]);
-      expect(await workspace.books()).toMatchObject({ dead_lettered: 1, held: 3, processed: EXPORT_PAGE_BUDGET + 1 });
+      expect(await workspace.books()).toMatchObject({ dead_lettered: 1, held: 3, processed: EXPORT_PART_BUDGET + 1 });
     });
     expect(ids.toSorted()).toEqual(
-      [...accepted(EXPORT_PAGE_BUDGET), "sig_d1", "sig_d2", "sig_h1", "sig_h2", "sig_h3"].toSorted(),
+      [...accepted(EXPORT_PART_BUDGET), "sig_d1", "sig_d2", "sig_h1", "sig_h2", "sig_h3"].toSorted(),
     );
   });
 });
@@ -365,9 +371,7 @@ test("exported scoring signals appear once each, however many a person has, also
       })),
     );
   }
-  await readStore(workspace.id, ({ signals }) => {
-    for (const segment of signals.walk(0)) if (segment.row !== null) signals.drop(segment);
-  });
+  await readStore(workspace.id, (state) => dropLines(state));
   await evictDurableObject(workspace.store);
   const scored = Array.from({ length: count }, (_, n) => n).filter((n) => n % 10 !== 0);
   const expected = [1, 2].flatMap((person) =>
@@ -392,7 +396,7 @@ test("exported scoring signals appear once each, however many a person has, also
     );
   });
   await readStore(workspace.id, (state) => {
-    state.books.nextPersonId = 3_001;
+    state.head.nextPersonId = 3_001;
     state.signals.flush();
   });
   await evictDurableObject(workspace.store);
@@ -462,6 +466,7 @@ describe("the answer to an export", () => {
   test.each(["signals", "people?format=csv", "scoring-signals"])(
     "to %s has no data if its audit entry cannot be written, on the pages too",
     async (path) => {
+      expectLogged("error");
       await deliver(workspace.id, [{ id: "sig_a", payload: { event: "E", email: "jane@example.com" }, at: AT }]);
       const { slug } = await workspace.operator<{ slug: string }>("GET", "");
       await workspace.operator("POST", "/members", { email: `owner-${slug}@example.com`, role: "owner" });

@@ -5,18 +5,18 @@ import * as fc from "fast-check";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { QUEUE_SCAN_GROUPS } from "../../../../src/limits.ts";
 import { hashOfName } from "../../../../src/domain/signal/identity.ts";
-import { rememberName } from "../../../../src/store/deletion/person-deletions.ts";
+import { rememberEmail } from "../../../../src/store/deletion/deleted-names.ts";
 import { latestSignals } from "../../../../src/store/queries/newest-signals.ts";
-import { StoreState } from "../../../../src/store/state/store-state.ts";
-import { SEGMENT_MAX_LINES } from "../../../../src/store/log/log.ts";
+import { PORTION_MAX_LINES } from "../../../../src/store/log/signal-log.ts";
 import type {
   LatestSignals,
   SignalSummary,
   SignalTrace,
   FindFilter,
 } from "../../../../src/store/protocol/stored-signals.ts";
-import { signalStore } from "../../../../src/workspace/objects.ts";
+import { signalStore } from "../../../../src/use-cases/objects.ts";
 import { amount } from "../../../support/amount.ts";
+import { expectLogged } from "../../../support/logged.ts";
 import { rowsRead } from "../../../support/sql-cost.ts";
 import { readStore, heldIn } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
@@ -25,6 +25,8 @@ import type { Delivered } from "../../../support/deliver.ts";
 import { allItems, allSlices } from "../../../support/slices.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
+import { shown as show } from "../../../../src/store/queries/shown.ts";
+import { testStored } from "../../../support/log.ts";
 
 let workspace: TestWorkspace;
 beforeEach(async () => {
@@ -65,17 +67,16 @@ describe("signals", () => {
       // oxlint-disable-next-line no-await-in-loop -- as they come
       await deliver(
         workspace.id,
-        Array.from({ length: 2 * SEGMENT_MAX_LINES }, (_, n) => signal({ email: `p${n}@example.com` })),
+        Array.from({ length: 2 * PORTION_MAX_LINES }, (_, n) => signal({ email: `p${n}@example.com` })),
       );
     }
     const before = await workspace.store.latest(null, 50);
     await deliver(workspace.id, [signal({ email: "new@example.com" })]);
-    await readStore(workspace.id, ({ sql }) => {
-      let news: LatestSignals | null = null;
-      expect(rowsRead(sql, () => (news = latestSignals(new StoreState(sql), before?.cursor ?? "", 50)))).toBeLessThan(
-        40,
-      );
-      expect(news).toMatchObject({ signals: [{ email: "new@example.com" }], more: 0 });
+    await readStore(workspace.id, (state) => {
+      const { sql } = state;
+      let latest: LatestSignals | null = null;
+      expect(rowsRead(sql, () => (latest = latestSignals(show(state), before?.cursor ?? "", 50)))).toBeLessThan(40);
+      expect(latest).toMatchObject({ signals: [{ email: "new@example.com" }], more: 0 });
     });
   });
 
@@ -106,9 +107,9 @@ describe("signals", () => {
           // oxlint-disable-next-line no-await-in-loop -- as they come
           await deliver(workspace.id, sent);
           // oxlint-disable-next-line no-await-in-loop
-          const news: LatestSignals | null = await workspace.store.latest(seen, 100);
-          seen = news?.cursor ?? seen;
-          expect(idsOf(news?.signals ?? []).toSorted()).toEqual(idsOf(sent).toSorted());
+          const latest: LatestSignals | null = await workspace.store.latest(seen, 100);
+          seen = latest?.cursor ?? seen;
+          expect(idsOf(latest?.signals ?? []).toSorted()).toEqual(idsOf(sent).toSorted());
           for (const line of sent.toSorted(
             (a, b) => Number(a.at) - Number(b.at) || Number(a.ordinal) - Number(b.ordinal),
           )) {
@@ -147,7 +148,7 @@ describe("signals", () => {
   });
 
   test("are found by event, source, status and person, in sealed segments and open lines", async () => {
-    const count = SEGMENT_MAX_LINES + 100;
+    const count = PORTION_MAX_LINES + 100;
     const sent = Array.from({ length: count }, (_, n) =>
       signal({
         email: `p${n % 3}@example.com`,
@@ -194,17 +195,16 @@ describe("signals", () => {
     await deliver(workspace.id, [signal({ email, verdict: "held" }), signal({ email, verdict: "held", at: NOW })]);
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec(
-        `INSERT INTO deletions (id, email_hash, requested_at, asked_at, email, step, position, people, identities, signals,
+        `INSERT INTO deletions (id, email_hash, requested_at, last_requested_at, person_id, step, position, people, identities, signals,
            anonymous, held, dead_letters, scoring_signals, cold_objects)
-         VALUES ('del_1', 'x', ?1, ?1, ?2, 'held', 0, 1, 0, 0, 0, 0, 0, 0, 0)`,
+         VALUES ('del_1', 'x', ?1, ?1, 9, 'held', 0, 1, 0, 0, 0, 0, 0, 0, 0)`,
         NOW - 1,
-        email,
       );
-      rememberName(sql, hashOfName({ kind: "email", value: email }), 0, NOW - 1);
+      rememberEmail(sql, { hash: hashOfName({ kind: "email", value: email }), mark: null }, 9, NOW - 1);
     });
     expect((await all()).map((line) => line.email)).toEqual([email, null]);
     expect(await all({ email })).toHaveLength(1);
-    const { text } = await workspace.store.exportPage({ records: "signals", format: "ndjson", cursor: null });
+    const { text } = await workspace.store.exportPart({ records: "signals", format: "ndjson", cursor: null });
     const exported = text.split("\n").slice(0, -1);
     expect(exported.map((line) => (JSON.parse(line) as { email: string | null }).email)).toEqual([null, email]);
   });
@@ -223,7 +223,8 @@ describe("a trace", () => {
     expect(idsOf(await all())).toEqual([held.id]);
   });
 
-  test("has the payload from R2, or says that R2 does not answer", async () => {
+  testStored("has the payload from R2, or says that R2 does not answer", async () => {
+    expectLogged("cold_read_failed");
     const sent = signal({ email: "ann@example.com" });
     await deliver(workspace.id, [sent, signal()]);
     vi.useFakeTimers({ toFake: ["Date"], now: NOW + 400 * DAY });
@@ -232,7 +233,7 @@ describe("a trace", () => {
     const trace = async (): Promise<SignalTrace | null> => signalStore(env, workspace.id).signal(sent.id);
     expect(await trace()).toMatchObject({
       inColdStorage: true,
-      payload: sent.payload,
+      payload: JSON.stringify(sent.payload),
       person: { email: "ann@example.com" },
     });
     const { objects } = await env.COLD.list({ prefix: `cold/${workspace.id}/` });

@@ -92,7 +92,7 @@ function scoresOf(
     }
     return LATER_DAYS.map((days): Moment => {
       vi.setSystemTime(TODAY + days * DAY_MS + DAY_MS / 2);
-      while (areLapsesDue(store.sql, Date.now())) stepLapses(store.state, Date.now());
+      while (areLapsesDue(store.state)) stepLapses(store.state, Date.now());
       expectStateToAddUp(store.state);
       return {
         people: store.sql

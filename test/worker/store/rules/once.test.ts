@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
-import { signalStore } from "../../../../src/workspace/objects.ts";
+import { signalStore } from "../../../../src/use-cases/objects.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";
 import { expectDaysToAddUp, expectToAddUp, heldIn } from "../../../support/read-store.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
@@ -101,13 +101,13 @@ describe("a rule that scores", () => {
       [first.id, 105],
     ]);
     const exported = async (records: "signals" | "scoring_signals") =>
-      (await store().exportPage({ records, format: "ndjson", cursor: null })).text
+      (await store().exportPart({ records, format: "ndjson", cursor: null })).text
         .split("\n")
         .filter((line) => line !== "")
         .map((line) => (JSON.parse(line) as { points: number }).points);
     expect(await exported("signals")).toEqual([105, 0, 5]);
     expect(await exported("scoring_signals")).toEqual([5, 100, 5]);
-    const facts = await store().ruleFacts([ruleId]);
+    const facts = await store().ruleResults([ruleId]);
     expect(facts).toMatchObject([{ days: `${MIDNIGHT / DAY + 1},1,1` }]);
   });
 

@@ -1,23 +1,21 @@
 /** Design §8.5: a rule is applied to the past step by step, wherever lines and payloads are (src/store/rules). */
 import { describe, expect, test, vi } from "vitest";
 import type { MappingRule } from "../../../../src/domain/rules/mapping-rule.ts";
-import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
-import { COLD_AFTER_MS, ColdObjects, moveToCold } from "../../../../src/store/log/cold.ts";
+import { COLD_RETRY_MS } from "../../../../src/limits.ts";
+import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import type { RuleJob, RuleToApply } from "../../../../src/store/protocol/store-operations.ts";
-import {
-  previewPage,
-  findRuleJob,
-  nextRuleJobMs,
-  ruleFacts,
-  startRuleJob,
-  stepRuleJob,
-} from "../../../../src/store/rules/rule-jobs.ts";
+import { findRuleJob, ruleResults, startRuleJob, stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
 import { countInBooks, updateGroups } from "../../../../src/store/state/status-change.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { bucketWith } from "../../../support/cold.ts";
+import { expectLogged } from "../../../support/logged.ts";
 import { readScores } from "../../../support/read-store.ts";
 import { inStore, type TestStore } from "../../../support/store.ts";
+import { previewPart } from "../../../../src/store/queries/rule-preview.ts";
+import { testStored, dropLines, openState } from "../../../support/log.ts";
+import { nextRuleJobMs } from "../../../../src/store/state/due.ts";
+import { STEPS } from "../../../../src/store/steps.ts";
 
 const NOW = Date.now();
 const RULE: MappingRule = {
@@ -46,7 +44,6 @@ class Bench {
   sent = 0;
   isR2Down = false;
   reads = 0;
-  readonly objects: ColdObjects;
 
   constructor(store: TestStore) {
     this.store = store;
@@ -55,7 +52,7 @@ class Bench {
       this.reads++;
       if (this.isR2Down) throw new Error("R2 is down");
     };
-    this.objects = new ColdObjects(bucketWith({ before }), store.workspaceId);
+    store.state = openState(store.storage, store.workspaceId, bucketWith({ before }));
   }
 
   /** Records signals as the consumer does with these rules. */
@@ -78,9 +75,7 @@ class Bench {
 
   /** Moves all sealed segments to R2. */
   async freeze(): Promise<void> {
-    const { storage, state } = this.store;
-    const work = { storage, log: state.signals, objects: this.objects };
-    await moveToCold(work, Date.now() + COLD_AFTER_MS + 1);
+    await this.store.state.signals.work(Date.now() + COLD_AFTER_MS + 1);
   }
 
   apply(change: Partial<RuleToApply> = {}): RuleJob {
@@ -98,7 +93,7 @@ class Bench {
   }
 
   step(limit?: number): Promise<boolean> {
-    return stepRuleJob(this.store.state, this.objects, this.store.storage, limit);
+    return stepRuleJob(this.store.state, this.store.storage, limit);
   }
 
   /** Returns the finished job. */
@@ -114,12 +109,11 @@ class Bench {
 
   /** Drops segments as retention does. */
   drop(from: number, to: number): void {
-    const { signals, books } = this.store.state;
-    for (const segment of [...signals.walk(0)].slice(from, to)) {
-      signals.drop(segment);
-      countInBooks(books.dropped, 1, "processed", segment.length);
+    const { signals, head } = this.store.state;
+    for (const { firstSeq, lastSeq, seqs } of [...signals.walk({ after: 0 })].slice(from, to)) {
+      countInBooks(head.dropped, 1, "processed", seqs.length);
+      dropLines(this.store.state, (seq) => seq >= firstSeq && seq <= lastSeq);
     }
-    signals.flush();
   }
 
   /** Points of all scoring signals, in received order. */
@@ -146,7 +140,7 @@ async function aMoment(): Promise<void> {
 }
 
 describe("a rule's job", () => {
-  test(
+  testStored(
     "processes open, sealed and cold segments in bounded steps, and reads an object of R2 once a step",
     withBench(async (bench) => {
       for (let segment = 0; segment < 4; segment++) {
@@ -162,14 +156,14 @@ describe("a rule's job", () => {
       expect(await bench.finish(5)).toMatchObject({ status: "done", scanned: 26, matched: 14, added: 14, removed: 0 });
       expect(bench.reads).toBe(1);
       expect(bench.points.filter((points) => points === 3)).toHaveLength(14);
-      expect(ruleFacts(bench.store.state, [RULE.id, "rule_none"])).toMatchObject([
+      expect(ruleResults(bench.store.state, [RULE.id, "rule_none"])).toMatchObject([
         { hasScoringSignals: true, job: { status: "done" } },
         { hasScoringSignals: false, job: null, days: "" },
       ]);
     }),
   );
 
-  test(
+  testStored(
     "rewrites each segment at most once, and only where an outcome changes",
     withBench(async (bench) => {
       for (let segment = 0; segment < 3; segment++) {
@@ -181,17 +175,18 @@ describe("a rule's job", () => {
       await bench.finish();
       bench.apply();
       expect(await bench.finish()).toMatchObject({ matched: 12, added: 0, changed: 0, removed: 0 });
-      expect(bench.versions).toEqual([1, 1, 1, 0]);
+      expect(bench.versions).toEqual([1, 1, 1]);
       bench.apply({ rule: { ...RULE, version: 2, points: 5, conditions: DEMO } });
       expect(await bench.finish()).toMatchObject({ matched: 9, changed: 9, removed: 3 });
-      expect(bench.versions).toEqual([2, 2, 2, 0]);
+      expect(bench.versions).toEqual([2, 2, 2]);
       expect(new Set(bench.points)).toEqual(new Set([5]));
     }),
   );
 
-  test(
+  testStored(
     "waits while R2 does not answer, and lets the jobs of other rules run",
     withBench(async (bench) => {
+      expectLogged("cold_read_failed");
       bench.record(forms(3));
       bench.store.seal();
       bench.record(forms(3));
@@ -262,14 +257,16 @@ describe("a rule's job", () => {
     }),
   );
 
-  test(
+  testStored(
     "processes signals of 64 KB in steps that fit into memory",
     withBench(async (bench) => {
-      bench.record(forms(RULE_STEP_SEGMENTS + 10, { text: "x".repeat(60_000) }));
+      // Two fit into a segment.
+      const count = 2 * STEPS.portions + 10;
+      bench.record(forms(count, { text: "x".repeat(60_000) }));
       bench.apply();
       expect(await bench.step()).toBe(true);
-      expect(bench.job().scanned).toBeLessThan(RULE_STEP_SEGMENTS + 10);
-      expect(await bench.finish()).toMatchObject({ scanned: RULE_STEP_SEGMENTS + 10, added: RULE_STEP_SEGMENTS + 10 });
+      expect(bench.job().scanned).toBeLessThan(count);
+      expect(await bench.finish()).toMatchObject({ scanned: count, added: count });
     }),
   );
 });
@@ -362,8 +359,8 @@ describe("the removal of a rule's scores", () => {
 });
 
 describe("a preview", () => {
-  const preview = ({ store, objects }: Bench, change: object = {}, rule = RULE) =>
-    previewPage(store.state, objects, rule, {
+  const preview = ({ store }: Bench, change: object = {}, rule = RULE) =>
+    previewPart(store.shown, rule, {
       sinceMs: 0,
       beforeSeq: Number.MAX_SAFE_INTEGER,
       limit: 10,
@@ -371,9 +368,10 @@ describe("a preview", () => {
       ...change,
     });
 
-  test(
+  testStored(
     "ends where cold storage does not answer, and says so",
     withBench(async (bench) => {
+      expectLogged("cold_read_failed");
       bench.record(forms(3));
       bench.store.seal();
       await bench.freeze();
@@ -400,7 +398,7 @@ describe("a preview", () => {
     withBench(async (bench) => {
       bench.record(forms(3));
       bench.store.seal();
-      for (let segment = 0; segment < RULE_STEP_SEGMENTS + 5; segment++) {
+      for (let segment = 0; segment < STEPS.portions + 5; segment++) {
         bench.record([{ event: "Other" }]);
         bench.store.seal();
       }

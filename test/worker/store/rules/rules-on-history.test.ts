@@ -1,9 +1,10 @@
 /** Design §8.5, spec §6.3: mapping rules previewed on stored signals, applied to them, and proposed from a signal. */
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { RULE_STEP_SIGNALS } from "../../../../src/limits.ts";
-import { signalStore } from "../../../../src/workspace/objects.ts";
-import { previewRule } from "../../../../src/workspace/rules-on-history.ts";
+import { PREVIEW_STEP_SIGNALS } from "../../../../src/limits.ts";
+import { signalStore } from "../../../../src/use-cases/objects.ts";
+import { previewRule } from "../../../../src/use-cases/rules-on-history.ts";
+import { expectLogged } from "../../../support/logged.ts";
 import { scoresOf } from "../../../support/read-store.ts";
 import { applyRule } from "../../../support/rules.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
@@ -103,6 +104,48 @@ describe("a rule on stored signals", () => {
   });
 });
 
+test("a rule compares ids with all the digits that were sent: in a preview, on the past and as signals arrive", async () => {
+  const sent = (n: number, id: string): Delivered => {
+    const text = `{"event":"Form","email":"p${n}@example.com","messageId":"m${n}","properties":{"id":${id}}}`;
+    return { id: `sig_${n}`, at: START, payload: text };
+  };
+  await deliver(workspace.id, [sent(1, "76159173374952512310"), sent(2, "76159173374952512311")]);
+  const rule = aRule({ conditions: [{ path: "properties.id", operator: "equals", value: "76159173374952512310" }] });
+  const found = await preview(rule);
+  expect(found).toMatchObject({ matches: 1, samples: [{ id: "sig_1" }] });
+  const { id } = await create(rule);
+  expect(await applyNow(id)).toMatchObject({ matched: 1, added: 1 });
+  await deliver(workspace.id, [sent(3, "76159173374952512311"), sent(4, '"76159173374952512310"')]);
+  const scored = (await scores()).scoring.map(({ signal_id }) => signal_id);
+  expect(scored.toSorted()).toEqual(["sig_1", "sig_4"]);
+});
+
+test("a rule's value that reading the request would round is rejected, and says to write it as a text", async () => {
+  const body = JSON.stringify(aRule({ conditions: [{ path: "properties.id", operator: "equals", value: 0 }] }));
+  const init = {
+    method: "POST",
+    headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" },
+    body: body.replace('"value":0', '"value":76159173374952512310'),
+  };
+  const answer = await call(`/operator/workspaces/${workspace.id}/rules`, init);
+  expect([answer.status, await answer.text()]).toEqual([422, expect.stringContaining("as a text")]);
+});
+
+test("a user id of twenty digits, sent as a number or as a text, is the same id", async () => {
+  const call1 = `{"type":"track","event":"A","messageId":"m1","userId":76159173374952512310}`;
+  const call2 = `{"type":"track","event":"A","messageId":"m2","userId":76159173374952512311}`;
+  const identify = { type: "identify", userId: "76159173374952512310", traits: { email: "ann@example.com" } };
+  await deliver(workspace.id, [
+    { id: "sig_1", payload: call1 },
+    { id: "sig_2", payload: call2 },
+    { id: "sig_3", payload: identify },
+  ]);
+  const trace = (id: string) => workspace.operator("GET", `/signals/${id}`);
+  const person = { email: "ann@example.com", by: "user_id" };
+  expect(await trace("sig_1")).toMatchObject({ user_id: "76159173374952512310", person, id_problem: null });
+  expect(await trace("sig_2")).toMatchObject({ user_id: "76159173374952512311", person: null, id_problem: null });
+});
+
 describe("a preview", () => {
   test("says how many matches have lapsed points, and leaves these points out", async () => {
     const today = Date.now() - (Date.now() % DAY);
@@ -131,7 +174,7 @@ describe("a preview", () => {
   });
 
   test("reads signals up to its limit, and says if there are more", async () => {
-    const limit = RULE_STEP_SIGNALS + 50;
+    const limit = PREVIEW_STEP_SIGNALS + 50;
     const draft = { event: "Form", match: "all" as const, conditions: [], scoringSignal: "form", points: 3 };
     const tried = () => previewRule(env, workspace.id, draft, 30, limit);
     const bobs = Array.from({ length: limit - 1 }, (_, n) => form(`sig_many_${n}`, "bob@example.com"));
@@ -169,6 +212,7 @@ describe("applying a rule", () => {
   });
 
   test("makes the consumer evaluate signals in flight again with the newer rules", async () => {
+    expectLogged("batch_failed");
     const { id } = await create(aRule());
     const stored = workspace.store;
     let records = 0;

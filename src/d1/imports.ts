@@ -1,0 +1,247 @@
+/**
+ * Imports of workspaces in D1. Until an import is finished its rows wait in `imported_rows`, because their ids may still be the source's.
+ * Members are the exception: their pages say that the workspace is being imported.
+ */
+import { and, eq, getTableColumns, isNull, sql } from "drizzle-orm";
+import { ok, reject, type Result } from "../domain/result.ts";
+import type { JsonObject } from "../domain/json/json-value.ts";
+import { maskedKey } from "../domain/keys/api-key.ts";
+import type { FileLine, FileManifest, FilePlan } from "../wire/workspace-file.ts";
+import { newId } from "../platform/ids.ts";
+import { auditEntry } from "./audit.ts";
+import {
+  apiKeys,
+  auditLog,
+  type Change,
+  type ControlDatabase,
+  deletions,
+  exclusionVersions,
+  hasRow,
+  importedRows,
+  insertIf,
+  iso,
+  keyBudgets,
+  mappingRules,
+  members,
+  payloadTemplates,
+  ruleVersions,
+  workspaceImports,
+  workspaces,
+  workspaceVersions,
+} from "./database.ts";
+import { findPlan } from "./plans.ts";
+import { requireSameJurisdiction } from "./workspaces.ts";
+
+/** In the order in which they are written. */
+const TABLES = {
+  api_keys: apiKeys,
+  key_budgets: keyBudgets,
+  payload_templates: payloadTemplates,
+  mapping_rules: mappingRules,
+  rule_versions: ruleVersions,
+  exclusion_versions: exclusionVersions,
+  deletions,
+  audit_log: auditLog,
+};
+
+const ID_COLUMNS: Record<string, string> = {
+  key_budgets: "first_key_id",
+  rule_versions: "rule_id",
+  exclusion_versions: "version",
+};
+
+interface PlanDiffers {
+  /** In words. */
+  differences: string;
+}
+
+/** Creates the workspace of an import. @throws JurisdictionError if the deployment has workspaces in another jurisdiction. */
+export async function insertImport(
+  db: ControlDatabase,
+  by: Change,
+  { manifest, slug, jurisdiction }: { manifest: FileManifest; slug: string; jurisdiction: string },
+): Promise<Result<string, "slug_taken" | PlanDiffers>> {
+  const differences = await planDifferences(db, manifest.plan);
+  if (differences !== null) return reject({ differences });
+  await requireSameJurisdiction(db, jurisdiction);
+  const id = newId("ws", by.nowMs);
+  const { name, overages, anchor, createdAt } = manifest.workspace;
+  const { config, rules } = manifest.versions;
+  const row = { id, slug, name, planId: manifest.plan.id, overages, anchor, rulesVersion: rules, createdAt };
+  const isInserted = hasRow(workspaces, eq(workspaces.id, id));
+  const stored = {
+    workspaceId: id,
+    sourceId: manifest.workspace.id,
+    manifest: manifest as unknown as JsonObject,
+    parts: [],
+    continuedAt: iso(by.nowMs),
+  };
+  const version = { workspaceId: id, version: config, planId: manifest.plan.id, overages };
+  const [inserted] = await db.batch([
+    db
+      .insert(workspaces)
+      .values({ ...row, configVersion: config, jurisdiction, state: "importing" })
+      .onConflictDoNothing({ target: workspaces.slug })
+      .returning({ id: workspaces.id }),
+    insertIf(db, workspaceVersions, version, isInserted),
+    insertIf(db, workspaceImports, stored, isInserted),
+  ]);
+  return inserted.length === 0 ? reject("slug_taken") : ok(id);
+}
+
+/** Null: the deployment has the plan with the same terms. */
+async function planDifferences(db: ControlDatabase, plan: FilePlan): Promise<string | null> {
+  const found = await findPlan(db, plan.id);
+  if (found === null) return `there is no plan ${plan.id}`;
+  const terms = ["signalLimit", "paid", "retentionDays"] as const;
+  const names = { signalLimit: "signal_limit", paid: "paid", retentionDays: "retention_days" };
+  const differences = terms.flatMap((term) =>
+    found[term] === plan[term] ? [] : [`${names[term]} is ${String(found[term])} instead of ${String(plan[term])}`],
+  );
+  return differences.length === 0 ? null : `of the plan ${plan.id}, ${differences.join(", ")}`;
+}
+
+export interface Import {
+  sourceId: string;
+  manifest: FileManifest;
+  parts: number[];
+}
+
+export async function findImport(db: ControlDatabase, workspaceId: string): Promise<Import | null> {
+  const found = await db.select().from(workspaceImports).where(eq(workspaceImports.workspaceId, workspaceId)).get();
+  return found === undefined ? null : { ...found, manifest: found.manifest as unknown as FileManifest };
+}
+
+export async function notePart(db: ControlDatabase, workspaceId: string, part: number, nowMs: number): Promise<void> {
+  const isNew = sql`NOT EXISTS (SELECT 1 FROM json_each(${workspaceImports.parts}) WHERE value = ${part})`;
+  await db.batch([
+    db
+      .update(workspaceImports)
+      .set({ continuedAt: iso(nowMs) })
+      .where(eq(workspaceImports.workspaceId, workspaceId)),
+    db
+      .update(workspaceImports)
+      .set({ parts: sql`json_insert(${workspaceImports.parts}, '$[#]', ${part})` })
+      .where(and(eq(workspaceImports.workspaceId, workspaceId), isNew)),
+  ]);
+}
+
+/** Idempotent. @param first number of the first line in its part. */
+export async function stageRows(
+  db: ControlDatabase,
+  workspaceId: string,
+  { part, first, lines }: { part: number; first: number; lines: readonly FileLine[] },
+): Promise<void> {
+  const staged = lines.map(({ table, row }, index) => [first + index, table, JSON.stringify(row)]);
+  const ofMembers = lines.flatMap(({ table, row }) => (table === "members" ? [row] : []));
+  await db.batch([
+    db
+      .insert(importedRows)
+      .select(sql`SELECT ${workspaceId}, ${part}, value ->> 0, value ->> 1, value ->> 2
+      FROM json_each(${JSON.stringify(staged)}) WHERE value ->> 1 <> 'members'`)
+      .onConflictDoNothing(),
+    db
+      .insert(members)
+      .select(sql`SELECT ${workspaceId}, value ->> 'email', value ->> 'role', value ->> 'created_at'
+      FROM json_each(${JSON.stringify(ofMembers)}) WHERE true`)
+      .onConflictDoNothing(),
+  ]);
+}
+
+const KEY_ENDS = { first8: apiKeys.keyFirst8, last4: apiKeys.keyLast4 };
+
+/** Keys of the import that another workspace has, masked; and whether another workspace has its rules. */
+export async function conflictsOf(
+  db: ControlDatabase,
+  workspaceId: string,
+  sourceId: string,
+): Promise<{ keys: string[]; rules: boolean }> {
+  const staged = (table: string, field: string) =>
+    sql`(SELECT row ->> ${field} FROM ${importedRows} WHERE workspace_id = ${workspaceId} AND table_name = ${table})`;
+  const isAnother = (table: typeof apiKeys | typeof mappingRules) =>
+    sql`${table.workspaceId} NOT IN (${workspaceId}, ${sourceId})`;
+  const [keys, rules] = await db.batch([
+    db
+      .select(KEY_ENDS)
+      .from(apiKeys)
+      .where(and(sql`${apiKeys.keyHash} IN ${staged("api_keys", "key_hash")}`, isAnother(apiKeys))),
+    db
+      .select({ id: mappingRules.id })
+      .from(mappingRules)
+      .where(and(sql`${mappingRules.id} IN ${staged("mapping_rules", "id")}`, isAnother(mappingRules)))
+      .limit(1),
+  ]);
+  return { keys: keys.map(maskedKey), rules: rules.length > 0 };
+}
+
+export async function activeKeysOf(db: ControlDatabase, workspaceId: string): Promise<string[]> {
+  const keys = await db
+    .select(KEY_ENDS)
+    .from(apiKeys)
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isNull(apiKeys.deactivatedAt)))
+    .limit(20);
+  return keys.map(maskedKey);
+}
+
+/** Deletions that were requested after the export, of a source that this deployment knows. */
+export async function deletionsAfter(
+  db: ControlDatabase,
+  workspaceIds: readonly [string, string],
+  sinceMs: number,
+): Promise<{ id: string; requestedAtMs: number; emailHash: string }[]> {
+  const found = await db
+    .select()
+    .from(deletions)
+    .where(
+      sql`${deletions.workspaceId} IN (${workspaceIds[0]}, ${workspaceIds[1]}) AND ${deletions.requestedAt} >= ${iso(sinceMs)}`,
+    );
+  return found.map(({ id, requestedAt, emailHash }) => ({ id, requestedAtMs: Date.parse(requestedAt), emailHash }));
+}
+
+/** The rows become the workspace's: those of a source in this deployment are moved. One batch, so that each key has one workspace. Idempotent. */
+export async function moveRows(db: ControlDatabase, workspaceId: string, sourceId: string): Promise<void> {
+  const ofImport = (table: string) =>
+    sql`FROM ${importedRows} WHERE workspace_id = ${workspaceId} AND table_name = ${table}`;
+  const fromSource = Object.entries(TABLES).map(([name, table]) => {
+    const column = ID_COLUMNS[name] ?? "id";
+    const ids = sql`${sql.identifier(column)} IN (SELECT row ->> ${column} ${ofImport(name)})`;
+    return db.delete(table).where(sql`${eq(table.workspaceId, sourceId)} AND ${ids}`);
+  });
+  const inserts = Object.entries(TABLES).map(([name, table]) => {
+    const columns = Object.values(getTableColumns(table)).map((column) => column.name);
+    const values = columns.map((column) => (column === "workspace_id" ? sql`${workspaceId}` : sql`row ->> ${column}`));
+    return db
+      .insert(table)
+      .select(sql`SELECT ${sql.join(values, sql`, `)} ${ofImport(name)}`)
+      .onConflictDoNothing();
+  });
+  const moved = db.update(deletions).set({ workspaceId }).where(eq(deletions.workspaceId, sourceId));
+  await db.batch([moved, ...fromSource, ...inserts]);
+}
+
+/** The last step of an import. Idempotent. */
+export async function activateImport(
+  db: ControlDatabase,
+  workspaceId: string,
+  by: Change,
+  detail: JsonObject,
+): Promise<void> {
+  const isNew = hasRow(workspaceImports, eq(workspaceImports.workspaceId, workspaceId));
+  await db.batch([
+    auditEntry(db, by, { workspaceId: null, action: "workspace.imported", target: workspaceId, detail }, isNew),
+    db.update(workspaces).set({ state: "active" }).where(eq(workspaces.id, workspaceId)),
+    db.delete(importedRows).where(eq(importedRows.workspaceId, workspaceId)),
+    db.delete(workspaceImports).where(eq(workspaceImports.workspaceId, workspaceId)),
+  ]);
+}
+
+/** @param state `closed` or `active`. */
+export async function setState(db: ControlDatabase, workspaceId: string, by: Change, state: "active" | "closed") {
+  const before = state === "active" ? "closed" : "active";
+  const changes = and(eq(workspaces.id, workspaceId), eq(workspaces.state, before));
+  const action = state === "closed" ? "workspace.closed" : "workspace.opened";
+  await db.batch([
+    auditEntry(db, by, { workspaceId, action, target: workspaceId }, hasRow(workspaces, changes)),
+    db.update(workspaces).set({ state }).where(changes),
+  ]);
+}

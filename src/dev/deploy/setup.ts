@@ -1,0 +1,108 @@
+/**
+ * `npm run deploy:setup -- --jurisdiction eu|us|none [--env NAME]`: creates what an environment needs in the account: database, bucket,
+ * queues and operator token, and writes their places into wrangler.toml. Creates nothing that exists already, so it may be
+ * run again.
+ */
+import { randomBytes } from "node:crypto";
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { PROJECT_DIR } from "../local-service.ts";
+import {
+  environmentArguments,
+  isCreated,
+  jurisdictionArguments,
+  missingInAccount,
+  readSections,
+  type Section,
+} from "./deploy-checks.ts";
+import { quietWrangler } from "./run-wrangler.ts";
+import { createdDatabaseId, PLACES, withDatabase, withJurisdiction } from "./setup-file.ts";
+
+const FILE = path.join(PROJECT_DIR, "wrangler.toml");
+const USAGE = `npm run deploy:setup -- --jurisdiction ${PLACES.join("|")} [--env NAME]`;
+
+process.exitCode = (await run()) ? 0 : 1;
+
+async function run(): Promise<boolean> {
+  const { values } = parseArgs({ options: { env: { type: "string" }, jurisdiction: { type: "string" } } });
+  const place = PLACES.find((known) => known === values.jurisdiction);
+  if (place === undefined) {
+    console.log(`Where will the data stay? It cannot be moved later.\n\n  ${USAGE}\n\nnone: the platform chooses.`);
+    return false;
+  }
+  const environment = values.env;
+  await edit((text) => withJurisdiction(text, environment, place));
+  return (
+    (await makeDatabase(environment)) &&
+    (await makeOthers(environment)) &&
+    (await makeToken(environment)) &&
+    done(environment)
+  );
+}
+
+async function makeDatabase(environment: string | undefined): Promise<boolean> {
+  const { config } = sectionOf(environment);
+  const [database] = config.d1_databases;
+  if (database?.database_name === undefined || isCreated(database)) return true;
+  const { out, code } = await quietWrangler(["d1", "create", database.database_name, ...jurisdictionArguments(config)]);
+  const id = createdDatabaseId(out);
+  if (code !== 0 || id === null) return failed(`The database ${database.database_name} was not created.`, out);
+  await edit((text) => withDatabase(text, environment, id));
+  console.log(`✓ database ${database.database_name}: ${id}`);
+  return true;
+}
+
+/** Runs the commands that the check before a deployment would name. */
+async function makeOthers(environment: string | undefined): Promise<boolean> {
+  const missing = await missingInAccount(sectionOf(environment), quietWrangler, fetch);
+  for (const { problem, fix } of missing) {
+    const [npx, name, ...args] = fix.split(" ");
+    const isCreation = npx === "npx" && name === "wrangler" && args.includes("create");
+    if (!isCreation) continue;
+    // oxlint-disable-next-line no-await-in-loop -- one after the other, so that a failure stops the rest
+    const { out, code } = await quietWrangler(args);
+    if (code !== 0) return failed(problem, out);
+    console.log(`✓ ${args.join(" ")}`);
+  }
+  return true;
+}
+
+async function makeToken(environment: string | undefined): Promise<boolean> {
+  const flags = environmentArguments(environment);
+  const { out } = await quietWrangler(["secret", "list", "--format", "json", ...flags]);
+  if (out.includes('"OPERATOR_TOKEN"')) return true;
+  const token = randomBytes(32).toString("base64url");
+  const put = await quietWrangler(["secret", "put", "OPERATOR_TOKEN", ...flags], `${token}\n`);
+  if (put.code !== 0) return failed("The operator token was not stored.", put.out);
+  console.log(`✓ OPERATOR_TOKEN, shown only now. Keep it in a safe place:\n\n  ${token}\n`);
+  return true;
+}
+
+function done(environment: string | undefined): boolean {
+  const flag = environment === undefined ? "" : ` -- --env ${environment}`;
+  console.log(
+    "Next: in wrangler.toml choose the domain (routes) and SIGN_IN; docs/deploy.md has both. Then:\n\n" +
+      `  npm run deploy:check${flag}\n  npm run deploy${flag}`,
+  );
+  return true;
+}
+
+function failed(problem: string, out: string): false {
+  console.log(
+    `${problem}\n\n${out.trim()}\n\nRun the command again when that is corrected: what exists is left as it is.`,
+  );
+  return false;
+}
+
+function sectionOf(environment: string | undefined): Section {
+  const found = readSections(FILE).find((section) => section.environment === environment);
+  if (found === undefined) throw new Error(`wrangler.toml has no [env.${environment}].`);
+  return found;
+}
+
+async function edit(change: (text: string) => string): Promise<void> {
+  const text = await readFile(FILE, "utf8");
+  const changed = change(text);
+  if (changed !== text) await writeFile(FILE, changed);
+}

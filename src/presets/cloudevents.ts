@@ -1,0 +1,61 @@
+import type { Preset } from "./preset.ts";
+
+export const CLOUDEVENTS: Preset = {
+  id: "cloudevents",
+  name: "CloudEvents",
+  template: [
+    { target: "event", paths: ["@header.ce-type", "type"] },
+    {
+      target: "email",
+      paths: [
+        "data.email",
+        "data.user.email",
+        "data.customer.email",
+        "data.contact.email",
+        "data.lead.email",
+        "data.person.email",
+        "data.recipient",
+        "email",
+        "user.email",
+        "customer.email",
+        "contact.email",
+        "subject",
+        "@header.ce-subject",
+      ],
+    },
+    { target: "user_id", paths: ["data.user_id", "data.userId", "data.user.id"] },
+    { target: "id", text: "{@header.ce-source}:{@header.ce-id}" },
+    { target: "id", text: "{source}:{id}" },
+    { target: "occurred_at", paths: ["@header.ce-time", "time"] },
+  ],
+  misfits: "keep",
+  answer: 202,
+  address: "/webhook/cloudevents/{key}",
+  setUp: [
+    "Send structured or batched events as JSON, or binary ones with the `ce-` headers.",
+    "Use the address of the key as the sink.",
+    "Put the address of the person into `data.email`, or map your own path.",
+  ],
+  documentation: "https://github.com/cloudevents/spec/blob/main/cloudevents/formats/json-format.md",
+  fieldsFrom: "page",
+  events: "the type, such as `com.example.someevent`",
+  person: "`data.email`, the address of a user, customer or contact in `data`, or the subject",
+  note: "`data` is your own. Base64 and XML are not read.",
+  rule: {
+    name: "Signed up",
+    event: "com.example.signup",
+    conditions: [{ path: "payload.data.plan", operator: "exists" }],
+    scoringSignal: "signed_up",
+    points: 20,
+  },
+  sample: {
+    body: {
+      specversion: "1.0",
+      type: "com.example.signup",
+      source: "/accounts",
+      id: "C234-1234-1234",
+      time: "2018-04-05T17:31:00Z",
+      data: { email: "ann@example.com", plan: "pro" },
+    },
+  },
+};

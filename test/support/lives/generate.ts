@@ -1,0 +1,239 @@
+/** Random lives. Each life has some of the features, so that short lives combine those that it has more often. */
+import * as fc from "fast-check";
+import { DAY_MS } from "../../../src/domain/duration.ts";
+import { JOBS } from "./real.ts";
+import type { Happening, Life, Sent } from "./life.ts";
+import type { Exclusion } from "./model.ts";
+
+const FEATURES = [
+  "accounts",
+  "clock",
+  "dead",
+  "deletions",
+  "duplicates",
+  "exclusions",
+  "flight",
+  "held",
+  "lapses",
+  "occurrence",
+  "once",
+  "retention",
+  "rules",
+] as const;
+export type Feature = (typeof FEATURES)[number];
+
+/** Mostly absent; `fc.option` would make it rare. */
+const seldom = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
+  fc.oneof({ weight: 2, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
+const often = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
+  fc.oneof({ weight: 1, arbitrary: fc.constant(undefined) }, { weight: 2, arbitrary: value });
+
+/** With fewer people, ids and events, more of what happens is about the same person. */
+interface Scope {
+  has: ReadonlySet<Feature>;
+  people: number;
+  ids: number;
+  events: number;
+}
+
+function draftOf({ has, people, ids: numberOfIds, events }: Scope): fc.Arbitrary<Sent> {
+  const anyPerson = fc.nat(people - 1);
+  const anyId = fc.nat(numberOfIds - 1);
+  const daysAgo = has.has("occurrence") ? seldom(fc.constantFrom(0, 1, 5, 16, 29, 30, 40)) : fc.constant(undefined);
+  const hasId = fc.boolean();
+  const account = has.has("accounts") ? seldom(fc.nat(1)) : fc.constant(undefined);
+  const plan = seldom(fc.constantFrom("free", "pro", "max"));
+  const event = fc.nat(events - 1);
+  const isNamed = fc.boolean();
+  const common = { hasId, daysAgo };
+  // A call needs an id to be one of a CDP.
+  const ids = fc.constantFrom("user", "device", "both", "both", "email");
+  const track = fc
+    .record({ ...common, event, isNamed, user: anyId, device: anyId, email: anyPerson, ids })
+    .map(({ ids: named, user, device, email, ...rest }) => ({
+      kind: "track" as const,
+      ...rest,
+      ...(named === "email" ? { email } : {}),
+      ...(named === "user" || named === "both" ? { user } : {}),
+      ...(named === "device" || named === "both" ? { device } : {}),
+    }));
+  const identify = fc
+    .record({
+      ...common,
+      account,
+      isNamed,
+      email: often(anyPerson),
+      user: often(anyId),
+      device: anyId,
+      hasDevice: fc.boolean(),
+    })
+    .map(({ device, hasDevice, ...rest }) => ({
+      kind: "identify" as const,
+      ...rest,
+      ...(hasDevice || rest.user === undefined ? { device } : {}),
+    }));
+  const alias = fc
+    .record({ ...common, user: anyId, device: anyId, joinsUsers: fc.boolean() })
+    .map((rest) => ({ kind: "alias" as const, ...rest }));
+  const group = fc
+    .record({ ...common, account: fc.nat(1), plan, user: often(anyId), device: anyId })
+    .map((rest) => ({ kind: "group" as const, ...rest }));
+  const update = fc.record({ account: fc.nat(1), plan }).map((rest) => ({ kind: "account" as const, ...rest }));
+  const again = fc.nat(5).map((back) => ({ again: back }));
+  return fc.oneof(
+    { weight: 6, arbitrary: track },
+    { weight: 5, arbitrary: identify },
+    { weight: 2, arbitrary: alias },
+    ...(has.has("accounts")
+      ? [
+          { weight: 2, arbitrary: group },
+          { weight: 1, arbitrary: update },
+        ]
+      : []),
+    ...(has.has("duplicates") ? [{ weight: 2, arbitrary: again }] : []),
+  ) as fc.Arbitrary<Sent>;
+}
+
+function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
+  const { has, people } = scope;
+  const how = [
+    "now" as const,
+    "now" as const,
+    ...(has.has("flight") ? (["flight", "flight"] as const) : []),
+    ...(has.has("held") ? (["held"] as const) : []),
+    ...(has.has("dead") ? (["dead"] as const) : []),
+  ];
+  const some = { from: fc.nat(10), count: fc.integer({ min: 1, max: 5 }) };
+  const flight = fc.boolean();
+  const choices: [number, fc.Arbitrary<Happening>, boolean][] = [
+    [
+      12,
+      fc.record({
+        does: fc.constant("send"),
+        signals: fc.array(draftOf(scope), { minLength: 1, maxLength: 4 }),
+        how: fc.constantFrom(...how),
+      }),
+      true,
+    ],
+    [3, fc.record({ does: fc.constant("deliver"), ...some }), has.has("flight")],
+    [2, fc.record({ does: fc.constant("release"), ...some, flight }), has.has("held")],
+    [2, fc.record({ does: fc.constant("replay"), ...some, flight }), has.has("dead")],
+    [
+      6,
+      fc.record({ does: fc.constant("step"), job: fc.constantFrom(...JOBS), times: fc.integer({ min: 1, max: 3 }) }),
+      true,
+    ],
+    [1, fc.constant({ does: "finish" }), true],
+    [3, fc.record({ does: fc.constant("delete"), person: fc.nat(people - 1) }), has.has("deletions")],
+    [
+      2,
+      fc.record({
+        does: fc.constant("rule"),
+        rule: fc.nat(2),
+        change: fc.oneof(
+          fc.record({ points: fc.integer({ min: -3, max: 9 }) }),
+          fc.record({ isEnabled: fc.boolean() }),
+          fc.record({ of: fc.constantFrom(null, null, "ann@example.com") }),
+        ),
+        past: fc.boolean(),
+      }),
+      has.has("rules"),
+    ],
+    [
+      3,
+      fc.record({
+        does: fc.constant("exclude"),
+        exclusions: fc.subarray<Exclusion>([{ of: "ann@example.com" }, { event: "A" }, { of: "bob@example.com" }]),
+        past: fc.boolean(),
+      }),
+      has.has("exclusions"),
+    ],
+    [2, fc.constantFrom(1, 1, 5, 15, 31).map((days) => ({ does: "wait", ms: days * DAY_MS })), true],
+    [1, fc.constantFrom(1_000, DAY_MS, 3 * DAY_MS).map((ms) => ({ does: "wait", ms: -ms })), has.has("clock")],
+    [2, fc.constantFrom(1, 3, 10, null).map((days) => ({ does: "keep", days })), has.has("retention")],
+    [1, fc.constantFrom({ does: "seal" as const }, { does: "restart" as const }), true],
+  ] as [number, fc.Arbitrary<Happening>, boolean][];
+  return fc.oneof(...choices.filter(([, , isIn]) => isIn).map(([weight, arbitrary]) => ({ weight, arbitrary })));
+}
+
+function rulesOf(has: ReadonlySet<Feature>): fc.Arbitrary<Life["rules"]> {
+  const rule = (event: string): fc.Arbitrary<Life["rules"][number]> =>
+    fc.record({
+      event: fc.constant(event),
+      points: fc.integer({ min: has.has("rules") ? -3 : 1, max: 9 }),
+      frequency: has.has("once")
+        ? fc.constantFrom("every_time" as const, "once_per_day" as const, "once_ever" as const, "once_ever" as const)
+        : fc.constant("every_time" as const),
+      lastDays: has.has("lapses") ? fc.constantFrom(null, 30 as const) : fc.constant(null),
+      of: fc.constant(null),
+    });
+  return fc.tuple(rule("A"), rule("B"), rule("C"));
+}
+
+/** Several happenings that matter only together. */
+function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
+  const { has, people, ids } = scope;
+  const one = happeningOf(scope).map((happening) => [happening]);
+  const drop: Happening[] = [
+    { does: "wait", ms: DAY_MS },
+    { does: "keep", days: 1 },
+    { does: "step", job: "retain", times: 2 },
+  ];
+  // A signal of a known device with a user id moves to another person when the user logs in. Meanwhile an older signal of the first
+  // person may arrive, and retention may drop it.
+  const login = fc
+    .record({
+      person: fc.nat(people - 1),
+      other: fc.nat(people - 1),
+      user: fc.nat(ids - 1),
+      device: fc.nat(ids - 1),
+      isLate: fc.boolean(),
+      areDropped: fc.boolean(),
+    })
+    .map(({ person, other, user, device, isLate, areDropped }): Happening[] => {
+      const late: Happening = { does: "send", signals: [{ kind: "track", event: 0, email: person }], how: "flight" };
+      const first: Sent[] = [
+        { kind: "identify", email: person, device },
+        { kind: "track", event: 0, user, device },
+      ];
+      return [
+        ...(isLate && has.has("flight") ? [late, { does: "wait" as const, ms: DAY_MS }] : []),
+        { does: "send", signals: first },
+        ...(isLate ? [{ does: "deliver" as const, from: 0, count: 9 }] : []),
+        ...(areDropped && has.has("retention") ? drop.slice(1) : []),
+        { does: "send", signals: [{ kind: "identify", email: other, user }] },
+      ];
+    });
+  return fc.oneof(
+    { weight: 14, arbitrary: one },
+    { weight: 2, arbitrary: login },
+    ...(has.has("retention") ? [{ weight: 1, arbitrary: fc.constant(drop) }] : []),
+  );
+}
+
+/** @param without features that no life has. */
+export function livesOf(most: number, without: readonly Feature[] = []): fc.Arbitrary<Life> {
+  const possible = FEATURES.filter((feature) => !without.includes(feature));
+  const scope = fc.record({
+    has: fc.subarray(possible).map((features) => new Set<Feature>(features)),
+    people: fc.integer({ min: 2, max: 3 }),
+    ids: fc.constantFrom(1, 2, 2, 3),
+    events: fc.constantFrom(1, 1, 2, 3),
+  });
+  return scope.chain((made) => {
+    const { has } = made;
+    return fc.record({
+      rules: rulesOf(has),
+      steps: fc.oneof(fc.constant(null), fc.integer({ min: 1, max: 5 })),
+      wantsNotifications: fc.boolean(),
+      happenings: fc
+        .array(chapterOf(made), { minLength: 3, maxLength: most, size: "max" })
+        .map((chapters) => chapters.flat()),
+    });
+  });
+}
+
+/** A life in few words. */
+export function lifeInWords(life: Life): string {
+  return JSON.stringify(life).replaceAll('"', "");
+}

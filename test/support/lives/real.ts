@@ -1,0 +1,378 @@
+/** The real side of a random life: drives a Signal Store step by step, and reads what its public queries show. */
+import { vi } from "vitest";
+import { DAY_MS } from "../../../src/domain/duration.ts";
+import type { Exclusion as StoredExclusion } from "../../../src/domain/rules/exclusion.ts";
+import type { MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
+import { hashOfName } from "../../../src/domain/signal/identity.ts";
+
+import type { Notification } from "../../../src/domain/notifications/notification.ts";
+import {
+  beginDeletion,
+  findDeletion,
+  noteForwarded,
+  stepDeletions,
+} from "../../../src/store/deletion/person-deletions.ts";
+import { deleteExpired, purgeHeld, setRetention } from "../../../src/store/deletion/retention.ts";
+import { stepLapses } from "../../../src/store/people/lapse-run.ts";
+import { LINK_ALARM_MS } from "../../../src/store/people/linking.ts";
+import { stepReplacements } from "../../../src/store/people/replacements.ts";
+import type { AccountSummary } from "../../../src/store/protocol/people-and-accounts.ts";
+import type { DeletionReceipt, ExportedRecords } from "../../../src/store/protocol/store-operations.ts";
+import type { SignalToRecord } from "../../../src/store/protocol/stored-signals.ts";
+import { findAccounts, readAccountPage } from "../../../src/store/queries/account-page.ts";
+import { exportPart } from "../../../src/store/queries/exports.ts";
+import { listEventGroups } from "../../../src/store/queries/event-groups.ts";
+import { findSignals, latestSignals, traceSignal } from "../../../src/store/queries/newest-signals.ts";
+import { findPeople } from "../../../src/store/queries/people-search.ts";
+import { readPersonPage } from "../../../src/store/queries/person-page.ts";
+import { deadSignals, heldSignals, type StoredSignal } from "../../../src/store/resend-jobs.ts";
+import { findRuleJob, startExclusionsJob, startRuleJob, stepRuleJob } from "../../../src/store/rules/rule-jobs.ts";
+import * as due from "../../../src/store/state/due.ts";
+import { wantNotifications } from "../../../src/store/state/raise-notifications.ts";
+import { updateGroups } from "../../../src/store/state/status-change.ts";
+import { linesOf } from "../adds-up.ts";
+import type { TestStore } from "../store.ts";
+import { wanting } from "../wanting.ts";
+import type { Exclusion, ModelSignal, Rule } from "./model.ts";
+
+export const JOBS = ["link", "rule", "delete", "retain", "purge", "lapse", "replace"] as const;
+export type Job = (typeof JOBS)[number];
+
+export const PERSON_THRESHOLDS = [5, 12];
+export const ACCOUNT_THRESHOLDS = [8];
+
+/** A row of an export: each value as it is in the file. */
+type ExportRow = Record<string, unknown>;
+
+export interface Shown {
+  signals: Map<string, ExportRow>;
+  people: Map<string, ExportRow>;
+  scoring: ExportRow[];
+  accounts: Map<string, AccountSummary>;
+}
+
+/** Scores by email, and by external id. */
+export interface ComparedScores {
+  people: Map<string, number>;
+  accounts: Map<string, number>;
+}
+
+const PAGE = { cursor: null, limit: 1_000 };
+
+export class Real {
+  readonly store: TestStore;
+  #rulesVersion = 1;
+  #retentionDays: number | null = null;
+
+  constructor(store: TestStore, rules: readonly Rule[], wantsNotifications: boolean) {
+    this.store = store;
+    this.setRules(rules, 1);
+    this.keepFor(null);
+    if (!wantsNotifications) return;
+    const types = [
+      "person.score_crossed",
+      "person.score_fell",
+      "account.score_crossed",
+      "account.score_fell",
+      "people.rescored",
+    ] as const;
+    wantNotifications(
+      store.state,
+      wanting({ types: [...types], thresholds: PERSON_THRESHOLDS, accountThresholds: ACCOUNT_THRESHOLDS }),
+    );
+    store.state.signals.flush();
+  }
+
+  setRules(rules: readonly Rule[], version: number, exclusions: readonly Exclusion[] = []): void {
+    this.#rulesVersion = version;
+    this.store.rulesVersion = version;
+    this.store.exclusions = exclusions.map(toExclusion);
+    this.store.mappingRules = rules.filter(({ isEnabled }) => isEnabled).map(toMappingRule);
+  }
+
+  // Signals.
+
+  toRecord(
+    { id, content, order, periodEndMs }: ModelSignal,
+    verdict: "accepted" | "held",
+    dead: boolean,
+  ): SignalToRecord {
+    const admission = { id, ...order, verdict, periodStartMs: periodEndMs - 30 * DAY_MS, periodEndMs };
+    if (content.kind !== "account")
+      return this.store.signal(order.receivedAtMs, { ...admission, payload: content.payload, dead });
+    const { admission: whole } = this.store.signal(order.receivedAtMs, { ...admission, payload: {} });
+    const fields = content.plan === undefined ? {} : { plan: content.plan };
+    const account = { externalId: content.accountName ?? "", fields, attributes: {} };
+    const work = { kind: "account" as const, account, contentHash: null, duplicateWindowMs: 0 };
+    return {
+      admission: { ...whole, endpoint: "product_org" },
+      payload: content.text,
+      work: dead ? { kind: "dead", reason: "Too much work" } : work,
+    };
+  }
+
+  /** A held signal or a dead letter as it comes back from the queue; null: it is not in its place. */
+  toResend({ id, periodEndMs }: ModelSignal, from: "held" | "dead"): StoredSignal | null {
+    const { state } = this.store;
+    const stored =
+      from === "held"
+        ? heldSignals(state, periodEndMs, 0, 1_000)
+        : deadSignals(state, { cursor: 0, last: Number.MAX_SAFE_INTEGER }, 1_000);
+    return stored.find(({ admission }) => admission.id === id) ?? null;
+  }
+
+  resent({ content }: ModelSignal, { admission, from, place }: StoredSignal): SignalToRecord {
+    const again = {
+      ...admission,
+      verdict: from === "held" ? ("accepted" as const) : admission.verdict,
+      resent: { from, place },
+    };
+    if (content.kind !== "account") return this.store.signal(0, { ...again, payload: content.payload });
+    const fields = content.plan === undefined ? {} : { plan: content.plan };
+    const account = { externalId: content.accountName ?? "", fields, attributes: {} };
+    return {
+      admission: again,
+      payload: content.text,
+      work: { kind: "account", account, contentHash: null, duplicateWindowMs: 0 },
+    };
+  }
+
+  record(signals: readonly SignalToRecord[]): void {
+    this.store.recordAll(Date.now(), signals);
+  }
+
+  // Jobs.
+
+  beginDeletion(email: string): void {
+    beginDeletion(this.store.state, `del_${crypto.randomUUID()}`, email, Date.now());
+  }
+
+  receipt(email: string): DeletionReceipt | null {
+    return findDeletion(this.store.sql, email);
+  }
+
+  /** Whether a deletion had ended by this time. */
+  hasDeletedBy(atMs: number): boolean {
+    return this.store.sql.exec("SELECT 1 FROM deletions WHERE finished_at <= ?", atMs).toArray().length > 0;
+  }
+
+  /** @param untilMs when the deletion was requested last. */
+  remembers(email: string, untilMs: number): boolean {
+    const query = "SELECT 1 FROM deleted_names WHERE hash = ? AND until = ?";
+    return this.store.sql.exec(query, hashOfName({ kind: "email", value: email }), untilMs).toArray().length > 0;
+  }
+
+  keepFor(days: number | null): void {
+    this.#retentionDays = days;
+    setRetention(this.store.state, { retentionDays: days }, Date.now());
+  }
+
+  get keptMs(): number {
+    return this.#retentionDays === null ? Number.POSITIVE_INFINITY : this.#retentionDays * DAY_MS;
+  }
+
+  startJob(rule: Rule): void {
+    this.#writeGroups();
+    const { id: ruleId, version, isEnabled } = rule;
+    const rulesVersion = this.#rulesVersion;
+    const toApply = isEnabled
+      ? { ruleId, rule: toMappingRule(rule), rulesVersion }
+      : { ruleId, rule: null, disabledVersion: version, rulesVersion };
+    startRuleJob(this.store.state, toApply, Date.now());
+  }
+
+  startExclusionsJob(): void {
+    this.#writeGroups();
+    const [rulesVersion, { state, exclusions }] = [this.#rulesVersion, this.store];
+    startExclusionsJob(state, { exclusions, version: rulesVersion, rulesVersion }, Date.now());
+  }
+
+  #writeGroups(): void {
+    const { state } = this.store;
+    updateGroups(state);
+    state.signals.flush();
+  }
+
+  isJobDone(ruleId: string): boolean {
+    return findRuleJob(this.store.sql, ruleId)?.status === "done";
+  }
+
+  /** Whether the job has something to do now. */
+  isDue(job: Job): boolean {
+    const { state, sql } = this.store;
+    const nowMs = Date.now();
+    const dueMs = {
+      link: () => due.nextLinkJobMs(sql),
+      rule: () => due.nextRuleJobMs(sql),
+      delete: () => due.nextDeletionMs(state),
+      retain: () => due.nextRetentionMs(state),
+      purge: () => due.nextPurgeMs(state),
+      lapse: () => due.nextLapseMs(state),
+      replace: () => due.nextReplacementMs(sql),
+    }[job]();
+    // A link job can run before the alarm comes to it.
+    return dueMs !== null && dueMs <= nowMs + (job === "link" ? LINK_ALARM_MS : 0);
+  }
+
+  async step(job: Job): Promise<void> {
+    const { store } = this;
+    const { state } = store;
+    const nowMs = Date.now();
+    switch (job) {
+      case "link":
+        return void (await store.link());
+      case "rule":
+        return void (await stepRuleJob(state, store.storage));
+      case "delete":
+        return stepDeletions(state, nowMs);
+      case "retain":
+        deleteExpired(state, nowMs);
+        // The alarm, which alone takes this step, asks all chores afterwards.
+        return state.due.by("retention", due.nextRetentionMs(state));
+      case "purge":
+        return purgeHeld(state, nowMs);
+      case "lapse":
+        return stepLapses(state, nowMs);
+      case "replace":
+        return stepReplacements(state, nowMs);
+    }
+  }
+
+  /** Takes the notifications that wait, and lets Destinations have deleted people at once. */
+  takeRaised(): Notification[] {
+    const { state } = this.store;
+    const notifications: Notification[] = [];
+    for (let next = state.raised.next(); next !== null; next = state.raised.next()) {
+      state.raised.forwarded(next.lastRow);
+      notifications.push(...next.notifications);
+      if (next.deletion !== null) noteForwarded(state, next.deletion.receiptId, Date.now());
+    }
+    return notifications;
+  }
+
+  /** The scores that were last compared with thresholds. */
+  comparedScores(): ComparedScores {
+    const { sql } = this.store;
+    const people = sql.exec("SELECT email, ifnull(score_before, score) FROM people");
+    const accounts = sql.exec("SELECT external_id, ifnull(score_before, score) FROM accounts");
+    return { people: new Map(people.raw<[string, number]>()), accounts: new Map(accounts.raw<[string, number]>()) };
+  }
+
+  // What the queries show.
+
+  async shown(): Promise<Shown> {
+    const [signals, people, scoring] = await Promise.all([
+      this.#export("signals"),
+      this.#export("people"),
+      this.#export("scoring_signals"),
+    ]);
+    const accounts = findAccounts(this.store.shown, { sort: "newest" }, PAGE).items;
+    return {
+      signals: new Map(signals.map((row) => [String(row["id"]), row])),
+      people: new Map(people.map((row) => [String(row["email"]), row])),
+      scoring,
+      accounts: new Map(accounts.map((account) => [account.externalId, account])),
+    };
+  }
+
+  async #export(records: ExportedRecords): Promise<ExportRow[]> {
+    let [text, cursor]: [string, string | null] = ["", null];
+    do {
+      // oxlint-disable-next-line no-await-in-loop -- page by page
+      const page = await exportPart(() => this.store.shown, { records, format: "ndjson", cursor });
+      text += page.text;
+      cursor = page.next;
+    } while (cursor !== null);
+    return text
+      .split("\n")
+      .filter((line) => line !== "")
+      .map((line) => JSON.parse(line) as ExportRow);
+  }
+
+  personPage(email: string) {
+    return readPersonPage(this.store.shown, email, "scores", PAGE);
+  }
+
+  /** Whether the line of a signal counts for its person, although a deletion hides it. */
+  isCounted(id: string): boolean {
+    const line = this.store.state.signals.find(id);
+    return line !== null && line.facts.deletedAtMs === null && line.facts.person !== null;
+  }
+
+  /** Whether a dead letter is stored, although a deletion may hide it. */
+  isDead(id: string): boolean {
+    return this.store.sql.exec("SELECT 1 FROM dead_letters WHERE id = ? AND status = 'dead'", id).toArray().length > 0;
+  }
+
+  /** The kind of name that gave a signal to its person. */
+  async namedBy(id: string): Promise<string | undefined> {
+    return (await traceSignal(() => this.store.shown, id))?.person?.by;
+  }
+
+  /** Everything that any query says, as one text. */
+  async everything(signals: readonly ModelSignal[], emails: readonly string[]): Promise<string> {
+    this.#writeGroups();
+    const { shown } = this.store;
+    const all: unknown[] = [
+      await this.#export("signals"),
+      await this.#export("people"),
+      await this.#export("scoring_signals"),
+    ];
+    // oxlint-disable-next-line no-await-in-loop -- one after the other
+    for (const { id } of signals) all.push(await traceSignal(() => this.store.shown, id));
+    all.push(findSignals(shown, {}, PAGE), latestSignals(shown, null, 100), await listEventGroups(shown, PAGE));
+    all.push(shown.deadLetters.list(PAGE), findPeople(shown, { sort: "email" }, PAGE));
+    for (const email of emails) all.push(readPersonPage(shown, email, "all", PAGE), this.personPage(email)?.timeline);
+    for (const { externalId } of findAccounts(this.store.shown, { sort: "newest" }, PAGE).items) {
+      all.push(readAccountPage(shown, externalId, PAGE));
+    }
+    return JSON.stringify(all);
+  }
+
+  /**
+   * All text in storage: each row of each table, and the lines of both logs as they are before compression. Without rules: an admin may
+   * name a person in a condition.
+   */
+  storage(): string {
+    const { sql, state } = this.store;
+    const decoder = new TextDecoder();
+    const texts: string[] = [];
+    const tables = sql.exec<{ name: string }>(
+      "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name <> 'rule_jobs'",
+    );
+    for (const { name } of tables.toArray()) {
+      for (const row of sql.exec(`SELECT * FROM "${name}"`).raw()) {
+        for (const value of row) texts.push(value instanceof ArrayBuffer ? decoder.decode(value) : String(value));
+      }
+    }
+    for (const log of [state.signals, state.held]) {
+      texts.push(JSON.stringify(linesOf(log)));
+      for (const portion of log.walk({ after: 0 })) texts.push(JSON.stringify(log.payloadsOf(portion)));
+    }
+    return texts.join("\n");
+  }
+}
+
+export function setClock(ms: number): void {
+  vi.setSystemTime(ms);
+}
+
+function toExclusion(exclusion: Exclusion, index: number): StoredExclusion {
+  const [path, value] = "of" in exclusion ? ["email", exclusion.of] : ["event", exclusion.event];
+  const id = `exc_${index}`;
+  return { id, name: id, match: "all", conditions: [{ path, operator: "equals", value }] };
+}
+
+function toMappingRule({ id, event, points, frequency, lastDays, of, version }: Rule): MappingRule {
+  return {
+    id,
+    version,
+    event,
+    match: "all",
+    conditions: of === null ? [] : [{ path: "email", operator: "equals", value: of }],
+    scoringSignal: `scored ${id}`,
+    points,
+    frequency,
+    pointsLastDays: lastDays,
+  };
+}

@@ -1,0 +1,81 @@
+/**
+ * A test fails if the code logs a failure that the test does not expect: the code survives it, so nothing else shows it.
+ * Background work may log after its test. So a line belongs to the test that made its workspace.
+ */
+import { afterAll, afterEach, beforeEach } from "vitest";
+
+interface LogEntry {
+  event: string;
+  workspace?: string;
+}
+
+/** A test, or a file outside its tests. */
+interface Scope {
+  expected: Set<string>;
+  isOver: boolean;
+}
+
+/**
+ * Events of a service without failures. `rules_failed` names no workspace, so no test owns it; if the next read also
+ * fails, `batch_failed` says so.
+ */
+const ORDINARY = new Set(["request", "requests", "batch", "delivery", "rules_failed"]);
+const ANY = "any event";
+
+const scopeOf = (expected: Iterable<string> = []): Scope => ({ expected: new Set(expected), isOver: false });
+
+let ofFile = scopeOf();
+let current = ofFile;
+/** The tests that made workspaces, also of earlier files of this runtime. */
+const owners = new Map<string, Scope>();
+let entries: LogEntry[] = [];
+
+/**
+ * Lets the test log these events, or any events if none are named: for faults at random. Outside a test: lets all tests
+ * of the file log them.
+ * @returns a function that lists the entries with these events since the test began.
+ */
+export function expectLogged(...events: string[]): () => LogEntry[] {
+  for (const event of events.length === 0 ? [ANY] : events) current.expected.add(event);
+  return () => entries.filter(({ event }) => events.includes(event));
+}
+
+/** Makes lines about this workspace belong to the test that runs. */
+export function ownWorkspace(id: string): void {
+  if (!owners.has(id)) owners.set(id, current);
+}
+
+/** Keeps what the code logs: prints it if a test fails, and fails the test if it contains an unexpected failure. */
+export function watchLog(): void {
+  ofFile = scopeOf();
+  current = ofFile;
+  /* oxlint-disable no-console -- the code logs to it */
+  const print = console.log;
+  let lines: unknown[][] = [];
+  console.log = (...line: unknown[]) => {
+    lines.push(line);
+    const [text] = line;
+    if (typeof text === "string" && text.startsWith('{"event":')) entries.push(JSON.parse(text) as LogEntry);
+  };
+  /* oxlint-enable no-console */
+  beforeEach(() => {
+    current = scopeOf(ofFile.expected);
+  });
+  afterEach(({ task }) => {
+    const unexpected = entries.filter(isUnexpected);
+    if (task.result?.state === "fail" || unexpected.length > 0) for (const line of lines) print(...line);
+    lines = [];
+    entries = [];
+    if (unexpected.length > 0) throw new Error(`logged, but not expected: ${JSON.stringify(unexpected)}`);
+  });
+  afterAll(() => {
+    for (const scope of owners.values()) scope.isOver = true;
+  });
+}
+
+function isUnexpected({ event, workspace = "" }: LogEntry): boolean {
+  const owner = owners.get(workspace) ?? current;
+  // After its file the databases are emptied, so that what still runs fails.
+  if (owner.isOver || ORDINARY.has(event)) return false;
+  return [owner, current].every(({ expected }) => !expected.has(event) && !expected.has(ANY));
+}

@@ -1,0 +1,5 @@
+/** A file of the repository as text. */
+declare module "*?raw" {
+  const text: string;
+  export default text;
+}

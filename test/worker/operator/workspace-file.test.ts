@@ -1,0 +1,430 @@
+/** The file of a workspace: export, import, and the same workspace again. */
+import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { hashOfName } from "../../../src/domain/signal/identity.ts";
+import { PAUSE_MAX_MS } from "../../../src/store/transfer/export-jobs.ts";
+import { controlDatabase } from "../../../src/d1/database.ts";
+import { finishImport, importPart } from "../../../src/use-cases/import-workspace.ts";
+import { intercept } from "../../support/intercept.ts";
+import { ring } from "../../support/cold.ts";
+import { consumeMessages, messageOf } from "../../support/deliver.ts";
+import { expectLogged } from "../../support/logged.ts";
+import { newMembers } from "../../support/members.ts";
+import { until } from "../../support/until.ts";
+import { newPlan, newWorkspace, operator, TestWorkspace } from "../../support/workspace.ts";
+import { beginImport, exportOf, linesOf, moved, sendPart, type WorkspaceFile } from "../../support/workspace-file.ts";
+
+const DAY_MS = 24 * 3_600_000;
+const RULE = { name: "R", event: "E", conditions: [], scoring_signal: "s", points: 5 };
+
+afterEach(() => vi.useRealTimers());
+
+interface ExportAnswer {
+  state: string;
+  error: string | null;
+}
+
+/** With rules, people, a visitor, held signals, dead letters, a deletion, an account, a destination, and an object in R2. */
+async function fullWorkspace() {
+  const { workspace, owner } = await newMembers({
+    signalLimit: 12,
+    anchor: new Date(Date.now() - DAY_MS).toISOString(),
+  });
+  await workspace.operator("POST", "/rules", { ...RULE, frequency: "once_ever", points_last_days: 30 });
+  const { id } = await workspace.operator<{ id: string }>("POST", "/rules", { ...RULE, scoring_signal: "t" });
+  await workspace.operator("PATCH", `/rules/${id}`, { points: 6, points_last_days: 30 });
+  const payload_template = [{ target: "external_id", path: "id", type: "string", required: true }];
+  const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template });
+  const target = "https://receiver.example.com/";
+  const headers = [{ name: "X-Token", value: "receiver-token" }];
+  await workspace.operator("POST", "/destinations", {
+    name: "d",
+    type: "webhook",
+    target,
+    headers,
+    notifications: ["period.closed"],
+  });
+  await workspace.operator("PUT", "/thresholds", { thresholds: [20], account_thresholds: [200] });
+  for (const name of ["jane", "sam", "gone"])
+    await workspace.send({ email: `${name}@example.com`, event: "E", id: name });
+  await workspace.send({ type: "track", event: "E", anonymousId: "a-1", messageId: "m-1" });
+  await workspace.send({ id: "c-1" }, { path: "/api/product-orgs/webhook/{key}", key: accounts.key });
+  await workspace.settled();
+  await workspace.operator("DELETE", "/people/gone@example.com");
+  await consumeMessages([messageOf(workspace.id, [{ id: "sig_dead", payload: { event: "E" }, row: 1 }])], {
+    queue: "signals-dlq",
+  }).catch(() => undefined);
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 2 * DAY_MS });
+  await ring(workspace.id);
+  for (let n = 0; n < 10; n++) await workspace.send({ email: "held@example.com", event: "E", id: `h-${n}` });
+  await workspace.settled();
+  return { workspace, owner };
+}
+
+async function scoresOn(workspace: TestWorkspace, days: readonly number[]): Promise<unknown[]> {
+  const nowMs = Date.now();
+  const found: unknown[] = [];
+  for (const day of days) {
+    vi.setSystemTime(nowMs + day * DAY_MS);
+    // oxlint-disable-next-line no-await-in-loop
+    const { items } = await workspace.operator<{ items: { email: string; score: number }[] }>(
+      "GET",
+      "/people?limit=200",
+    );
+    found.push(items.map(({ email, score }) => [email, score]).toSorted());
+  }
+  vi.setSystemTime(nowMs);
+  return found;
+}
+
+describe("the file of a workspace", () => {
+  test("imported and exported again is the same file, with the same books, scores and keys", async () => {
+    const { workspace } = await fullWorkspace();
+    const before = await exportOf(workspace);
+    const [books, scores] = [await workspace.books(), await scoresOn(workspace, [0, 10, 27, 29, 60, 400])];
+    const after = await moved(workspace, before);
+    expect(await after.books()).toEqual(books);
+    const again = await exportOf(after);
+    expect(linesOf(again)).toEqual(linesOf(before));
+    const header = { exportId: "", exportedAtMs: 0, parts: [] };
+    const place = { id: "", slug: "" };
+    const comparable = ({ manifest }: WorkspaceFile) => ({
+      ...manifest,
+      ...header,
+      workspace: { ...manifest.workspace, ...place },
+    });
+    expect(comparable(again)).toEqual(comparable(before));
+    expect(await scoresOn(after, [0, 10, 27, 29, 60, 400])).toEqual(scores);
+  });
+
+  test("has every kind of line, and no secret, token or waiting notification", async () => {
+    const { workspace } = await fullWorkspace();
+    const token = await workspace.newToken(["read"]);
+    const file = await exportOf(workspace);
+    const lines = linesOf(file);
+    expect([...new Set(lines.map(({ from }) => from))].toSorted()).toEqual([
+      "counter",
+      "d1",
+      "destinations",
+      "r2",
+      "store",
+    ]);
+    const text = JSON.stringify(lines);
+    for (const secret of [workspace.key.key, token.token, "receiver-token", "whsec_"])
+      expect(text).not.toContain(secret);
+    // The audit log names the workspace as the target of changes.
+    const others = lines.filter(({ table }) => table !== "audit_log");
+    expect(JSON.stringify(others)).not.toContain(workspace.id);
+    expect(file.manifest.leftOut).toContain("API tokens");
+  });
+
+  test("keeps senders going: the old key gets 202 in the same isolate, duplicates are found, people go on", async () => {
+    const { workspace } = await fullWorkspace();
+    await workspace.operator("PATCH", "", { overages: true });
+    const file = await exportOf(workspace);
+    const after = await moved(workspace, file);
+    expect((await workspace.send({ email: "jane@example.com", event: "E", id: "jane" })).status).toBe(202);
+    expect((await workspace.send({ email: "new@example.com", event: "E", id: "new" })).status).toBe(202);
+    const books = await after.settled();
+    expect(books).toMatchObject({ balanced: true, duplicates: 1 });
+  });
+
+  test("has signals under way, which the new workspace records", async () => {
+    const workspace = await newWorkspace();
+    await workspace.operator("POST", "/rules", RULE);
+    await workspace.send({ event: "first", email: "jane@example.com" });
+    await workspace.settled();
+    await runInDurableObject(workspace.counter, (counter) => {
+      vi.spyOn((counter as unknown as { env: Env }).env.SIGNALS, "sendBatch").mockResolvedValue(undefined as never);
+    });
+    expect((await workspace.send({ event: "E", email: "jane@example.com" })).status).toBe(202);
+    const file = await exportOf(workspace);
+    expect(linesOf(file).filter(({ table }) => table === "outbox")).toHaveLength(1);
+    vi.restoreAllMocks();
+    const after = await moved(workspace, file);
+    await runDurableObjectAlarm(after.counter);
+    expect(await after.settled()).toMatchObject({ processed: 2, balanced: true });
+    const people = await after.operator<{ items: unknown[] }>("GET", "/people");
+    expect(people.items).toMatchObject([{ email: "jane@example.com", score: 5 }]);
+  });
+
+  test("repeats deletions that were requested after the export, from D1 or from hashes", async () => {
+    const workspace = await newWorkspace();
+    for (const name of ["jane", "sam", "eve"]) await workspace.send({ email: `${name}@example.com`, event: "E" });
+    await workspace.settled();
+    const file = await exportOf(workspace);
+    await workspace.operator("DELETE", "/people/jane@example.com");
+    await workspace.operator("DELETE", "", { slug: file.manifest.workspace.slug });
+    const { body } = await beginImport(file);
+    const after = new TestWorkspace(String(body["workspace_id"]), workspace.key);
+    for (const [part, bytes] of file.parts) await sendPart(after.id, part, bytes);
+    const deleted_people = [hashOfName({ kind: "email", value: "sam@example.com" })];
+    expect(await after.operator("POST", "/import/finish", { deleted_people })).toMatchObject({ deletions_repeated: 2 });
+    await ring(after.id);
+    const people = await after.operator<{ items: unknown[] }>("GET", "/people");
+    expect(people.items).toMatchObject([{ email: "eve@example.com" }]);
+  });
+
+  test("leaves destinations paused, with new secrets and without header values", async () => {
+    const { workspace } = await fullWorkspace();
+    const secretOf = (of: TestWorkspace) =>
+      runInDurableObject(of.destinations, (_, { storage }) =>
+        storage.sql.exec("SELECT secret, headers, pages_url FROM destinations").one(),
+      );
+    const before = await secretOf(workspace);
+    const after = await moved(workspace, await exportOf(workspace));
+    const [destination] = await after.list("/destinations");
+    expect(destination).toMatchObject({ state: "paused", name: "d" });
+    const now = await secretOf(after);
+    expect(now["secret"]).toMatch(/^whsec_/);
+    expect(now["secret"]).not.toBe(before["secret"]);
+    expect(JSON.stringify(now)).not.toContain("receiver-token");
+  });
+
+  test("keeps keys deactivated that were deactivated after the export, if the source was closed", async () => {
+    const workspace = await newWorkspace();
+    const another = await workspace.newKey();
+    const file = await exportOf(workspace);
+    await workspace.operator("POST", "/close");
+    expect((await workspace.send({ event: "E" })).status).toBe(503);
+    await workspace.deactivate(another);
+    const begun = await beginImport(file, `copy-${crypto.randomUUID()}`);
+    const after = new TestWorkspace(String(begun.body["workspace_id"]), workspace.key);
+    for (const [part, bytes] of file.parts) await sendPart(after.id, part, bytes);
+    await after.operator("POST", "/import/finish", {});
+    expect((await workspace.send({ event: "E" })).status).toBe(202);
+    expect((await workspace.send({ event: "E" }, { key: another.key })).status).toBe(401);
+    expect(await after.settled()).toMatchObject({ accepted: 1 });
+    await workspace.operator("DELETE", "", { slug: file.manifest.workspace.slug });
+    expect((await workspace.send({ event: "F" })).status).toBe(202);
+    await after.settled();
+  });
+});
+
+describe("an interrupted import", () => {
+  /** More calls than a part or the end of an import makes. */
+  const MOST_CALLS = 30;
+  const { DB, QUOTA_COUNTER, SIGNAL_STORE, DESTINATIONS, COLD } = env;
+
+  /** Fails after the effect of one call, or before. */
+  function failing(at: number, isAfter: boolean): { bindings: Env; hasHappened: () => boolean } {
+    let calls = 0;
+    const harmed = <T extends object>(binding: T): T =>
+      intercept(binding, async ({ make }) => {
+        const isHarmed = calls++ === at;
+        if (isHarmed && !isAfter) throw new Error("interrupted before the call");
+        const answer = await make();
+        if (isHarmed) throw new Error("interrupted after the call");
+        return answer;
+      });
+    const objects = {
+      QUOTA_COUNTER: harmed(QUOTA_COUNTER),
+      SIGNAL_STORE: harmed(SIGNAL_STORE),
+      DESTINATIONS: harmed(DESTINATIONS),
+    };
+    return {
+      bindings: { ...env, DB: harmed(DB), COLD: harmed(COLD), ...objects } as Env,
+      hasHappened: () => calls > at,
+    };
+  }
+
+  test.each([true, false])(
+    "of which each call fails (after its effect: %s) is complete when it is repeated",
+    async (isAfter) => {
+      expectLogged();
+      const { workspace } = await fullWorkspace();
+      let source = workspace;
+      for (let at = 0; at < MOST_CALLS; at++) {
+        const file = await exportOf(source);
+        await source.operator("DELETE", "", { slug: file.manifest.workspace.slug });
+        const { body } = await beginImport(file);
+        const after = new TestWorkspace(String(body["workspace_id"]), workspace.key);
+        const { bindings, hasHappened } = failing(at, isAfter);
+        const context = {
+          ...after.context({ env: bindings, db: controlDatabase(bindings.DB) }),
+          pagesUrl: "https://signals.example/w/x",
+        };
+        for (const [part, bytes] of file.parts) {
+          await importPart(context, part, bytes).catch(() => undefined);
+          await importPart({ ...context, env, db: controlDatabase(env.DB) }, part, bytes);
+        }
+        const options = { deletedPeople: null, withoutDeletions: false };
+        await finishImport(context, options).catch(() => undefined);
+        await after.ask("POST", "/import/finish", {});
+        expect(await after.operator("GET", "")).toMatchObject({ state: "active" });
+        expect(linesOf(await exportOf(after))).toEqual(linesOf(file));
+        source = after;
+        if (!hasHappened()) {
+          expect(at).toBeGreaterThan(10);
+          return;
+        }
+      }
+      throw new Error("more calls than expected");
+    },
+    240_000,
+  );
+});
+
+describe("a pause for an export", () => {
+  test("is noticed by no sender, and the store records nothing meanwhile", async () => {
+    const workspace = await newWorkspace();
+    await workspace.send({ event: "E", email: "jane@example.com" });
+    await workspace.settled();
+    const pause = (state: string) =>
+      runInDurableObject(workspace.store, (_, { storage }) => {
+        const note = {
+          id: "exp_1",
+          requestedAtMs: Date.now(),
+          pausedAtMs: Date.now(),
+          state,
+          error: null,
+          place: { stage: "d1" },
+        };
+        storage.kv.put("exports", [{ ...note, header: null, exportedAtMs: 0, payloadsMissing: 0, parts: [] }]);
+      });
+    await pause("writing");
+    await abortAllDurableObjects();
+    expect((await workspace.send({ event: "E", email: "jane@example.com" })).status).toBe(202);
+    const message = messageOf(workspace.id, [{ id: "sig_paused", payload: { event: "E" } }]);
+    expect((await consumeMessages([message])).retryMessages).toHaveLength(1);
+    expect((await workspace.ask("DELETE", "/people/jane@example.com")).status).toBe(503);
+    await until(async () => {
+      await runDurableObjectAlarm(workspace.store);
+      expect(await workspace.operator("GET", "/exports/exp_1")).toMatchObject({ state: "complete" });
+    });
+    expect((await consumeMessages([message])).explicitAcks).toEqual(["0"]);
+    expectLogged("error");
+    await until(async () => expect(await workspace.counter.books()).toMatchObject({ unsettled: 0 }));
+  });
+
+  test("ends after five minutes, and the export says so", async () => {
+    const workspace = await newWorkspace();
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      const note = {
+        id: "exp_1",
+        requestedAtMs: Date.now(),
+        pausedAtMs: Date.now(),
+        state: "writing",
+        error: null,
+        place: { stage: "d1" },
+      };
+      storage.kv.put("exports", [{ ...note, header: null, exportedAtMs: 0, payloadsMissing: 0, parts: [] }]);
+    });
+    await abortAllDurableObjects();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + PAUSE_MAX_MS + 60_000 });
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+    const found = await workspace.operator<ExportAnswer>("GET", "/exports/exp_1");
+    expect(found).toMatchObject({ state: "failed", error: expect.stringContaining("five minutes") as string });
+    expect((await workspace.send({ event: "E" })).status).toBe(202);
+    await workspace.settled();
+  });
+
+  test("leaves an export for seven days", async () => {
+    const workspace = await newWorkspace();
+    const { manifest } = await exportOf(workspace);
+    const objects = async () => (await env.COLD.list({ prefix: `exports/${workspace.id}/` })).objects.length;
+    expect(await objects()).toBe(manifest.parts.length + 1);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 7 * DAY_MS + 60_000 });
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+    expect(await objects()).toBe(0);
+    expect((await workspace.ask("GET", `/exports/${manifest.exportId}`)).status).toBe(404);
+  });
+});
+
+describe("an import", () => {
+  test("rejects with a precise error, and nothing becomes visible", async () => {
+    const plan = await newPlan(1_000);
+    const workspace = await newWorkspace({ plan });
+    await workspace.send({ email: "jane@example.com", event: "E" });
+    await workspace.settled();
+    const file = await exportOf(workspace);
+    const { manifest } = file;
+    const [[part = 1, bytes = new Uint8Array()] = []] = file.parts;
+    const code = async (changed: object, slug = `copy-${crypto.randomUUID()}`) =>
+      (await beginImport({ ...file, manifest: { ...manifest, ...changed } }, slug)).body["code"];
+    expect(await code({}, manifest.workspace.slug)).toBe("slug_taken");
+    expect(await code({ parts: [] })).toBe("validation_failed");
+    expect(await code({ version: "9.9.9.9" })).toBe("file_version");
+    expect(await code({ plan: { ...manifest.plan, id: "no-such-plan" } })).toBe("plan_differs");
+    const differs = await beginImport(
+      { ...file, manifest: { ...manifest, plan: { ...manifest.plan, signalLimit: 7 } } },
+      "x",
+    );
+    expect(differs).toMatchObject({ status: 409, body: { code: "plan_differs" } });
+    expect(String(differs.body["detail"])).toContain("signal_limit is 1000 instead of 7");
+
+    const begun = await beginImport(file, `copy-${crypto.randomUUID()}`);
+    const after = new TestWorkspace(String(begun.body["workspace_id"]), workspace.key);
+    expect(await after.ask("POST", "/import/finish", {})).toMatchObject({
+      status: 409,
+      body: { code: "import_incomplete" },
+    });
+    expect(await sendPart(after.id, 99, bytes)).toMatchObject({ status: 409, body: { code: "part_unknown" } });
+    const changed = Uint8Array.from(bytes);
+    changed[20] = (changed[20] ?? 0) ^ 1;
+    expect(await sendPart(after.id, part, changed)).toMatchObject({ status: 409, body: { code: "part_differs" } });
+    expect(await sendPart(after.id, part, bytes.slice(1))).toMatchObject({
+      status: 409,
+      body: { code: "part_differs" },
+    });
+    expect(await after.ask("GET", "/people")).toMatchObject({ status: 409, body: { code: "workspace_importing" } });
+    expect(await after.operator("GET", "")).toMatchObject({ state: "importing" });
+    for (const [n, body] of file.parts) await sendPart(after.id, n, body);
+    expect(await after.operator("GET", "/import")).toMatchObject({ missing: [] });
+    const inUse = await after.ask("POST", "/import/finish", {});
+    expect(inUse).toMatchObject({ status: 409, body: { code: "key_in_use" } });
+    expect(String(inUse.body["detail"])).toContain(`${workspace.key.key.slice(0, 8)}…`);
+    expect((await workspace.send({ event: "E" })).status).toBe(202);
+    await workspace.settled();
+    expect(JSON.stringify(await operator("GET", "/health"))).not.toContain(after.id);
+  });
+
+  test("asks for a confirmation if nobody knows the deletions since", async () => {
+    const workspace = await newWorkspace();
+    const file = await exportOf(workspace);
+    // Another deployment does not know the source.
+    file.manifest.workspace.id = "ws_unknown";
+    await workspace.operator("DELETE", "", { slug: file.manifest.workspace.slug });
+    const { body } = await beginImport(file);
+    const after = new TestWorkspace(String(body["workspace_id"]), workspace.key);
+    for (const [part, bytes] of file.parts) await sendPart(after.id, part, bytes);
+    expect(await after.ask("POST", "/import/finish", {})).toMatchObject({
+      status: 409,
+      body: { code: "deletions_unknown" },
+    });
+    await after.operator("POST", "/import/finish", { without_deletions: true });
+    expect((await workspace.send({ event: "E" })).status).toBe(202);
+    await after.settled();
+  });
+
+  test("of a workspace says so on its pages, and senders get 503", async () => {
+    const { workspace, home, owner, slug } = await newMembers();
+    const file = await exportOf(workspace);
+    await workspace.operator("DELETE", "", { slug });
+    const { body } = await beginImport(file);
+    const after = new TestWorkspace(String(body["workspace_id"]), workspace.key);
+    for (const [part, bytes] of file.parts) await sendPart(after.id, part, bytes);
+    const page = await owner.get(home);
+    expect(page.status).toBe(503);
+    expect(page.text).toContain("This workspace is being imported");
+    await after.operator("POST", "/import/finish", {});
+    expect((await owner.get(home)).status).toBe(200);
+  });
+
+  test("that nobody continues for a day is deleted", async () => {
+    const workspace = await newWorkspace();
+    const file = await exportOf(workspace);
+    const { body } = await beginImport(file, `copy-${crypto.randomUUID()}`);
+    const after = new TestWorkspace(String(body["workspace_id"]), workspace.key);
+    for (const [part, bytes] of file.parts) await sendPart(after.id, part, bytes);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 23 * 3_600_000 });
+    await runInDurableObject(after.counter, (instance) => instance.alarm());
+    expect(await after.operator("GET", "")).toMatchObject({ state: "importing" });
+    vi.setSystemTime(Date.now() + 2 * 3_600_000);
+    await runInDurableObject(after.counter, (instance) => instance.alarm());
+    expect(await after.operator("GET", "/end")).toMatchObject({ complete: true });
+    expect((await workspace.send({ event: "E" })).status).toBe(202);
+    await workspace.settled();
+  });
+});
