@@ -73,7 +73,8 @@ export async function processRows(
   return processed;
 }
 
-export function processSignal(received: ReceivedSignal, input: ProcessingInput): SignalToRecord {
+export function processSignal(sent: ReceivedSignal, input: ProcessingInput): SignalToRecord {
+  const received = withVersionOfReplay(sent, input.templates);
   const { admission, payload } = received;
   try {
     if (admission.endpoint === "product_org") {
@@ -85,6 +86,14 @@ export function processSignal(received: ReceivedSignal, input: ProcessingInput):
   } catch (error) {
     return { admission, payload, work: { kind: "dead", reason: `Could not be processed: ${String(error)}` } };
   }
+}
+
+/** A signal that is held again after its replay is read with the same version at its release. */
+function withVersionOfReplay(received: ReceivedSignal, templates: ProcessingInput["templates"]): ReceivedSignal {
+  const { admission, payload } = received;
+  if (admission.resent?.from !== "dead") return received;
+  const template = templateOf(received, templates);
+  return template === null ? received : { payload, admission: { ...admission, templateVersion: template.version } };
 }
 
 interface DeadReason {

@@ -63,7 +63,7 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
     accepted: model.signals.length,
     processed: model.count("accepted", "deleted", "dropped"),
     held: model.count("held"),
-    purged: model.count("purged", "held, deleted", "dead, deleted"),
+    purged: model.count("purged", "held, deleted", "dead, deleted", "misfit, purged"),
     duplicates: model.count("duplicate"),
     dead_lettered: model.count("dead", "lost"),
     in_flight: 0,

@@ -11,9 +11,11 @@ const shortened = (folder: string): string[] =>
     /from "[./]+support\/(amount|for-so-long)\.ts"/.test(readFileSync(path.join(root, file), "utf8")),
   );
 
-/** It measures waiting times, so it runs when the others have ended. */
+/** Tests that measure waiting times run when the others have ended, one after another. */
+const MEASURING = ["worst-input", "neighbour"];
+
 function alone({ test, ...project }: TestProjectInlineConfiguration): TestProjectInlineConfiguration {
-  return { ...project, test: { ...test, sequence: { groupOrder: 1 } } };
+  return { ...project, test: { ...test, fileParallelism: false, sequence: { groupOrder: 1 } } };
 }
 
 export default defineConfig({
@@ -32,8 +34,14 @@ export default defineConfig({
       }),
       workerProject("properties", { include: shortened("test/worker"), variables }),
       unitProject(shortened("test/unit"), variables),
-      builtProject("built", ["test/{sdk,sign-in,notifications,fault}/**/!(neighbour).test.ts"], variables),
-      alone(builtProject("alone", ["test/fault/neighbour.test.ts"], variables)),
+      builtProject("built", [`test/{sdk,sign-in,notifications,fault}/**/!(${MEASURING.join("|")}).test.ts`], variables),
+      alone(
+        builtProject(
+          "alone",
+          MEASURING.map((name) => `test/fault/${name}.test.ts`),
+          variables,
+        ),
+      ),
     ],
   },
 });

@@ -37,12 +37,13 @@ const STATUS: Partial<Record<Place, string>> = {
   dead: "dead",
   "held, deleted": "purged",
   "dead, deleted": "purged",
+  "misfit, purged": "purged",
 };
 
 /** @param place where the signal is; of twins, the one that was recorded first has taken the effect. */
 export function lineOf(model: Model, signal: ModelSignal, place: Place): Line {
   const { kind, person, names } = signal;
-  const isDead = place === "dead" || place === "dead, deleted";
+  const isDead = place === "dead" || place === "dead, deleted" || place === "misfit, purged";
   // Of a held misfit nothing is read until its release.
   const isUnread = !model.fits(signal, signal.template) && /^(held|purged)/.test(place);
   const isKept = place === "accepted" || place === "held";

@@ -45,6 +45,8 @@ export class Real {
   haveExclusionsChanged = false;
   /** Whether the counter has restarted: it may have lost rejections that it had not written yet. */
   restarted = false;
+  /** What the model must not be asked about before all of it has arrived. Signals of a sender with a template, and replays. */
+  underWay = { mapped: false, replays: false };
   #queue: Uint8Array[] = [];
   #isHindered = false;
   /** Above the number of any content. */
@@ -235,6 +237,7 @@ export class Real {
 
   /** Runs until every message has arrived and no work is left. */
   async quiet(): Promise<void> {
+    this.underWay = { mapped: false, replays: false };
     await this.#endHindrance();
     // Uploads that a restart interrupted or R2 rejected are over.
     this.tick();

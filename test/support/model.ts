@@ -3,6 +3,7 @@
  * rows, segments and messages. It predicts every answer and every count.
  */
 import { DAY_MS } from "../../src/domain/duration.ts";
+import { MISFIT_KEPT_DAYS } from "../../src/limits.ts";
 
 export interface Plan {
   signalLimit: number;
@@ -29,6 +30,8 @@ export type Place =
   | "dropped"
   | "dead"
   | "lost"
+  /** The payload template of its key had not fit it for MISFIT_KEPT_DAYS. */
+  | "misfit, purged"
   | "held, deleted"
   | "dead, deleted";
 
@@ -45,6 +48,8 @@ export interface ModelSignal extends Content {
   place: Place;
   /** Version of the payload template with which it was admitted; null: none. */
   template: number | null;
+  /** Period in which it was recorded as a misfit; null: it was not. */
+  misfitSince: number | null;
   /** Whether retention has deleted the rest of it. */
   isGone: boolean;
   /** Whether the pair that it says is gone: retention has deleted it while nobody had its ids. */
@@ -139,6 +144,7 @@ export class Model {
           verdict,
           place: "dead",
           template,
+          misfitSince: null,
           isGone: false,
           isPairGone: false,
         };
@@ -176,11 +182,13 @@ export class Model {
       this.budgets.set(key, { signalLimit, used: before.get(key)?.used ?? 0 });
   }
 
-  /** @param template a replay takes the newest version. */
-  #arrive(signal: ModelSignal, template = signal.template): void {
+  #arrive(signal: ModelSignal): void {
     if (signal.verdict === "held") signal.place = signal.period === this.period ? "held" : "purged";
-    else if (this.fits(signal, template)) this.#accept(signal);
-    else signal.place = "dead";
+    else if (this.fits(signal, signal.template)) this.#accept(signal);
+    else {
+      signal.place = "dead";
+      signal.misfitSince = this.period;
+    }
   }
 
   /** Whether the template of its key finds the event of a signal. A signal without a template has it where it belongs. */
@@ -216,6 +224,16 @@ export class Model {
     this.period++;
     for (const budget of this.budgets.values()) budget.used = 0;
     for (const signal of this.signals) if (signal.place === "held") signal.place = "purged";
+    this.#purgeMisfits();
+  }
+
+  /** A period begins later in the day than the ones before, so that whole days decide. */
+  #purgeMisfits(): void {
+    for (const signal of this.signals) {
+      if (signal.place !== "dead" || signal.misfitSince === null) continue;
+      const keptMs = startOfPeriod(this.period) - startOfPeriod(signal.misfitSince);
+      if (keptMs >= MISFIT_KEPT_DAYS * DAY_MS) signal.place = "misfit, purged";
+    }
   }
 
   /** The oldest held signals that now fit are accepted. */
@@ -247,7 +265,10 @@ export class Model {
     for (const signal of dead) {
       const template = signal.template === null ? null : this.newestTemplate;
       // What does not fit stays a dead letter, also if it had been held.
-      if (this.fits(signal, template)) this.#arrive(signal, template);
+      if (!this.fits(signal, template)) continue;
+      // One that is held again keeps the version that fits it.
+      signal.template = template;
+      this.#arrive(signal);
     }
     return { replayed: dead.length };
   }

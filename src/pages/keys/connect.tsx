@@ -126,7 +126,7 @@ function PresetChoice({
         press="#show-sender"
       />
       <button id="show-sender" class="no-script">
-        Show
+        Use this sender
       </button>
     </form>
   );

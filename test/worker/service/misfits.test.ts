@@ -7,6 +7,8 @@ import { MISFIT_KEPT_DAYS, MISFIT_NOTICE_DAYS, MISFITS_MAX } from "../../../src/
 import { lookUpKey } from "../../../src/ingest/authenticate.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { stopClock } from "../../support/clock.ts";
+import { TestCounter } from "../../support/counter.ts";
+import { consumeMessages } from "../../support/deliver.ts";
 import { newPlan, newWorkspace, type BatchAnswer, type TestWorkspace } from "../../support/workspace.ts";
 
 const TEMPLATE = [
@@ -159,6 +161,29 @@ describe("a misfit", () => {
     expect(await workspace.settled()).toMatchObject({ processed: 1, held: 0, dead_lettered: 1, balanced: true });
     await change(workspace, CORRECTED);
     expect(await replay(workspace)).toMatchObject({ accepted: 2, processed: 2, dead_lettered: 0, balanced: true });
+  });
+
+  test("that is held again after its replay is released with the template that fitted it", async () => {
+    const workspace = await keeping({ signalLimit: 1 });
+    await send(workspace, fitting(1));
+    await workspace.settled();
+    const sendTo = (queue: "signals" | "signals-dlq") =>
+      new TestCounter(workspace.id).sendTo((messages) =>
+        consumeMessages(
+          messages.map(({ body }) => body),
+          { queue },
+        ),
+      );
+    await sendTo("signals-dlq");
+    const [, { id }] = await send(workspace, odd(2));
+    expect(await workspace.settled()).toMatchObject({ processed: 1, held: 0, dead_lettered: 1 });
+    await change(workspace, CORRECTED);
+    await sendTo("signals");
+    expect(await replay(workspace)).toMatchObject({ held: 1, dead_lettered: 0, balanced: true });
+    expect(await traceOf(workspace, id)).toMatchObject({ status: "held", event: "form.filled" });
+    await workspace.operator("PATCH", "", { plan: await newPlan(10) });
+    await workspace.operator("POST", "/held/release");
+    expect(await workspace.settled()).toMatchObject({ processed: 2, held: 0, dead_lettered: 0, balanced: true });
   });
 
   test("leaves with the person whose name any of its texts is, also while it is held", async () => {
