@@ -94,6 +94,7 @@ CREATE TABLE `imported_rows` (
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
+CREATE INDEX `imported_rows_keys` ON `imported_rows` (row ->> 'key_hash') WHERE table_name = 'api_keys';--> statement-breakpoint
 CREATE TABLE `key_budgets` (
 	`first_key_id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,

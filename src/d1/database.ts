@@ -171,6 +171,8 @@ export const workspaceImports = sqliteTable("workspace_imports", {
   continuedAt: text("continued_at").notNull(),
 });
 
+const IMPORTED_KEY_HASH = sql.raw("row ->> 'key_hash'");
+
 /** Rows of the control plane that an import has brought, until it is finished: their ids may still be the source's. */
 export const importedRows = sqliteTable(
   "imported_rows",
@@ -181,7 +183,10 @@ export const importedRows = sqliteTable(
     tableName: text("table_name").notNull(),
     row: text("row").notNull(),
   },
-  (table) => [primaryKey({ columns: [table.workspaceId, table.part, table.line] })],
+  (table) => [
+    primaryKey({ columns: [table.workspaceId, table.part, table.line] }),
+    index("imported_rows_keys").on(IMPORTED_KEY_HASH).where(sql.raw("table_name = 'api_keys'")),
+  ],
 );
 
 /** Deletions of persons, for 31 days: a Signal Store that does not know a deletion repeats it. Without the email itself. */

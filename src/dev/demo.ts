@@ -25,15 +25,9 @@ import { excludePerson } from "./demo/exclusion.ts";
 import { proveDeployment } from "./demo/proof.ts";
 import { startReceiver, report } from "./demo/report.ts";
 import { createDemoWorkspace } from "./demo-workspace.ts";
+import { deploymentAt } from "./deployment.ts";
 import { untilProcessed, OperatorClient } from "./operator-client.ts";
-import {
-  applyMigrations,
-  CommandError,
-  runCommand,
-  startService,
-  untilInterrupted,
-  type Service,
-} from "./local-service.ts";
+import { applyMigrations, runCommand, startService, untilInterrupted, type Service } from "./local-service.ts";
 import { bold, dim } from "./terminal.ts";
 
 await runCommand(run);
@@ -44,7 +38,7 @@ async function run(signal: AbortSignal): Promise<number> {
   const { keep, origin } = parseArgs({
     options: { keep: { type: "boolean", default: false }, origin: { type: "string" } },
   }).values;
-  if (origin !== undefined) return (await proveDeployment(addressOf(origin), tokenOfOperator(), signal)) ? 0 : 1;
+  if (origin !== undefined) return (await proveDeployment(deploymentAt(origin), signal)) ? 0 : 1;
   const stateDir = await mkdtemp(path.join(tmpdir(), "signal-demo-"));
   let service: Service | undefined;
   let succeeded = false;
@@ -73,20 +67,6 @@ async function run(signal: AbortSignal): Promise<number> {
     await service?.stop();
     await rm(stateDir, { recursive: true, force: true });
   }
-}
-
-/** @throws CommandError for an address to which the token must not be sent. */
-function addressOf(origin: string): string {
-  const url = URL.canParse(origin) ? new URL(origin) : null;
-  const isLocal = url !== null && ["localhost", "127.0.0.1", "[::1]"].includes(url.hostname);
-  if (url !== null && (url.protocol === "https:" || (isLocal && url.protocol === "http:"))) return url.origin;
-  throw new CommandError(`--origin is an address like https://signals.example.com, not ${origin}.`);
-}
-
-function tokenOfOperator(): string {
-  const token = process.env["OPERATOR_TOKEN"] ?? "";
-  if (token !== "") return token;
-  throw new CommandError("Set OPERATOR_TOKEN to the operator token of the deployment.");
 }
 
 async function sendAndReport(origin: string, token: string): Promise<boolean> {

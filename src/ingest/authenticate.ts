@@ -36,6 +36,9 @@ export interface Credentials {
 /** Work that the answer does not wait for. */
 export type Background = Pick<ExecutionContext, "waitUntil">;
 
+/** Until a workspace has moved. */
+export const CLOSED = { code: "unavailable", retryAfterMs: 60_000 } as const;
+
 /** Compared for an unknown key, so that the answer takes the same time. */
 const DUMMY_HASH = new Uint8Array(32);
 
@@ -60,11 +63,7 @@ export async function authenticate(
     if (waitMs > 0) return tooManyFailures(waitMs, null);
     key = await lookUpKey(env.DB, apiKey, nowMs, background);
   }
-  if (key === undefined) {
-    countMiss(nowMs);
-    if (secret !== undefined) await matchesHash(secret, DUMMY_HASH);
-    return failed(env, credentials, "key_unknown", null, nowMs);
-  }
+  if (key === undefined) return failUnknown(env, credentials, nowMs);
   // Before any answer that its Quota Counter would record.
   requireJurisdiction(configuredJurisdiction(env), key.jurisdiction);
   if (isExpired(key.endsAtMs, nowMs)) return failed(env, credentials, "key_expired", key, nowMs);
@@ -103,7 +102,16 @@ export async function followKey(
     return { ok: true, key };
   }
   entries.delete(apiKey);
+  return failUnknown(env, credentials, nowMs);
+}
+
+/** A workspace under import answers 503: its keys are known once the import is finished. */
+async function failUnknown(env: Env, credentials: Credentials, nowMs: number): Promise<Authentication & { ok: false }> {
+  const { apiKey, secret } = credentials;
   countMiss(nowMs);
+  if (secret !== undefined) await matchesHash(secret, DUMMY_HASH);
+  const isImported = await within(CALL_TIMEOUT_MS, isBeingImported(env.DB, await digestHex(apiKey)));
+  if (isImported) return { ok: false, rejection: CLOSED, key: null };
   return failed(env, credentials, "key_unknown", null, nowMs);
 }
 
@@ -335,6 +343,11 @@ interface KeyRow {
   answer: SuccessStatus;
   config_version: number;
   jurisdiction: string;
+}
+
+async function isBeingImported(d1: D1Database, keyHash: string): Promise<boolean> {
+  const query = "SELECT 1 FROM imported_rows WHERE table_name = 'api_keys' AND row ->> 'key_hash' = ?";
+  return (await d1.prepare(query).bind(keyHash).first()) !== null;
 }
 
 /**

@@ -33,6 +33,7 @@ import { admit, type AdmitInput, type CallOutcome, pushAfterAnswer, type Outcome
 import {
   authenticate,
   type Authentication,
+  CLOSED,
   type Credentials,
   failDeactivated,
   failEnded,
@@ -255,9 +256,6 @@ function originOf(c: Context<AppEnv>): string | null {
   const [origin, mode, site] = ["origin", "sec-fetch-mode", "sec-fetch-site"].map((name) => c.req.header(name));
   return browserOrigin({ origin, mode, site }, () => new URL(c.req.url).origin);
 }
-
-/** Until a workspace has moved. */
-const CLOSED = { code: "unavailable", retryAfterMs: 60_000 } as const;
 
 /** A key that has moved to another workspace counts there. Returns a rejection if its workspace has ended or is closed. */
 async function admitOrFollow(

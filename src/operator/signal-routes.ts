@@ -45,6 +45,7 @@ const operation = operationsOf("Signals", "signal");
 const deadLetter = z
   .object({
     id: idOf("sig", "Of the signal."),
+    key_id: idOf("key", "Of the key."),
     reason: z.string(),
     received_at: instant,
     dead_at: instant,

@@ -16,7 +16,7 @@ const PACKAGE = JSON.parse(read("package.json")) as Record<"scripts" | "dependen
 /** Who runs a script that CI does not name itself: the file that does, or why nothing does. */
 const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   dev: { file: "test/e2e/tour.test.ts" },
-  workspace: { reason: "needs a running service; worker/workspace-file tests the calls that it makes" },
+  workspace: { file: "test/fault/workspace-file.test.ts" },
   check: { reason: "CI runs its parts" },
   types: { reason: "check:types runs it with --check" },
   assets: { reason: "check:types runs it with --check" },

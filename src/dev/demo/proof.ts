@@ -5,6 +5,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Deployment } from "../deployment.ts";
 import { CommandError } from "../local-service.ts";
 import {
   OperatorClient,
@@ -46,7 +47,7 @@ interface Receipt {
 type Latencies = Map<string, number[]>;
 
 /** @throws CommandError if the deployment does not answer, or not to the token. */
-export async function proveDeployment(origin: string, token: string, signal: AbortSignal): Promise<boolean> {
+export async function proveDeployment({ origin, token }: Deployment, signal: AbortSignal): Promise<boolean> {
   const operator = new OperatorClient(origin, token);
   const slug = `proof-${randomBytes(5).toString("hex")}`;
   console.log(bold(`Proving ${origin} with the workspace ${slug} …`));

@@ -12,7 +12,7 @@ import { grouped } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
 import { Empty, ShortId, Table, Tabs, Time, WithCode } from "../kit/parts.tsx";
 import { mayManage, page } from "../page.tsx";
-import { contextOf, formText, pages, storeOf, workspacePath, signalPath, done } from "../pages-env.ts";
+import { contextOf, formText, mapPath, pages, storeOf, workspacePath, signalPath, done } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { SignalList } from "../signal-list.tsx";
 import { requireManager } from "../session/sign-in.tsx";
@@ -78,9 +78,9 @@ export const listPages = pages
           columns={[
             {
               head: "Signal",
-              cell: ({ id, payload }) => (
+              cell: ({ id, payload, misfit }) => (
                 <>
-                  {namesSent(payload).event ?? "Unreadable signal"}
+                  {namesSent(payload).event ?? (misfit ? "Not mapped" : "Unreadable signal")}
                   <small>
                     <ShortId id={id} />
                   </small>
@@ -91,7 +91,17 @@ export const listPages = pages
             { head: "Source", cell: ({ payload }) => namesSent(payload).source, drop: "narrow" },
             { head: "Reason", kind: "text", cell: ({ reason }) => <DeadReason base={base} reason={reason} /> },
             { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} /> },
-            { head: "Replay", kind: "actions", cell: ({ id }) => isManager && <ReplayButton base={base} id={id} /> },
+            {
+              head: "Actions",
+              kind: "actions",
+              cell: ({ id, keyId, misfit }) =>
+                isManager && (
+                  <>
+                    {misfit && <LinkButton href={mapPath(base, { keyId, id })} text="Map" look="small" />}{" "}
+                    <ReplayButton base={base} id={id} />
+                  </>
+                ),
+            },
           ]}
         />
       </ListPanel>,

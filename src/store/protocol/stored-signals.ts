@@ -174,6 +174,7 @@ export interface SampleSignal {
 
 export interface DeadLetter {
   id: string;
+  keyId: string;
   reason: string;
   receivedAtMs: number;
   deadAtMs: number;

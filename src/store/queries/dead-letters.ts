@@ -2,7 +2,7 @@
 import { listPage, type ListQuery, type ListPage } from "../../platform/list-page.ts";
 import type { DeadLetter } from "../protocol/stored-signals.ts";
 import type { DeadLetterRow } from "../schema.ts";
-import { payloadOfLetter } from "../state/dead-letters.ts";
+import { admissionOf, payloadOfLetter } from "../state/dead-letters.ts";
 import type { Names } from "./names.ts";
 
 export type DeadLetterSummary = Omit<DeadLetterRow, "payload">;
@@ -54,6 +54,7 @@ export class ShownDeadLetters {
     return {
       items: shown.map((row) => ({
         id: row.id,
+        keyId: admissionOf(row).keyId,
         reason: row.reason,
         receivedAtMs: row.received_at,
         deadAtMs: row.recorded_at,

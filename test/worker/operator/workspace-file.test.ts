@@ -400,6 +400,9 @@ describe("an import", () => {
 
   test("of a workspace says so on its pages, and senders get 503", async () => {
     const { workspace, home, owner, slug } = await newMembers();
+    await workspace.send({ event: "E" });
+    await workspace.settled();
+    const { key: other } = await workspace.newKey();
     const file = await exportOf(workspace);
     await workspace.operator("DELETE", "", { slug });
     const { body } = await beginImport(file);
@@ -408,8 +411,16 @@ describe("an import", () => {
     const page = await owner.get(home);
     expect(page.status).toBe(503);
     expect(page.text).toContain("This workspace is being imported");
+    // A key that was used before, and one that this isolate does not know.
+    for (const key of [workspace.key.key, other]) {
+      const answer = await workspace.send({ event: "E" }, { path: `/api/signal-staging/webhook/${key}` });
+      expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "60"]);
+    }
     await after.operator("POST", "/import/finish", {});
     expect((await owner.get(home)).status).toBe(200);
+    const answer = await workspace.send({ event: "E" }, { path: `/api/signal-staging/webhook/${other}` });
+    expect(answer.status).toBe(202);
+    await after.settled();
   });
 
   test("that nobody continues for a day is deleted", async () => {

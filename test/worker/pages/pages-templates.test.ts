@@ -168,6 +168,9 @@ describe("a signal that the template does not fit", () => {
     const trace = await members.admin.read(`${members.home}/signals/${id}`);
     const path = trace.link("Map this payload").target ?? "";
     expect(path).toBe(`${keys}/${key.id}/template?signal=${id}`);
+    const list = await members.admin.read(`${members.home}/signals/dead-letters`);
+    expect([list.link("Map").target, list.text]).toEqual([path, expect.stringContaining("Not mapped")]);
+    expect((await members.member.read(`${members.home}/signals/dead-letters`)).links("Map")).toEqual([]);
     const page = await members.admin.read(path);
     expect(page.text).toContain('"what": "order.created"');
     expect(previewIn(page).text).toContain("The template does not fit this payload");

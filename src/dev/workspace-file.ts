@@ -1,0 +1,131 @@
+/** Writes the file of a workspace into a folder, and imports it from there: the parts, and the manifest with their hashes. */
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Deployment } from "./deployment.ts";
+import { OperatorClient } from "./operator-client.ts";
+
+interface FilePart {
+  part: number;
+  bytes: number;
+  sha256: string;
+}
+
+interface Manifest {
+  workspace: { id: string; slug: string };
+  parts: FilePart[];
+}
+
+interface ExportAnswer {
+  id: string;
+  state: "waiting" | "writing" | "complete" | "failed";
+  error: string | null;
+  parts: number;
+  manifest: Manifest | null;
+}
+
+interface ImportAnswer {
+  workspace_id: string;
+  missing: number[];
+}
+
+const POLL_MS = 1_000;
+export interface ImportOptions {
+  slug?: string | undefined;
+  "deleted-people"?: string | undefined;
+  "without-deletions": boolean;
+}
+
+export class WorkspaceFile {
+  readonly #deployment: Deployment;
+  readonly #operator: OperatorClient;
+
+  constructor(deployment: Deployment) {
+    this.#deployment = deployment;
+    this.#operator = new OperatorClient(deployment.origin, deployment.token);
+  }
+
+  async export(id: string, folder: string): Promise<void> {
+    const home = `workspaces/${id}/exports`;
+    let found = await this.#operator.post<ExportAnswer>(home);
+    for (; found.manifest === null; found = await this.#operator.get(`${home}/${found.id}`)) {
+      if (found.state === "failed") throw new Error(found.error ?? "The export has failed.");
+      await sleep(POLL_MS);
+    }
+    const { manifest } = found;
+    mkdirSync(folder, { recursive: true });
+    for (const described of manifest.parts) {
+      const bytes = await this.#send("GET", `${home}/${found.id}/parts/${described.part}`);
+      requireSame(described, bytes);
+      writeFileSync(partFile(folder, described.part), bytes);
+      console.log(`part ${described.part} of ${manifest.parts.length}`);
+    }
+    // Last, so that a folder with a manifest is complete.
+    writeFileSync(join(folder, "manifest.json"), JSON.stringify(manifest, null, 2));
+    console.log(`${folder} has the workspace ${manifest.workspace.slug}.`);
+  }
+
+  async import(folder: string, options: ImportOptions): Promise<void> {
+    const manifest = manifestOf(folder);
+    const begun = await this.#beginOrGoOn(folder, manifest, options);
+    const home = `workspaces/${begun.workspace_id}/import`;
+    for (const part of begun.missing) {
+      const described = manifest.parts.find((candidate) => candidate.part === part);
+      if (described === undefined) throw new Error(`The manifest has no part ${part}.`);
+      const bytes = readFileSync(partFile(folder, part));
+      requireSame(described, bytes);
+      await this.#send("PUT", `${home}/parts/${part}`, bytes);
+      console.log(`part ${part} of ${manifest.parts.length}`);
+    }
+    const list = options["deleted-people"];
+    const finished = await this.#operator.post<{ deletions_repeated: number }>(`${home}/finish`, {
+      ...(list === undefined ? {} : { deleted_people: readFileSync(list, "utf8").split(/\s+/).filter(Boolean) }),
+      without_deletions: options["without-deletions"],
+    });
+    console.log(`${begun.workspace_id} is complete; ${finished.deletions_repeated} deletions were repeated.`);
+  }
+
+  /** The folder notes the import that it began, so that a repeated call goes on. */
+  async #beginOrGoOn(folder: string, manifest: Manifest, { slug }: ImportOptions): Promise<ImportAnswer> {
+    const host = new URL(this.#deployment.origin).host.replaceAll(":", "_");
+    const note = join(folder, `import-${host}.json`);
+    if (existsSync(note)) {
+      const { workspace_id: id } = JSON.parse(readFileSync(note, "utf8")) as ImportAnswer;
+      return this.#operator.get<ImportAnswer>(`workspaces/${id}/import`);
+    }
+    const begun = await this.#operator.post<ImportAnswer>("imports", {
+      manifest,
+      ...(slug === undefined ? {} : { slug }),
+    });
+    writeFileSync(note, JSON.stringify(begun));
+    return begun;
+  }
+
+  async #send(method: "GET" | "PUT", path: string, body?: Uint8Array): Promise<Buffer> {
+    const { origin, token } = this.#deployment;
+    const response = await fetch(`${origin}/operator/${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, connection: "close" },
+      ...(body === undefined ? {} : { body: Buffer.from(body) }),
+    });
+    const answer = Buffer.from(await response.arrayBuffer());
+    if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${answer.toString()}`);
+    return answer;
+  }
+}
+
+function manifestOf(folder: string): Manifest {
+  const file = join(folder, "manifest.json");
+  if (!existsSync(file)) throw new Error(`${folder} has no manifest.json: it is no complete file of a workspace.`);
+  return JSON.parse(readFileSync(file, "utf8")) as Manifest;
+}
+
+function partFile(folder: string, part: number): string {
+  return join(folder, `part-${String(part).padStart(5, "0")}.ndjson.gz`);
+}
+
+function requireSame({ part, bytes, sha256 }: FilePart, body: Uint8Array): void {
+  const isSame = body.length === bytes && createHash("sha256").update(body).digest("hex") === sha256;
+  if (!isSame) throw new Error(`Part ${part} is not the one of the manifest. Export again.`);
+}
