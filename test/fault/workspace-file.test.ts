@@ -59,7 +59,7 @@ async function facts(service: Service, home: string) {
     service.api.list<{ last_used_at: string | null }>(`${home}/keys`),
   ]);
   const { accepted, held, period_end } = usage;
-  const lasting = keys.map(({ last_used_at: _, ...key }) => key);
+  const lasting = keys.map(({ last_used_at: _used, ...key }) => key);
   return { books, usage: { accepted, held, period_end }, people, rules, keys: lasting };
 }
 
