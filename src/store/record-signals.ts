@@ -25,7 +25,14 @@ import { callIdsOf, idsOf, visitorOfPayload, pairsOfCall } from "./people/identi
 import { insertEntries, type Entry, visitorList, type VisitorId } from "./people/timelines.ts";
 import type { SignalToRecord } from "./protocol/stored-signals.ts";
 import type { DeadLetterRow } from "./schema.ts";
-import { admissionOf, countMisfit, insertDeadLetter, isMisfit, noteDeadLetters } from "./state/dead-letters.ts";
+import {
+  admissionOf,
+  countMisfit,
+  insertDeadLetter,
+  isMisfit,
+  noteDeadLetters,
+  replaceReason,
+} from "./state/dead-letters.ts";
 import { changeStatus, countedSignal, noteReceived, type Books } from "./state/status-change.ts";
 import { countKeySignal, type PendingKeyDays } from "./state/key-days.ts";
 import type { StoreState } from "./state/store-state.ts";
@@ -387,10 +394,8 @@ function leavesItsPlace(
   if (from === "dead") {
     const [row] = state.sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE seq = ?", place);
     if (row?.id !== id || row.status !== "dead") return false;
-    // A signal that is dead again stays in its place. Another template may give it another reason.
     if (work.kind === "dead") {
-      if (row.reason !== work.reason)
-        state.sql.exec("UPDATE dead_letters SET reason = ? WHERE seq = ?", work.reason, place);
+      replaceReason(state, row, work);
       return false;
     }
     countMisfit(state.head, row.misfit_bytes, -1);

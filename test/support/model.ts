@@ -48,8 +48,10 @@ export interface ModelSignal extends Content {
   place: Place;
   /** Version of the payload template with which it was admitted; null: none. */
   template: number | null;
-  /** Period in which it was recorded as a misfit; null: it was not. */
-  misfitSince: number | null;
+  /** Period in which it became a dead letter, the latest time. */
+  deadSince: number;
+  /** Whether it is one because its template does not fit it. */
+  isMisfit: boolean;
   /** Whether retention has deleted the rest of it. */
   isGone: boolean;
   /** Whether the pair that it says is gone: retention has deleted it while nobody had its ids. */
@@ -144,7 +146,8 @@ export class Model {
           verdict,
           place: "dead",
           template,
-          misfitSince: null,
+          deadSince: this.period,
+          isMisfit: false,
           isGone: false,
           isPairGone: false,
         };
@@ -186,8 +189,7 @@ export class Model {
     if (signal.verdict === "held") signal.place = signal.period === this.period ? "held" : "purged";
     else if (this.fits(signal, signal.template)) this.#accept(signal);
     else {
-      signal.place = "dead";
-      signal.misfitSince = this.period;
+      Object.assign(signal, { place: "dead", deadSince: this.period, isMisfit: true });
     }
   }
 
@@ -230,8 +232,8 @@ export class Model {
   /** A period begins later in the day than the ones before, so that whole days decide. */
   #purgeMisfits(): void {
     for (const signal of this.signals) {
-      if (signal.place !== "dead" || signal.misfitSince === null) continue;
-      const keptMs = startOfPeriod(this.period) - startOfPeriod(signal.misfitSince);
+      if (signal.place !== "dead" || !signal.isMisfit) continue;
+      const keptMs = startOfPeriod(this.period) - startOfPeriod(signal.deadSince);
       if (keptMs >= MISFIT_KEPT_DAYS * DAY_MS) signal.place = "misfit, purged";
     }
   }
@@ -265,7 +267,8 @@ export class Model {
     for (const signal of dead) {
       const template = signal.template === null ? null : this.newestTemplate;
       // What does not fit stays a dead letter, also if it had been held.
-      if (!this.fits(signal, template)) continue;
+      signal.isMisfit = !this.fits(signal, template);
+      if (signal.isMisfit) continue;
       // One that is held again keeps the version that fits it.
       signal.template = template;
       this.#arrive(signal);

@@ -49,6 +49,32 @@ export function insertDeadLetter(state: StoreState, signal: SignalToRecord, reas
   state.due.by("misfits", nextMisfitsMs(state));
 }
 
+/**
+ * A signal that is dead again after its replay stays in its place. Another template may give it another reason, also whether it is a
+ * misfit, and with it whether it is purged some day. The caller flushes the head.
+ */
+export function replaceReason(
+  state: StoreState,
+  row: DeadLetterRow,
+  work: SignalToRecord["work"] & { kind: "dead" },
+): void {
+  const isNowMisfit = work.isMisfit === true;
+  if (row.reason === work.reason && isNowMisfit === (row.misfit_bytes !== null)) return;
+  const text = payloadOfLetter(row) ?? "";
+  const misfit = isNowMisfit ? compress(text) : null;
+  const bytes = misfit?.length ?? null;
+  state.sql.exec(
+    "UPDATE dead_letters SET reason = ?, payload = ?, misfit_bytes = ? WHERE seq = ?",
+    work.reason,
+    misfit === null ? text : toSqlBlob(misfit),
+    bytes,
+    row.seq,
+  );
+  countMisfit(state.head, row.misfit_bytes, -1);
+  countMisfit(state.head, bytes, 1);
+  if (misfit !== null) state.due.by("misfits", nextMisfitsMs(state));
+}
+
 export function isMisfit({ work }: Pick<SignalToRecord, "work">): boolean {
   return work.kind === "dead" && work.isMisfit === true;
 }

@@ -43,6 +43,14 @@ const replay = async (workspace: TestWorkspace) => {
   await workspace.operator("POST", "/dead-letters/replay", {});
   return workspace.settled();
 };
+/** The queue gives up all messages, or delivers them. */
+const sendTo = (workspace: TestWorkspace, queue: "signals-dlq" | "signals") =>
+  new TestCounter(workspace.id).sendTo((messages) =>
+    consumeMessages(
+      messages.map(({ body }) => body),
+      { queue },
+    ),
+  );
 const traceOf = (workspace: TestWorkspace, id: string) => workspace.operator("GET", `/signals/${id}`);
 const refresh = (workspace: TestWorkspace) =>
   lookUpKey(env.DB, workspace.key.key, Date.now(), createExecutionContext());
@@ -167,23 +175,34 @@ describe("a misfit", () => {
     const workspace = await keeping({ signalLimit: 1 });
     await send(workspace, fitting(1));
     await workspace.settled();
-    const sendTo = (queue: "signals" | "signals-dlq") =>
-      new TestCounter(workspace.id).sendTo((messages) =>
-        consumeMessages(
-          messages.map(({ body }) => body),
-          { queue },
-        ),
-      );
-    await sendTo("signals-dlq");
+    await sendTo(workspace, "signals-dlq");
     const [, { id }] = await send(workspace, odd(2));
     expect(await workspace.settled()).toMatchObject({ processed: 1, held: 0, dead_lettered: 1 });
     await change(workspace, CORRECTED);
-    await sendTo("signals");
+    await sendTo(workspace, "signals");
     expect(await replay(workspace)).toMatchObject({ held: 1, dead_lettered: 0, balanced: true });
     expect(await traceOf(workspace, id)).toMatchObject({ status: "held", event: "form.filled" });
     await workspace.operator("PATCH", "", { plan: await newPlan(10) });
     await workspace.operator("POST", "/held/release");
     expect(await workspace.settled()).toMatchObject({ processed: 2, held: 0, dead_lettered: 0, balanced: true });
+  });
+
+  test("is one after the replay that finds it out, and none after one that finds another reason", async () => {
+    const workspace = await keeping();
+    await sendTo(workspace, "signals-dlq");
+    const body = odd(1, { password: `sk_${"a".repeat(40)}` });
+    const [, { id }] = await send(workspace, body);
+    await workspace.settled();
+    expect(await traceOf(workspace, id)).toMatchObject({ status: "dead", misfit: false, payload: body });
+    await sendTo(workspace, "signals");
+    await replay(workspace);
+    expect(await traceOf(workspace, id)).toMatchObject({ status: "dead", misfit: true, payload: body });
+    expect(await waitingIn(workspace)).toBe(1);
+    // An event that looks like a credential is rejected, whatever template finds it.
+    await change(workspace, [{ target: "event", path: "password" }]);
+    expect(await replay(workspace)).toMatchObject({ dead_lettered: 1, balanced: true });
+    expect(await traceOf(workspace, id)).toMatchObject({ status: "dead", misfit: false, payload: body });
+    expect(await waitingIn(workspace)).toBe(0);
   });
 
   test("leaves with the person whose name any of its texts is, also while it is held", async () => {
