@@ -67,7 +67,7 @@ export function recordSignals(
   const people = new People(state, nowMs);
   const released = new Map<number, SignalFacts>();
   const signals = batch
-    .filter((signal) => leavesItsPlace(state, signal, released))
+    .filter((signal) => leavesItsPlace(state, signal, released, nowMs))
     .map(toPending)
     .sort((a, b) => (isLater(a.order, b.order) ? 1 : -1));
 
@@ -387,6 +387,7 @@ function leavesItsPlace(
   state: StoreState,
   { admission, work }: SignalToRecord,
   released: Map<number, SignalFacts>,
+  nowMs: number,
 ): boolean {
   const { id, resent } = admission;
   if (resent === undefined) return true;
@@ -395,7 +396,7 @@ function leavesItsPlace(
     const [row] = state.sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE seq = ?", place);
     if (row?.id !== id || row.status !== "dead") return false;
     if (work.kind === "dead") {
-      replaceReason(state, row, work);
+      replaceReason(state, row, work, nowMs);
       return false;
     }
     countMisfit(state.head, row.misfit_bytes, -1);

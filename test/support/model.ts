@@ -267,8 +267,10 @@ export class Model {
     for (const signal of dead) {
       const template = signal.template === null ? null : this.newestTemplate;
       // What does not fit stays a dead letter, also if it had been held.
-      signal.isMisfit = !this.fits(signal, template);
-      if (signal.isMisfit) continue;
+      const isMisfit = !this.fits(signal, template);
+      if (isMisfit && !signal.isMisfit) signal.deadSince = this.period;
+      signal.isMisfit = isMisfit;
+      if (isMisfit) continue;
       // One that is held again keeps the version that fits it.
       signal.template = template;
       this.#arrive(signal);

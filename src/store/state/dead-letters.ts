@@ -57,17 +57,21 @@ export function replaceReason(
   state: StoreState,
   row: DeadLetterRow,
   work: SignalToRecord["work"] & { kind: "dead" },
+  nowMs: number,
 ): void {
   const isNowMisfit = work.isMisfit === true;
   if (row.reason === work.reason && isNowMisfit === (row.misfit_bytes !== null)) return;
   const text = payloadOfLetter(row) ?? "";
   const misfit = isNowMisfit ? compress(text) : null;
   const bytes = misfit?.length ?? null;
+  // A misfit is kept for its days from when it is known to be one.
+  const recordedMs = isNowMisfit && row.misfit_bytes === null ? nowMs : row.recorded_at;
   state.sql.exec(
-    "UPDATE dead_letters SET reason = ?, payload = ?, misfit_bytes = ? WHERE seq = ?",
+    "UPDATE dead_letters SET reason = ?, payload = ?, misfit_bytes = ?, recorded_at = ? WHERE seq = ?",
     work.reason,
     misfit === null ? text : toSqlBlob(misfit),
     bytes,
+    recordedMs,
     row.seq,
   );
   countMisfit(state.head, row.misfit_bytes, -1);

@@ -195,7 +195,10 @@ describe("a misfit", () => {
     await workspace.settled();
     expect(await traceOf(workspace, id)).toMatchObject({ status: "dead", misfit: false, payload: body });
     await sendTo(workspace, "signals");
+    // Its days as a misfit begin now, however long it has been dead.
+    stopClock(Date.now() + (MISFIT_KEPT_DAYS + 1) * DAY_MS);
     await replay(workspace);
+    await runDurableObjectAlarm(workspace.store);
     expect(await traceOf(workspace, id)).toMatchObject({ status: "dead", misfit: true, payload: body });
     expect(await waitingIn(workspace)).toBe(1);
     // An event that looks like a credential is rejected, whatever template finds it.
