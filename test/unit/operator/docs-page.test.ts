@@ -1,10 +1,12 @@
 /** The public documents are made once in an isolate, because anybody may ask for them at any rate. */
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { createDocumentRoutes } from "../../../src/operator/docs/docs-page.tsx";
 import { openApiDocument } from "../../../src/operator/docs/openapi.ts";
+import { PAGES } from "../../../src/operator/docs/site.ts";
 import { OPERATIONS } from "../../../src/operator/operator-api.ts";
 
 const document = openApiDocument(OPERATIONS);
+const DOCS_PAGES = ["/docs", ...PAGES.map(({ path }) => path)];
 
 let routes: ReturnType<typeof createDocumentRoutes>;
 /** How often the document was made, and how often a part of it was read. */
@@ -30,7 +32,7 @@ async function textOf(path: string, origin = "https://signals.example"): Promise
   return answer.text();
 }
 
-test.each(["/docs", "/openapi.json"])(
+test.each([...DOCS_PAGES, "/openapi.json"])(
   "%s is made with the first request for it, and kept for every Host",
   async (path) => {
     expect(made).toBe(0);
@@ -46,12 +48,18 @@ test.each(["/docs", "/openapi.json"])(
   },
 );
 
-test("both texts are made from one document", async () => {
-  for (const path of ["/docs", "/openapi.json"]) await textOf(path);
-  expect(made).toBe(1);
+test("all texts are made from one document, and a search reads nothing of it again", async () => {
+  for (const path of [...DOCS_PAGES, "/openapi.json", "/docs/search?q=key"]) await textOf(path);
+  const readsOfAll = reads;
+  for (const path of ["/docs/search?q=points", "/docs/search", "/docs/search?q=nothing-like-it"]) await textOf(path);
+  expect([made, reads]).toEqual([1, readsOfAll]);
 });
 
-test("/docs names the origin at which it was asked for, and no other", async () => {
+test.each(DOCS_PAGES)("%s is smaller than 60 KB", async (path) => {
+  expect(Buffer.byteLength(await textOf(path))).toBeLessThan(60 * 1024);
+});
+
+test("the pages name the origin at which they were asked for, and no other", async () => {
   const origins = [
     "https://signals.example",
     "http://localhost:8787",
@@ -59,7 +67,8 @@ test("/docs names the origin at which it was asked for, and no other", async () 
     "https://sub_domain.example",
   ];
   for (const origin of origins) {
-    const text = await textOf("/docs", origin);
+    const texts = await Promise.all(DOCS_PAGES.map((path) => textOf(path, origin)));
+    const text = texts.join("\n");
     const named = new Set(
       Array.from(text.matchAll(/\bhttps?:\/\/[^\s/]+(?=\/(?:api|operator|healthz)\b)/g), ([found]) => found),
     );
@@ -69,13 +78,37 @@ test("/docs names the origin at which it was asked for, and no other", async () 
 });
 
 test.each(['"', "'", "&", "`", "$(id)", "{", "}", ";", "*", "=", "%22", "%27%3b"])(
-  "a Host with %s ends no attribute, string or shell word of /docs, and stays the same host",
+  "a Host with %s ends no attribute, string or shell word of a page, and stays the same host",
   async (hostile) => {
     const asked = `https://a${hostile}b.example`;
-    const text = await textOf("/docs", asked);
-    const [, host = ""] = /POST &#39;https:\/\/([^/]*)\//.exec(text) ?? [];
+    const [, host = ""] = /POST &#39;https:\/\/([^/]*)\//.exec(await textOf("/docs/senders", asked)) ?? [];
     expect(host).toMatch(/^a(%[\da-f]{2}|\w)+b\.example$/);
     expect(new URL(`https://${host}`).host).toBe(new URL(asked).host);
-    expect(text.replaceAll(host, "ab.example")).toBe(await textOf("/docs", "https://ab.example"));
+    for (const path of DOCS_PAGES) {
+      const text = await textOf(path, asked);
+      expect(text.replaceAll(host, "ab.example")).toBe(await textOf(path, "https://ab.example"));
+    }
   },
 );
+
+describe("a search", () => {
+  const search = (text: string) => textOf(`/docs/search?q=${encodeURIComponent(text)}`);
+
+  test("costs little and has a short answer, whatever is searched", async () => {
+    await search("key");
+    const texts = [
+      ..."aeiost ".split("").map((letter) => letter.repeat(20_000)),
+      "e ".repeat(10_000),
+      "operator/workspaces/{workspace_id}/".repeat(500),
+      "\u{1f511}".repeat(10_000),
+      "<&\"'".repeat(5_000),
+    ];
+    for (const text of ["e", "a e i o s t", ...texts]) {
+      const before = process.threadCpuUsage();
+      const answer = await search(text);
+      const { user, system } = process.threadCpuUsage(before);
+      expect(Buffer.byteLength(answer), text.slice(0, 20)).toBeLessThan(60 * 1024);
+      expect((user + system) / 1_000, text.slice(0, 20)).toBeLessThan(50);
+    }
+  });
+});
