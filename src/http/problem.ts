@@ -84,7 +84,7 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
     code: "not_found",
     title: "Not found",
     detail: c.req.path.startsWith("/api/")
-      ? "There is nothing at this address. Use the webhook URL that was shown with the key: the key stands in its path. The endpoints are described at /docs."
+      ? "There is nothing at this address. Use the webhook URL that was shown with the key: the key stands in its path. The endpoints are described at /docs/senders."
       : "There is nothing at this address. The endpoints are described at /docs.",
   });
 
