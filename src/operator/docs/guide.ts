@@ -233,7 +233,7 @@ function calls(): GuideSection[] {
       id: "addresses",
       title: "Addresses",
       text: [
-        "`{workspace_id}` in a path is the id of the workspace. The answer to its creation has it, and the list of the workspaces.",
+        "`{workspace_id}` in a path is the id of the workspace, such as `ws_…`. The call that is shown with a new API token has it.",
       ],
     },
     {
