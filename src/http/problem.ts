@@ -7,7 +7,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { cut } from "../domain/text.ts";
 import { detailForSender, type Rejection } from "../domain/keys/rejection.ts";
 import { type AppEnv, isLoopback, JurisdictionError } from "../env.ts";
-import { REJECTIONS } from "./rejection-table.ts";
+import { isRejectionCode, REJECTIONS } from "./rejection-table.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 
@@ -32,7 +32,20 @@ export function problem(c: Pick<Context<AppEnv>, "var">, described: Problem): Re
 }
 
 export function problemBody({ status, code, title, detail, more }: Problem, requestId: string): string {
-  return JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
+  return JSON.stringify({ type: explanationOf(code), title, status, detail, code, request_id: requestId, ...more });
+}
+
+export const SENDER_CODES_PATH = "/docs/senders/codes";
+export const API_CODES_PATH = "/docs/api/codes";
+
+/** The codes that a sender can meet; the operator API has further ones. */
+function isSenderCode(code: string): boolean {
+  return isRejectionCode(code) || code === "not_found" || code === "method_not_allowed";
+}
+
+/** Where the documentation explains a code. */
+export function explanationOf(code: string): string {
+  return `${isSenderCode(code) ? SENDER_CODES_PATH : API_CODES_PATH}#${code}`;
 }
 
 export function methodNotAllowed(c: Pick<Context<AppEnv>, "var">, allow: string): Response {
@@ -71,7 +84,7 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
     code: "not_found",
     title: "Not found",
     detail: c.req.path.startsWith("/api/")
-      ? "There is nothing at this address. Use the webhook URL that was shown with the key: the key stands in its path. The endpoints are described at /docs."
+      ? "There is nothing at this address. Use the webhook URL that was shown with the key: the key stands in its path. The endpoints are described at /docs/senders."
       : "There is nothing at this address. The endpoints are described at /docs.",
   });
 

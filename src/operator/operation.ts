@@ -208,9 +208,9 @@ function problemOfShape(bytes: Uint8Array): string | null {
   const [maxDepth, maxValues] = [JSON_MAX_DEPTH, JSON_MAX_VALUES];
   const { depth, values } = jsonShape(bytes, { maxDepth, maxValues });
   if (depth > maxDepth)
-    return `A body is nested at most ${maxDepth} levels deep. Send the fields that /docs describes.`;
+    return `A body is nested at most ${maxDepth} levels deep. Send the fields that /docs/api describes.`;
   return values > maxValues
-    ? `A body has at most ${grouped(maxValues)} values. Send the fields that /docs describes, in several requests.`
+    ? `A body has at most ${grouped(maxValues)} values. Send the fields that /docs/api describes, in several requests.`
     : null;
 }
 
@@ -309,6 +309,10 @@ const OTHER_CODES = {
   operator_only: { status: 403, when: "Only the operator token may call the operation, no API token of a workspace." },
   workspace_importing: { status: 409, when: "The workspace is being imported, and not complete yet." },
   workspace_ended: { status: 410, when: "The workspace has ended; `GET …/end` shows the receipt for 31 days." },
+  loopback_only: {
+    status: 403,
+    when: "Local sign-in is on, so the service answers only to its own machine; see `detail`.",
+  },
   not_ok: {
     status: 503,
     when: "A workspace is not `ok`, and the call had `expect=ok`; `detail` is its alarm's sentence.",

@@ -65,7 +65,7 @@ async function listPage(c: Ctx) {
   const create = isApiOn && <LinkButton href={`${path}/new`} text="Create API token" look="primary" />;
   const intro = (
     <>
-      Programs use a token to call the <a href="/docs">API</a> for this workspace.
+      Programs use a token to call the <a href="/docs/api">API</a> for this workspace.
     </>
   );
   return page(
@@ -297,7 +297,7 @@ function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: Cre
       <p class="quiet">{meaning}</p>
       <CopyText block id="token-curl" label="curl call" text={curlLine(address, body, value)} />
       <p class="quiet small">
-        <a href="/docs">The API documentation</a> names the scope of each operation.
+        <a href="/docs/api">The API documentation</a> names the scope of each operation.
       </p>
     </Panel>,
   );

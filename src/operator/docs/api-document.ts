@@ -60,3 +60,19 @@ export function resolve(schema: JsonSchema, document: ApiDocument): JsonSchema {
   const name = schemaName(schema);
   return name === undefined ? schema : (document.components.schemas[name] ?? {});
 }
+
+/** The schema of `data` in the body of a notification. */
+export function dataOf({ requestBody }: ApiOperation, document: ApiDocument): JsonSchema {
+  const envelope = requestBody?.content["application/json"]?.schema ?? {};
+  return resolve(envelope, document).properties?.["data"] ?? {};
+}
+
+/** Without the workspace's id, which almost every path has: a guide explains it once. */
+export function ownParameters({ parameters = [] }: ApiOperation): ApiParameter[] {
+  return parameters.filter(({ name }) => name !== "workspace_id");
+}
+
+/** The schemas among which a value may choose; of any other schema itself. */
+export function choicesOf(schema: JsonSchema): JsonSchema[] {
+  return schema.anyOf ?? schema.oneOf ?? [schema];
+}

@@ -23,6 +23,7 @@ import type { RejectionCode } from "../../domain/keys/rejection.ts";
 import { ADMITTED_VERDICTS, eachVerdict, VERDICTS } from "../../domain/quota/quota.ts";
 import { CDP_CALL_TYPES } from "../../domain/signal/signal.ts";
 import { boundedText } from "../../http/fields.ts";
+import { explanationOf } from "../../http/problem.ts";
 import { REJECTIONS } from "../../http/rejection-table.ts";
 import {
   BODY_MAX_BYTES,
@@ -427,7 +428,7 @@ function exampleOf(reference: JsonSchema, document: ApiDocument): unknown {
 function problemExample(status: number, code: string, document: ApiDocument): unknown {
   const detail = document["x-error-codes"].find((described) => described.code === code)?.when ?? "";
   const requestId = "req_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
-  return { type: `/docs#${code}`, title: "…", status, detail, code, request_id: requestId };
+  return { type: explanationOf(code), title: "…", status, detail, code, request_id: requestId };
 }
 
 const DESCRIPTION =

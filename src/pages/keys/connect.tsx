@@ -63,7 +63,7 @@ export const connectPages = pages.createApp().get("/", async (c) => {
     {
       ...CONNECT_PAGE,
       intro: "Settings for each sender, and a test call.",
-      actions: <a href="/docs">API documentation</a>,
+      actions: <a href="/docs/senders">API documentation</a>,
     },
     chosen === null ? (
       <Notice

@@ -193,7 +193,7 @@ function Navigation({ c, current }: { c: Ctx; current: Section | null }) {
   );
 }
 
-function Icon({ name }: { name: keyof typeof ICONS }) {
+export function Icon({ name }: { name: keyof typeof ICONS }) {
   return (
     <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
       <path

@@ -85,7 +85,7 @@ const localDriver: SignInDriver = {
       { title: "Sign in" },
       <p class="quiet">
         {members?.length === 0
-          ? "No members yet. Add one through the operator API, described at /docs."
+          ? "No members yet. Add one through the operator API, described at /docs/api/members."
           : "Local mode: choose a member. No password is needed."}
       </p>,
       <form method="post" action="/sign-in/local" class="stack tight">

@@ -19,7 +19,9 @@ export const readAttacks: Attack[] = [
     make: ({ attacker }) => {
       const isPublic = ({ path }: { path: string }): boolean => !/^\/(w|operator)\//.test(path);
       const paths = getRoutes(attacker).filter(isPublic);
-      const calls = paths.map(({ path }) => get("by a stranger", path));
+      const texts = ["e", "a e i o s t", ...REPEATED.map(([, text]) => repeated(text, QUERY_CHARACTERS))];
+      const searches = texts.map((text) => `/docs/search?q=${encodeURIComponent(text)}`);
+      const calls = [...paths.map(({ path }) => path), ...searches].map((path) => get("by a stranger", path));
       const others = getRoutes(attacker).filter((route) => !isPublic(route));
       const invented = others.map(({ path }, n) => get("with an invented session", path, { cookie: `session=${n}` }));
       return answered(calls, [...calls, ...calls, ...calls, ...invented], honestGet(attacker));

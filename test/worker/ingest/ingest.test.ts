@@ -539,7 +539,7 @@ describe("design §9: errors", () => {
     const rejected = await workspace.send({ event: 7 });
     const problem = await problemOf(rejected);
     expect(problem).toEqual({
-      type: "/docs#event_invalid",
+      type: "/docs/senders/codes#event_invalid",
       title: expect.any(String),
       status: 422,
       detail: expect.any(String),

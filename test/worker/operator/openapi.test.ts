@@ -1,5 +1,6 @@
-/** Design §9: the OpenAPI document matches the Worker, and the /docs page shows all of it. */
+/** Design §9: the OpenAPI document matches the Worker, and the pages of /docs show all of it, each part once. */
 import { REJECTIONS } from "../../../src/http/rejection-table.ts";
+import { STYLE_PATH } from "../../../src/pages/assets.ts";
 import { exports } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
@@ -24,8 +25,28 @@ function send(method: string, path: string, body?: unknown, headers: Record<stri
   );
 }
 
-async function docsPage(): Promise<Part> {
-  return readHtml(await (await send("GET", "/docs")).text());
+async function docsPage(path: string): Promise<Part> {
+  const response = await send("GET", path);
+  expect(response.status, path).toBe(200);
+  return readHtml(await response.text());
+}
+
+/** Every page that the documentation links to, by its path. */
+async function docsPages(): Promise<Map<string, Part>> {
+  const pages = new Map([["/docs", await docsPage("/docs")]]);
+  // The iteration of a Map includes entries that are added meanwhile.
+  for (const page of pages.values()) {
+    const paths = page.targets.flatMap((target) => /^\/docs[^#?]*/.exec(target)?.[0] ?? []);
+    for (const path of new Set(paths)) if (!pages.has(path)) pages.set(path, await docsPage(path));
+  }
+  return pages;
+}
+
+/** The pages with the documentation itself. The start page has all names again, as links. */
+async function referencePages(): Promise<Map<string, Part>> {
+  const pages = await docsPages();
+  pages.delete("/docs");
+  return pages;
 }
 
 let api: ApiDocument;
@@ -100,9 +121,9 @@ describe("the document", () => {
     }
   });
 
-  test("has a webhook for each notification type, with a valid example, and the page shows each", async () => {
+  test("has a webhook for each notification type, with a valid example, and a page shows each", async () => {
     expect(Object.keys(api.webhooks)).toEqual([...notificationTypes, ...destinationNotificationTypes]);
-    const page = await docsPage();
+    const page = await docsPage("/docs/api/notifications");
     for (const [type, { post }] of Object.entries(api.webhooks)) {
       const { schema, example } = post.requestBody?.content["application/json"] ?? {};
       expect(example, type).toMatchObject({ type });
@@ -254,8 +275,8 @@ describe("the Worker behaves as documented", () => {
     }
   });
 
-  test("returns problems that fit their schema and link to their code on the page", async () => {
-    const page = await docsPage();
+  test("returns problems that fit their schema and link to their code in the documentation", async () => {
+    const pages = await docsPages();
     for (const [method, path, body] of [
       ["GET", "/operator/workspaces/nobody", undefined],
       ["POST", "/operator/workspaces", { slug: "-" }],
@@ -265,18 +286,22 @@ describe("the Worker behaves as documented", () => {
       const response = await send(method, path, body, AUTHORISED);
       const problem = await response.json<{ type: string }>();
       expect(issuesOf(api.components.schemas["Problem"], problem)).toBeUndefined();
-      const [address, anchor = ""] = problem.type.split("#");
-      expect(address).toBe("/docs");
-      expect(page.all(`tr[id="${anchor}"]`), anchor).toHaveLength(1);
+      const [address = "", anchor] = problem.type.split("#");
+      expect(pages.get(address)?.all(`tr[id="${anchor}"]`), problem.type).toHaveLength(1);
     }
   });
 });
 
 describe("/docs", () => {
-  test("shows every operation with a curl call, every schema and every code", async () => {
-    const page = await docsPage();
+  test("shows every operation on exactly one page with a curl call, and every schema and code on exactly one", async () => {
+    const pages = [...(await referencePages()).values()];
+    const shown = (selector: string): Part => {
+      const found = pages.flatMap((page) => page.all(selector));
+      expect(found, selector).toHaveLength(1);
+      return found[0] as Part;
+    };
     for (const { path, operation } of operations) {
-      const article = page.only(`article[id="${operation.operationId}"]`);
+      const article = shown(`article[id="${operation.operationId}"]`);
       expect(
         article.all("code").map(({ text }) => text),
         operation.operationId,
@@ -284,52 +309,167 @@ describe("/docs", () => {
       expect(article.text, operation.operationId).toContain(`${ORIGIN}/${path.split("/")[1]}`);
       expect(article.text, operation.operationId).toContain("curl ");
     }
-    const ids = [
-      ...Object.keys(api.components.schemas).map((name) => `schema-${name}`),
-      ...api["x-error-codes"].map(({ code }) => code),
-    ];
-    for (const id of ids) expect(page.all(`[id="${id}"]`), id).toHaveLength(1);
+    // A notification shows the fields of its own schema.
+    const schemas = Object.keys(api.components.schemas).filter((name) => !name.startsWith("Event_"));
+    for (const name of schemas) shown(`section[id="schema-${name}"]`);
+    for (const { code } of api["x-error-codes"]) shown(`tr[id="${code}"]`);
   });
 
-  test("begins with a guide: a first call in three languages, and the remedy for each code that a sender meets", async () => {
-    const page = await docsPage();
-    const { text } = page.only("#first-call");
+  test("keeps what senders need apart from what programs call", async () => {
+    for (const [path, page] of await referencePages()) {
+      const calls = page.all("article pre").map(({ text }) => text);
+      const isForSenders = path.startsWith("/docs/senders");
+      expect(calls.filter((call) => call.includes("/operator/")).length > 0 && isForSenders, path).toBe(false);
+      expect(calls.filter((call) => call.includes("/api/signal-staging/")).length > 0 && !isForSenders, path).toBe(
+        false,
+      );
+    }
+    const { targets } = await docsPage("/docs/senders/endpoints");
+    expect(targets.filter((target) => target.startsWith("/docs/api/"))).toEqual([]);
+  });
+
+  test("begins with a first call in three languages, and has the remedy for each code that a sender meets", async () => {
+    const { text } = (await docsPage("/docs/senders")).only("#first-call");
     for (const call of ["curl -X POST", "await fetch(", "urllib.request"]) expect(text).toContain(call);
-    const { targets } = page.only("#answers");
-    for (const code of Object.keys(REJECTIONS)) expect(targets).toContain(`#${code}`);
+    const codes = await docsPage("/docs/senders/codes");
+    for (const [code, { advice }] of Object.entries(REJECTIONS))
+      expect(codes.only(`tr[id="${code}"]`).text).toContain(advice);
   });
 
   test("names the origin at which it was asked for, also after another Host has asked", async () => {
     for (const origin of ["https://a.example", "https://b.example:8443", ORIGIN]) {
-      const page = readHtml(await (await exports.default.fetch(`${origin}/docs`)).text());
+      const page = readHtml(await (await exports.default.fetch(`${origin}/docs/senders`)).text());
       expect(page.only("#first-call").text).toContain(`${origin}/api/signal-staging/webhook/`);
       expect(new Set(page.text.match(/https:\/\/[^/ ]+(?=\/(?:api|operator|healthz)\b)/g))).toEqual(new Set([origin]));
     }
   });
 
-  test("has no dead link", async () => {
-    const page = await docsPage();
-    const linked = page.all("[href], [src]").flatMap((part) => part.attribute("href") ?? part.attribute("src") ?? []);
-    const isAnchor = (address: string) => address.startsWith("#");
-    expect(linked.filter(isAnchor).length).toBeGreaterThan(100);
-    for (const anchor of new Set(linked.filter(isAnchor)))
-      expect(page.all(`[id="${anchor.slice(1)}"]`), anchor).toHaveLength(1);
-    for (const address of linked.filter((href) => !isAnchor(href))) {
-      expect((await send("GET", address)).status, address).toBe(200);
+  test("marks the current page in the navigation, which leads to every page and back to the product", async () => {
+    const pages = await docsPages();
+    for (const [path, page] of pages) {
+      const { links, current } = {
+        links: page.only(".sidebar").targets,
+        current: page.all('nav a[aria-current="page"]'),
+      };
+      expect(links).toEqual(expect.arrayContaining(["/", "/docs/senders", "/docs/api"]));
+      expect(current.map(({ target }) => target)).toEqual(path === "/docs" ? [] : [path]);
     }
+    const { targets } = (await docsPage("/docs")).only(".sidebar");
+    expect(targets).toEqual(expect.arrayContaining([...(await referencePages()).keys()]));
+  });
+
+  test("has no dead link and no anchor twice", async () => {
+    const pages = await docsPages();
+    const ids = new Map(
+      Array.from(pages, ([path, page]) => [path, page.all("[id]").map((part) => part.attribute("id"))]),
+    );
+    let anchors = 0;
+    const others = new Set<string>();
+    for (const [path, page] of pages) {
+      expect(new Set(ids.get(path)).size, path).toBe(ids.get(path)?.length);
+      for (const part of page.all("[href], [src]")) {
+        const address = part.attribute("href") ?? part.attribute("src") ?? "";
+        const [to = "", anchor] = address.split("#");
+        if (anchor === undefined) others.add(to);
+        else expect(ids.get(to || path), `${path}: ${address}`).toContain(anchor);
+        anchors += Number(anchor !== undefined);
+      }
+    }
+    expect(anchors).toBeGreaterThan(500);
+    for (const address of others) expect((await send("GET", address)).status, address).toBe(200);
+  });
+
+  test("leads from each anchor that the documentation had on one page to its place", async () => {
+    const start = await docsPage("/docs");
+    const anchors = [
+      "first-call",
+      "batches",
+      "retries",
+      "answers",
+      ...operations.map(({ operation }) => operation.operationId),
+      ...Object.values(api.webhooks).map(({ post }) => post.operationId),
+      ...Object.keys(api.components.schemas).flatMap((name) => (name.startsWith("Event_") ? [] : [`schema-${name}`])),
+      ...api["x-error-codes"].map(({ code }) => code),
+    ];
+    for (const anchor of anchors)
+      expect(start.only(`a[id="${anchor}"]`).target).toMatch(new RegExp(`^/docs/.*#${anchor}$`));
   });
 
   test("needs no script and no third-party file, and its policy allows neither", async () => {
-    const response = await send("GET", "/docs");
-    expect(response.headers.get("content-type")).toMatch(/^text\/html/);
-    expect(response.headers.get("content-security-policy")).toMatch(/^default-src 'none'; style-src 'self'/);
-    const page = await response.text();
-    expect(page.slice(0, 15)).toBe("<!doctype html>");
-    expect(/<script|<iframe| style=|<style| on\w+="/.exec(page)?.[0]).toBeUndefined();
-    expect(/(?:href|src)="(?:https?:)?\/\/.*?"/.exec(page)?.[0]).toBeUndefined();
-    const style = await send("GET", "/docs/style.css");
-    expect(style.headers.get("content-type")).toMatch(/^text\/css/);
-    expect(await style.text()).toContain("prefers-color-scheme: dark");
+    const paths = [...(await docsPages()).keys(), "/docs/search?q=key"];
+    for (const path of paths) {
+      const response = await send("GET", path);
+      expect(response.headers.get("content-type")).toMatch(/^text\/html/);
+      expect(response.headers.get("content-security-policy")).toBe(
+        "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+      );
+      const page = await response.text();
+      expect(page.slice(0, 15)).toBe("<!doctype html>");
+      expect(/<script|<iframe| style=|<style| on\w+="/.exec(page)?.[0]).toBeUndefined();
+      expect(/(?:href|src|action)="(?:https?:)?\/\/.*?"/.exec(page)?.[0]).toBeUndefined();
+      // The one style sheet of the product's pages.
+      expect(readHtml(page).only('link[rel="stylesheet"]').target).toBe(STYLE_PATH);
+    }
+  });
+});
+
+describe("the search of /docs", () => {
+  const search = (text: string) => docsPage(`/docs/search?q=${encodeURIComponent(text.toWellFormed())}`);
+  const results = async (text: string) =>
+    (await search(text)).all("tbody tr").map((row) => [row.only("th").text, row.only("th a").target]);
+
+  test.each([
+    ["rotate key", "Rotate an API key", "/docs/api/keys#postWorkspacesWorkspaceIdKeysKeyIdRotate"],
+    ["event_missing", "event_missing", "/docs/senders/codes#event_missing"],
+    ["last_owner", "last_owner", "/docs/api/codes#last_owner"],
+    ["points_last_days", "points_last_days", "/docs/api/rules#schema-MappingRule"],
+    ["X-Api-Secret", "X-Api-Secret", "/docs/senders/endpoints#sendSignal"],
+    [
+      "/operator/workspaces/{workspace_id}/books",
+      "Books: where every accepted signal is",
+      "/docs/api/quota#getWorkspacesWorkspaceIdBooks",
+    ],
+    ["person.scored", "person.scored", "/docs/api/notifications#on_person_scored"],
+    ["SIGNALPAYLOAD", "SignalPayload", "/docs/senders/shapes#schema-SignalPayload"],
+    ["handshake", "Handshakes", "/docs/senders/templates#handshakes"],
+  ])("finds %s", async (text, name, address) => {
+    expect(await results(text)).toContainEqual([name, address]);
+  });
+
+  test("puts the name that was typed first, and leads to anchors that exist", async () => {
+    expect((await results("rate_limited"))[0]).toEqual(["rate_limited", "/docs/senders/codes#rate_limited"]);
+    const pages = await docsPages();
+    const found = (await Promise.all(["key", "signal", "score", "the", "id", "code"].map(results))).flat();
+    expect(found.length).toBeGreaterThan(100);
+    for (const [, target = ""] of found) {
+      const [path = "", anchor] = target.split("#");
+      if (anchor !== undefined) expect(pages.get(path)?.all(`[id="${anchor}"]`), target).toHaveLength(1);
+      else expect([...pages.keys()]).toContain(path);
+    }
+  });
+
+  test("says how many results it leaves out", async () => {
+    const page = await search("e");
+    expect(page.all("tbody tr")).toHaveLength(50);
+    expect(page.text).toMatch(/The first 50 of [\d,]+ results\./);
+  });
+
+  test.each(["", "  ", "\u{d800}"])("asks for a text if it gets %j", async (text) => {
+    expect((await search(text)).headings("Enter a search text")).toHaveLength(text === "\u{d800}" ? 0 : 1);
+  });
+
+  test("says that nothing was found, and shows the text as a text", async () => {
+    const hostile = `"><script>alert(1)</script>'&amp;`;
+    const page = await search(hostile);
+    expect(page.inlineScripts).toEqual([]);
+    expect(page.text).toContain(`No results for “${hostile}”`);
+    expect(page.fields("q").map(({ value }) => value)).toEqual([hostile, hostile]);
+  });
+
+  test("searches and shows the first hundred characters only", async () => {
+    const page = await search(`${"x".repeat(100)}yyy`);
+    expect(page.text).toContain(`“${"x".repeat(100)}”`);
+    expect(page.text).not.toContain("xy");
   });
 });
 
@@ -339,11 +479,14 @@ describe("liveness", () => {
     expect([response.status, await response.json()]).toEqual([200, { status: "ok" }]);
   });
 
-  test.each(["/healthz", "/openapi.json", "/docs", "/docs/style.css"])("%s takes GET and HEAD only", async (path) => {
-    expect((await send("HEAD", path)).status).toBe(200);
-    const response = await send("POST", path, {});
-    expect(response.status).toBe(405);
-    expect(response.headers.get("allow")).toBe("GET, HEAD");
-    await response.body?.cancel();
-  });
+  test.each(["/healthz", "/openapi.json", "/docs", "/docs/search", "/docs/api/keys"])(
+    "%s takes GET and HEAD only",
+    async (path) => {
+      expect((await send("HEAD", path)).status).toBe(200);
+      const response = await send("POST", path, {});
+      expect(response.status).toBe(405);
+      expect(response.headers.get("allow")).toBe("GET, HEAD");
+      await response.body?.cancel();
+    },
+  );
 });

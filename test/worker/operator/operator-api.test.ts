@@ -94,7 +94,7 @@ describe("every answer", () => {
   test("to an error has type, title, status, detail, code and request id", async () => {
     const answer = await askOperator("GET", "/workspaces/ws_nobody");
     expect(answer.body).toEqual({
-      type: "/docs#not_found",
+      type: "/docs/senders/codes#not_found",
       title: "Not found",
       status: 404,
       detail: "There is no such workspace.",

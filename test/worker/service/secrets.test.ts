@@ -161,6 +161,8 @@ beforeAll(async () => {
     await read(call(`/docs/${key}?key=${key}`)),
   ];
   expect(bad.every((status) => status >= 400 && status < 500)).toBe(true);
+  for (const pasted of [key, withSecret.secret ?? "", token.token, `${"x ".repeat(40)}${key}`])
+    expect(await read(call(`/docs/search?q=${encodeURIComponent(pasted)}`))).toBe(200);
   vi.useRealTimers();
 
   await workspace.settled();
