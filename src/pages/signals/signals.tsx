@@ -95,12 +95,13 @@ export const listPages = pages
               head: "Actions",
               kind: "actions",
               cell: ({ id, keyId, misfit }) =>
-                isManager && (
-                  <>
-                    {misfit && <LinkButton href={mapPath(base, { keyId, id })} text="Map" look="small" />}{" "}
-                    <ReplayButton base={base} id={id} />
-                  </>
-                ),
+                isManager &&
+                // A misfit needs another template first.
+                (misfit ? (
+                  <LinkButton href={mapPath(base, { keyId, id })} text="Map" look="small" />
+                ) : (
+                  <ReplayButton base={base} id={id} />
+                )),
             },
           ]}
         />
