@@ -206,6 +206,9 @@ describe("a new rule", () => {
     const copied = ["path", "value", "match", "frequency", "points_last_days"].map((field) => copy.field(field).value);
     expect(copied).toEqual(["properties.n", "1\na, b\n", "any", "once_ever", "30"]);
     expect(copy.field("enabled").isChecked).toBe(false);
+    const one = await post(fields([], { points: "many" }));
+    expect([one.status, one.page.alerts, focusedIn(one.body)]).toEqual([422, [], "points"]);
+    expect(one.page.all(".error").map(({ text }) => text)).toEqual([expect.stringContaining("whole number")]);
     expect(await stored()).toHaveLength(1);
     await members.admin.post(base, unchangedFields(copy.form(base)));
     expect(await stored()).toMatchObject([{ name, points_last_days: 30, enabled: false }, { enabled: true }]);
