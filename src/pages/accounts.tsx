@@ -16,7 +16,7 @@ import type { AccountPage, AccountsSort, AccountSummary, ShownChange } from "../
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { grouped } from "./kit/format.ts";
-import { Filters, LapsingNote, ListAddress, ListPanel } from "./kit/list.tsx";
+import { Filters, LapsingNote, ListAddress, ListPanel, totalOf } from "./kit/list.tsx";
 import { CopyText, Count, Day, Empty, Panel, ShareBar, shareText, Stat, Stats, Table, Time } from "./kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
 import { pages, storeOf, workspacePath, accountPath, keyPath, personPath, withQuery } from "./pages-env.ts";
@@ -39,7 +39,12 @@ export const accountPages = pages
     const accounts = await storeOf(c).findAccounts({ sort, text }, list.slice(PAGE_ROWS));
     return page(
       c,
-      { section: "accounts", title: "Accounts", intro: "Companies, with the sum of the scores of their people." },
+      {
+        section: "accounts",
+        title: "Accounts",
+        total: totalOf(list, accounts),
+        intro: "Companies, with the sum of the scores of their people.",
+      },
       <Filters list={list} />,
       !accounts.sorted && (
         <p class="quiet small">

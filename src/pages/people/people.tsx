@@ -8,7 +8,7 @@ import { exportFile } from "../../use-cases/export-file.ts";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { counted } from "../kit/format.ts";
-import { Filters, LapsingNote, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
+import { Filters, LapsingNote, ListAddress, ListPanel, scanUntilMatch, totalOf } from "../kit/list.tsx";
 import { Count, Empty, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath, personPath, withQuery } from "../pages-env.ts";
@@ -52,6 +52,7 @@ export const peoplePages = pages
       {
         section: "people",
         title: "People",
+        total: totalOf(list, people),
         intro: "Everyone whom a signal or an identify call names by email.",
         actions: showsExports && <ExportMenu base={base} />,
       },

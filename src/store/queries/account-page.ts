@@ -53,12 +53,13 @@ const NAME_SEARCHED = 1_000;
 
 /** An invalid cursor is ignored. */
 export function findAccounts(state: AccountsState, query: AccountsQuery, listQuery: ListQuery): AccountsPage {
-  const { rows, sorted, cursorOf } = orderedAccounts(state.sql, query, listQuery);
+  const { rows, sorted, cursorOf, total } = orderedAccounts(state.sql, query, listQuery);
   const { items, next } = listPage(rows, listQuery, cursorOf);
   const accounts = items.map(({ id: _id, score_before, ...account }) => {
     return { ...account, recomputing: score_before !== null };
   });
-  return { items: accounts, next, sorted, lapsing: areLapsesDue(state) };
+  const found = { items: accounts, next, sorted, lapsing: areLapsesDue(state) };
+  return total === null ? found : { ...found, total };
 }
 
 interface AccountRows {
@@ -67,6 +68,8 @@ interface AccountRows {
   /** False: too many accounts to sort. */
   sorted: boolean;
   cursorOf: (row: SummaryRow) => string;
+  /** Null: too many accounts to count. */
+  total: number | null;
 }
 
 /** The cursor has the number and the sort value of the last account. */
@@ -74,10 +77,13 @@ function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit 
   const [, id = "", last = ""] = /^(\d{1,15})\.(.*)$/su.exec(cursor ?? "") ?? [];
   const { sort, text = "" } = query;
   const after = id === "" || Number.isNaN(Number(last)) ? null : { id: Number(id), value: Number(last) };
-  const isSortable = countAccounts(sql) <= ACCOUNTS_SORTED;
+  const count = countAccounts(sql);
+  const isSortable = count <= ACCOUNTS_SORTED;
+  const total = isSortable ? count : null;
   if (text !== "" && isSortable) {
-    const rows = accountsInOrder(sql, sort, after, limit, namedLike(sql, text));
-    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}` };
+    const named = namedLike(sql, text);
+    const rows = accountsInOrder(sql, sort, after, limit, named);
+    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}`, total: named.size };
   }
   if (text !== "") {
     // The plus keeps SQLite from beginning at the prefix: the cursor says where to begin.
@@ -87,19 +93,19 @@ function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit 
       `${text}\u{10FFFF}`,
       limit + 1,
     ]);
-    return { rows, sorted: false, cursorOf: (row) => `${row.id}.${row.externalId}` };
+    return { rows, sorted: false, cursorOf: (row) => `${row.id}.${row.externalId}`, total };
   }
   const isByPeople = sort === "score" || sort === "people";
   if (isByPeople && isSortable) {
     const rows = accountsInOrder(sql, sort, after, limit);
-    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}` };
+    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}`, total };
   }
   const [column, field] = sort === "last_seen" ? (["last_seen", "lastSeenMs"] as const) : (["id", "id"] as const);
   const rows = read(sql, `(${column}, id) < (?, ?) ORDER BY ${column} DESC, id DESC LIMIT ?`, [
     ...(after === null ? [Number.MAX_SAFE_INTEGER, 0] : [after.value, after.id]),
     limit + 1,
   ]);
-  return { rows, sorted: !isByPeople, cursorOf: (row) => `${row.id}.${row[field]}` };
+  return { rows, sorted: !isByPeople, cursorOf: (row) => `${row.id}.${row[field]}`, total };
 }
 
 function countAccounts(sql: SqlStorage): number {

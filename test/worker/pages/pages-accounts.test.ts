@@ -75,6 +75,10 @@ describe("the list of accounts", () => {
       expect(
         (await listed(`?${new URLSearchParams({ q: text }).toString()}`)).map((name) => name.split(" ").at(-1)),
       ).toEqual(["acme-03"]);
+    const headingOf = async (query: string) =>
+      (await members.member.read(`${members.home}/accounts${query}`)).only("h1").text;
+    expect([await headingOf(""), await headingOf("?q=acme-")]).toEqual(["Accounts 32", "Accounts 30"]);
+    expect(await headingOf("?q=acme_")).toBe("Accounts");
     const [found] = (await members.member.read(`${members.home}/accounts?q=acme-03`)).rows;
     expect(found?.cells).toEqual(expect.arrayContaining(["<i>Acme</i> acme-03", "1,234"]));
     const search = await members.member.read(`${members.home}/search?q=50%25_off`);
