@@ -198,7 +198,7 @@ export function AccountsTable({ base, accounts, order }: AccountsTableProps) {
           head: "Account",
           cell: ({ name, externalId }) => (
             <>
-              {short(name) || externalId}
+              <AccountName name={name} externalId={externalId} />
               {name !== null && <small>{externalId}</small>}
             </>
           ),
@@ -213,6 +213,10 @@ export function AccountsTable({ base, accounts, order }: AccountsTableProps) {
       ]}
     />
   );
+}
+
+export function AccountName({ name, externalId }: Pick<AccountSummary, "name" | "externalId">) {
+  return name === null ? <>{externalId}</> : <ShortValue json={name} characters={ACCOUNT_LIST_CHARACTERS} />;
 }
 
 function NoAccounts({ base, mayCreate }: { base: string; mayCreate: boolean }) {
@@ -289,11 +293,11 @@ function PeoplePanel({ base, account: { externalId, topPeople, score } }: { base
       <PeopleTable
         base={base}
         people={topPeople}
+        sum={scored.length > 1 ? sum + rest : 0}
         empty={
           <Empty title="No people yet" text={text}>
             <GroupCall externalId={externalId} />
           </Empty>
-        sum={scored.length > 1 ? sum + rest : 0}
         }
       />
     </Panel>
