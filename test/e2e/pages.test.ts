@@ -221,10 +221,10 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     ["settings/notifications/new", "Create destination"],
   ])("%s, sent empty, is accessible and within the screen", async (path, button) => {
     await page.goto(`${HOME}/${path}`);
-    // The browser's own validation is not under test here.
-    await page.evaluate("document.querySelectorAll('form').forEach((form) => (form.noValidate = true))");
+    // The browser's own validation would keep the form from being sent.
     await page.getByRole("button", { name: button }).last().click();
-    await page.getByRole("alert").waitFor();
+    await page.locator("main .error").first().waitFor();
+    await expect.poll(() => page.evaluate("document.activeElement.id")).toMatch(/^(name|email)$/);
     expect(await problems(page)).toEqual([]);
   });
 });
