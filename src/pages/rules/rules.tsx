@@ -65,7 +65,7 @@ export const rulePages = pages
           rows={rules.items}
           href={({ id }) => `${base}/${id}`}
           order={list.order}
-          columns={[...columns(), ...(mayManage(c) ? [actionsColumn(base)] : [])]}
+          columns={[...columns(sort), ...(mayManage(c) ? [actionsColumn(base)] : [])]}
         />
       </ListPanel>,
     );
@@ -112,8 +112,10 @@ async function sortedRules(
   return { items, next: first + limit < sorted.length ? (ids.at(-1) ?? null) : null, total: all.length };
 }
 
-function columns(): Column<Row>[] {
+function columns(sort: RulesSort): Column<Row>[] {
   const today = dayOf(Date.now());
+  // On a narrow screen one of the two counts leaves, not the one that orders the list.
+  const isByMonth = sort === "scored_30";
   return [
     { head: "Rule", cell: ({ name }) => name, sorts: ["name"] },
     {
@@ -150,13 +152,14 @@ function columns(): Column<Row>[] {
     {
       head: "Scored, 7 days",
       kind: "number",
+      ...(isByMonth && { drop: "narrow" }),
       cell: ({ results }) => <Count value={scoredSince(results, today, 7)} />,
       sorts: ["scored_7"],
     },
     {
-      head: "30 days",
+      head: isByMonth ? "Scored, 30 days" : "30 days",
       kind: "number",
-      drop: "narrow",
+      ...(!isByMonth && { drop: "narrow" }),
       cell: ({ results }) => <Count value={scoredSince(results, today, 30)} />,
       sorts: ["scored_30"],
     },

@@ -134,6 +134,10 @@ describe("the list of rules", () => {
     expect(await orderOf("Scored, 7 days")).toEqual(["b", "c", "a"]);
     expect(await orderOf("30 days")).toEqual(["a", "b", "c"]);
     expect(await names("?sort=scored_30&q=a")).toEqual(["a", "b"]);
+    const left = async (query: string) =>
+      (await members.member.read(base + query)).all("thead .narrow-drop").map(({ text }) => text);
+    expect(await left("")).toEqual(["Scoring signal", "30 days"]);
+    expect(await left("?sort=scored_30")).toEqual(["Scoring signal", "Scored, 7 days"]);
     for (let n = 10; n < 37; n++) await newRule({ name: `rule ${n}`, event: "Never" });
     for (const sort of ["scored_30", "points", "name"]) {
       const all = await names(`?sort=${sort}`);
