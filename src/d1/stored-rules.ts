@@ -30,16 +30,37 @@ export async function listRules(
   listQuery: ListQuery,
   text = "",
 ): Promise<ListPage<StoredRule>> {
-  const { name, event } = mappingRules;
-  const isFound = text === "" ? undefined : sql`instr(lower(${name} || char(10) || ${event}), lower(${text})) > 0`;
   const isAfterCursor = listQuery.cursor === null ? undefined : lt(mappingRules.id, listQuery.cursor);
   const rows = await db
     .select(RULE_COLUMNS)
     .from(mappingRules)
-    .where(and(eq(mappingRules.workspaceId, workspaceId), isAfterCursor, isFound))
+    .where(and(eq(mappingRules.workspaceId, workspaceId), isAfterCursor, contains(text)))
     .orderBy(desc(mappingRules.id))
     .limit(listQuery.limit + 1);
   return listPage(rows, listQuery, (rule) => rule.id);
+}
+
+/** Whether the name or the event of a rule contains the text. Ignores the case of ASCII letters. */
+function contains(text: string) {
+  const { name, event } = mappingRules;
+  return text === "" ? undefined : sql`instr(lower(${name} || char(10) || ${event}), lower(${text})) > 0`;
+}
+
+/** What a list of rules can be sorted by, of all rules that contain `text`: at most WORKSPACE_MAX_RULES, newest first. */
+export function rulesToSort(
+  db: ControlDatabase,
+  workspaceId: string,
+  text = "",
+): Promise<Pick<StoredRule, "id" | "name" | "points">[]> {
+  const { id, name, points } = mappingRules;
+  const select = db.select({ id, name, points }).from(mappingRules);
+  return select.where(and(eq(mappingRules.workspaceId, workspaceId), contains(text))).orderBy(desc(id));
+}
+
+/** The rules with these ids, in any order. Rules that do not exist are missing. */
+export function rulesWithIds(db: ControlDatabase, workspaceId: string, ids: readonly string[]): Promise<StoredRule[]> {
+  const isWanted = and(eq(mappingRules.workspaceId, workspaceId), isOneOf(mappingRules.id, ids));
+  return db.select(RULE_COLUMNS).from(mappingRules).where(isWanted);
 }
 
 /** The newest rules whose name contains `text`. Ignores the case of ASCII letters. */

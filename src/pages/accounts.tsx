@@ -13,15 +13,29 @@ import {
   PAGE_ROWS,
 } from "../limits.ts";
 import type { AccountPage, AccountsSort, AccountSummary, ShownChange } from "../store/protocol/people-and-accounts.ts";
+import { destinationsOf } from "../use-cases/objects.ts";
 import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { grouped } from "./kit/format.ts";
-import { Filters, LapsingNote, ListAddress, ListPanel } from "./kit/list.tsx";
-import { CopyText, Count, Day, Empty, Panel, ShareBar, shareText, Stat, Stats, Table, Time } from "./kit/parts.tsx";
+import { Filters, LapsingNote, ListAddress, ListPanel, totalOf } from "./kit/list.tsx";
+import {
+  CopyText,
+  Count,
+  Day,
+  Empty,
+  Panel,
+  ShareBar,
+  shareText,
+  Stat,
+  Stats,
+  Table,
+  Time,
+  ValueList,
+} from "./kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
-import { pages, storeOf, workspacePath, accountPath, keyPath, personPath, withQuery } from "./pages-env.ts";
+import { pages, storeOf, workspacePath, accountPath, keyPath, personPath, signalPath, withQuery } from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
-import { NoScores, type RuleNames, Score } from "./people/person.tsx";
+import { Breakdown, Curve, NoScores, type RuleNames, Score } from "./people/person.tsx";
 import { SignalLink } from "./signals/signals.tsx";
 
 const SORTS = { score: "Score", people: "People", last_seen: "Last seen", newest: "Newest" } as const satisfies Record<
@@ -39,7 +53,12 @@ export const accountPages = pages
     const accounts = await storeOf(c).findAccounts({ sort, text }, list.slice(PAGE_ROWS));
     return page(
       c,
-      { section: "accounts", title: "Accounts", intro: "Companies, with the sum of the scores of their people." },
+      {
+        section: "accounts",
+        title: "Accounts",
+        total: totalOf(list, accounts),
+        intro: "Companies, with the sum of the scores of their people.",
+      },
       <Filters list={list} />,
       !accounts.sorted && (
         <p class="quiet small">
@@ -67,18 +86,22 @@ export const accountPages = pages
     const account = await storeOf(c).accountPage(externalId, list.slice(PAGE_ROWS));
     if (account === null) return notFoundPage(c, "account");
     const keyIds = Object.values(account.origins).flatMap(({ keyId }) => keyId ?? []);
-    const ruleIds = [...new Set(account.latestScores.map(({ ruleId }) => ruleId))];
-    const [keys, rules] = await Promise.all([
+    const { curve } = account;
+    const ruleIds = [...account.latestScores, ...(curve?.byRule ?? [])].map(({ ruleId }) => ruleId);
+    const [keys, rules, { accounts: thresholds }] = await Promise.all([
       readKeyNames(c, keyIds),
-      ruleNames(c.get("db"), c.get("workspace").id, ruleIds),
+      ruleNames(c.get("db"), c.get("workspace").id, [...new Set(ruleIds)]),
+      // Only owners and admins see notifications.
+      mayManage(c) ? destinationsOf(c.env, c.get("workspace").id).thresholds() : { accounts: [] },
     ]);
     const props = { base, account, keys };
     const { values, attributes, changes } = account;
     const isShort = typeof values.name === "string" && values.name.length <= ACCOUNT_CHANGE_CHARACTERS;
     const heading = isShort ? String(values.name) : externalId;
-    const fields = FIELDS.map(([field, label]): ValueRow => {
+    const fields = FIELDS.map(([field, label]): readonly [string, Child] => {
       const value = values[field];
-      return [label, field, field === "feature_flags" ? <FeatureFlags value={value} /> : <JsonValue value={value} />];
+      const shown = field === "feature_flags" ? <FeatureFlags value={value} /> : <JsonValue value={value} />;
+      return [label, [<div>{shown}</div>, field in account.origins && <Origin {...props} target={field} />]];
     });
     const attributeRows = Object.entries(attributes).map(([name, value]): ValueRow => [
       name,
@@ -94,15 +117,27 @@ export const accountPages = pages
         <Stat label="Last seen" value={<Time ms={account.lastSeenMs} />} />
         <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
       </Stats>,
+      <div class="columns main-first">
+        <Panel title="Score over time">
+          {curve === null ? (
+            <p class="quiet">Only the score of an account with at most 20 people is drawn.</p>
+          ) : (
+            <>
+              <Curve curve={curve} score={account.score} thresholds={thresholds} whose={ITS_PEOPLE} />
+              {curve.points.length > 0 && <p class="quiet small">Of the people who belong to the account now.</p>}
+            </>
+          )}
+        </Panel>
+        <Panel title="Fields" id="fields">
+          {Object.keys(account.origins).length === 0 ? <NoFields account={account} /> : <ValueList of={fields} />}
+        </Panel>
+      </div>,
+      curve !== null && curve.byRule.length > 0 && (
+        <Breakdown base={base} curve={curve} rules={rules} whose={ITS_PEOPLE} />
+      ),
       <PeoplePanel base={base} account={account} />,
       account.people > 0 && <LatestScores base={base} account={account} rules={rules} />,
-      <Values
-        {...props}
-        title="Fields"
-        rows={Object.keys(account.origins).length === 0 ? [] : fields}
-        empty={<NoFields account={account} />}
-      />,
-      attributeRows.length > 0 && <Values {...props} title="Attributes" rows={attributeRows} />,
+      attributeRows.length > 0 && <Attributes {...props} rows={attributeRows} />,
       <ListPanel
         id="history"
         title="History"
@@ -124,6 +159,8 @@ export const accountPages = pages
       </ListPanel>,
     );
   });
+
+const ITS_PEOPLE = "the account’s people";
 
 function scoreNote({ recomputing, lapsing }: AccountPage): string | undefined {
   if (recomputing) return "being recomputed";
@@ -161,7 +198,7 @@ export function AccountsTable({ base, accounts, order }: AccountsTableProps) {
           head: "Account",
           cell: ({ name, externalId }) => (
             <>
-              {short(name) || externalId}
+              <AccountName name={name} externalId={externalId} />
               {name !== null && <small>{externalId}</small>}
             </>
           ),
@@ -176,6 +213,10 @@ export function AccountsTable({ base, accounts, order }: AccountsTableProps) {
       ]}
     />
   );
+}
+
+export function AccountName({ name, externalId }: Pick<AccountSummary, "name" | "externalId">) {
+  return name === null ? <>{externalId}</> : <ShortValue json={name} characters={ACCOUNT_LIST_CHARACTERS} />;
 }
 
 function NoAccounts({ base, mayCreate }: { base: string; mayCreate: boolean }) {
@@ -220,13 +261,10 @@ const FIELDS = Object.entries(FIELD_LABEL) as [AccountField, string][];
 
 type ValueRow = readonly [name: string, target: string, value: Child];
 
-interface ValuesProps {
+interface OriginProps {
   base: string;
   account: AccountPage;
   keys: KeyNames;
-  title: string;
-  rows: readonly ValueRow[];
-  empty?: Child;
 }
 
 function PeoplePanel({ base, account: { externalId, topPeople, score } }: { base: string; account: AccountPage }) {
@@ -255,6 +293,7 @@ function PeoplePanel({ base, account: { externalId, topPeople, score } }: { base
       <PeopleTable
         base={base}
         people={topPeople}
+        sum={scored.length > 1 ? sum + rest : 0}
         empty={
           <Empty title="No people yet" text={text}>
             <GroupCall externalId={externalId} />
@@ -314,34 +353,30 @@ const SET_BY = { update: "by an account update", group: "by a group call" } as c
   string
 >;
 
-function Values({ base, account, keys, title, rows, empty }: ValuesProps) {
-  const origin = (target: string): Child => {
-    const found = account.origins[target];
-    if (found === undefined) return NO_VALUE;
-    const { atMs, signalId, keyId, by } = found;
-    const key = keyId === null ? undefined : keys.get(keyId);
-    return (
-      <div class="row small">
-        <Time ms={atMs} />
-        <span class="quiet">
-          {SET_BY[by]}
-          {keyId === null && ", deleted since"}
-        </span>
-        {keyId !== null && <SignalLink base={base} id={signalId} />}
-        {keyId !== null && key !== undefined && <a href={keyPath(base, keyId)}>{keyText(key, keyId)}</a>}
-      </div>
-    );
-  };
+function Origin({ base, account, keys, target }: OriginProps & { target: string }) {
+  const found = account.origins[target];
+  if (found === undefined) return NO_VALUE;
+  const { atMs, signalId, keyId, by } = found;
+  const key = keyId === null ? undefined : keys.get(keyId);
   return (
-    <Panel title={title} list>
+    <div class="quiet small">
+      <Time ms={atMs} />{" "}
+      {keyId === null ? `${SET_BY[by]}, deleted since` : <a href={signalPath(base, signalId)}>{SET_BY[by]}</a>}
+      {keyId !== null && key !== undefined && [", ", <a href={keyPath(base, keyId)}>{keyText(key, keyId)}</a>]}
+    </div>
+  );
+}
+
+function Attributes({ rows, ...props }: OriginProps & { rows: readonly ValueRow[] }) {
+  return (
+    <Panel title="Attributes" list>
       <Table
-        caption={title}
+        caption="Attributes"
         rows={rows}
-        empty={empty}
         columns={[
           { head: "Name", cell: ([name]) => name },
           { head: "Value", kind: "text", cell: ([, , value]) => value },
-          { head: "Last set", cell: ([, target]) => origin(target) },
+          { head: "Last set", kind: "text", cell: ([, target]) => <Origin {...props} target={target} /> },
         ]}
       />
     </Panel>

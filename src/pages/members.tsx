@@ -136,7 +136,7 @@ async function membersPage(c: Ctx, errors: Errors = {}, typed?: TypedMember): Pr
       section: "members",
       title: "Members",
       intro: `People who can sign in to ${name}.${mayManage(c) ? "" : " Only owners and admins can change this list."}`,
-      errors: Object.values(errors),
+      fieldErrors: errors,
       errorTitle: "Nothing was changed",
     },
     invited !== null && <Invitation member={invited} name={name} signIn={new URL(workspacePath(c), c.req.url).href} />,
@@ -160,7 +160,7 @@ async function membersPage(c: Ctx, errors: Errors = {}, typed?: TypedMember): Pr
             name="role"
             options={roleOptions(role, null)}
             value={typed?.role ?? "member"}
-            autofocus={errors.role !== undefined}
+            error={errors.role}
           />
         </Form>
       </Panel>

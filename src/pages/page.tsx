@@ -5,7 +5,8 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { withoutKeys } from "../domain/keys/api-key.ts";
 import { canManage } from "../domain/keys/role.ts";
 import { DONE, type Done } from "./copy.ts";
-import { FormErrors, LinkButton } from "./kit/forms.tsx";
+import { errorList, type FieldErrors, FormErrors, LinkButton, summaryOf } from "./kit/forms.tsx";
+import { grouped } from "./kit/format.ts";
 import { PlainPage, SECTIONS, sectionPath, WorkspacePage, type Section } from "./kit/layout.tsx";
 import { Notice } from "./kit/parts.tsx";
 import { workspacePath, type Answer, type Ctx } from "./pages-env.ts";
@@ -17,6 +18,8 @@ interface PageOptions {
   title: string;
   /** If it differs from the title. */
   heading?: Child;
+  /** Rows of the page's list, beside the heading. */
+  total?: number | undefined;
   /** The pages between the section's first page and this one, `[]` directly below it. Undefined: this is the first page. */
   crumbs?: readonly (readonly [text: string, path: string])[];
   intro?: Child;
@@ -24,6 +27,8 @@ interface PageOptions {
   actions?: Child;
   /** Why a form or an action was rejected. Undefined entries are no errors. */
   errors?: readonly (string | undefined)[];
+  /** Of a form whose fields show them. */
+  fieldErrors?: FieldErrors;
   errorTitle?: string;
   /** Default: 422. */
   errorStatus?: ContentfulStatusCode;
@@ -39,9 +44,10 @@ interface PageOptions {
 /** A page of the workspace. A form that succeeded (`?done=`) has its message at the top. */
 export async function page(c: Ctx, options: PageOptions, ...content: Child[]): Promise<Response> {
   const { section, title, heading = title, crumbs = [], intro, actions, showsKey = false, search = "" } = options;
-  const { errorTitle, errorStatus = 422 } = options;
+  const { errorTitle, errorStatus = 422, total = 0 } = options;
+  const { fieldErrors = {} } = options;
   const errors = (options.errors ?? []).filter((error) => error !== undefined);
-  const { status = errors.length === 0 ? 200 : errorStatus } = options;
+  const { status = errors.length + errorList(fieldErrors).length === 0 ? 200 : errorStatus } = options;
   const message = c.req.query("done");
   const isBelow = section !== null && options.crumbs !== undefined;
   const path = isBelow ? [[SECTIONS[section].text, sectionPath(c, section)] as const, ...crumbs] : [];
@@ -61,12 +67,15 @@ export async function page(c: Ctx, options: PageOptions, ...content: Child[]): P
               {path.map(([text, href], index) => [index > 0 && " / ", <a href={href}>{text}</a>])}
             </nav>
           )}
-          <h1>{heading}</h1>
+          <h1>
+            {heading}
+            {total > 0 && [" ", <span class="tag">{grouped(total)}</span>]}
+          </h1>
           {intro && <p class="quiet">{intro}</p>}
         </div>
         {actions && <div class="row">{actions}</div>}
       </header>
-      <FormErrors errors={errors} title={errorTitle} />
+      <FormErrors errors={[...errors, ...summaryOf(fieldErrors)]} title={errorTitle} />
       {content}
     </WorkspacePage>
   );

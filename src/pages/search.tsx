@@ -5,19 +5,86 @@ import { rulesNamed } from "../d1/stored-rules.ts";
 import { canManage } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import { followSignal } from "../use-cases/signal-operations.ts";
-import { AccountsTable } from "./accounts.tsx";
+import { AccountName, AccountsTable } from "./accounts.tsx";
 import { KeyTitle } from "./keys/key-parts.tsx";
 import { Count, Empty, Panel, Table, Time } from "./kit/parts.tsx";
-import { page } from "./page.tsx";
-import { pages, storeOf, workspacePath, groupPath, keyPath, rulePath, signalPath, withQuery } from "./pages-env.ts";
+import { Suggestions } from "./kit/layout.tsx";
+import { fragment, page } from "./page.tsx";
+import {
+  accountPath,
+  type Ctx,
+  groupPath,
+  keyPath,
+  pages,
+  personPath,
+  rulePath,
+  signalPath,
+  storeOf,
+  withQuery,
+  workspacePath,
+} from "./pages-env.ts";
 import { PeopleTable } from "./people/people.tsx";
 import { EnabledBadge } from "./rules/rule-text.tsx";
 import { isSignalId } from "./signals/signals.tsx";
 
 const RESULTS_SHOWN = 5;
+/** Of each kind, while somebody types. */
+const SUGGESTED = 3;
 
-export const searchPages = pages.createApp().get("/", async (c) => {
-  const text = (c.req.query("q") ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
+export const searchPages = pages
+  .createApp()
+  .get("/", (c) => resultsPage(c))
+  .get("/suggestions", (c) => suggestions(c));
+
+function searchText(c: Ctx): string {
+  return (c.req.query("q") ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
+}
+
+/** The records that contain the text, of each kind at most `limit` and one more if there are more. */
+async function findRecords(c: Ctx, text: string, limit: number) {
+  const [db, { id }] = [c.get("db"), c.get("workspace")];
+  const [found, rules, keys] = await Promise.all([
+    storeOf(c).search(text, limit),
+    rulesNamed(db, id, text, limit + 1),
+    // Spec §1: only owners and admins see keys.
+    canManage(c.get("role")) ? newestKeyNames(db, id, text, limit + 1) : new Map<string, KeyName>(),
+  ]);
+  return { ...found, rules, keys: [...keys] };
+}
+
+/** The entries of the list below the search field (client/suggestions.ts). */
+async function suggestions(c: Ctx) {
+  const [base, text] = [workspacePath(c), searchText(c)];
+  if (text === "") return fragment(c, <Suggestions />);
+  const { people, events, accounts, rules, keys } = await findRecords(c, text, SUGGESTED);
+  const entries: (readonly [href: string, name: Child, about: string])[] = [
+    ...people
+      .slice(0, SUGGESTED)
+      .map(({ email, name }) => [personPath(base, email), name ?? email, name === null ? "Person" : email] as const),
+    ...accounts
+      .slice(0, SUGGESTED)
+      .map((account) => [accountPath(base, account.externalId), <AccountName {...account} />, "Account"] as const),
+    ...events
+      .slice(0, SUGGESTED)
+      .map(({ event, source }) => [groupPath(base, event, source), event, `Event from ${source}`] as const),
+    ...rules.slice(0, SUGGESTED).map((rule) => [rulePath(base, rule.id), rule.name, "Mapping rule"] as const),
+    ...keys.slice(0, SUGGESTED).map(([id, key]) => [keyPath(base, id), key.name, `API key ${key.maskedKey}`] as const),
+  ];
+  return fragment(
+    c,
+    <Suggestions>
+      {entries.map(([href, name, about], index) => (
+        <a role="option" id={`suggestion-${index}`} href={href} tabindex={-1} aria-selected="false">
+          {name}
+          <small>{about}</small>
+        </a>
+      ))}
+    </Suggestions>,
+  );
+}
+
+async function resultsPage(c: Ctx) {
+  const text = searchText(c);
   const [base, { id }] = [workspacePath(c), c.get("workspace")];
   if (text === "") {
     const hint = "Search people, events, accounts, mapping rules and signal ids. Press / to jump to the field.";
@@ -25,14 +92,8 @@ export const searchPages = pages.createApp().get("/", async (c) => {
   }
   if (isSignalId(text) && (await followSignal(c.env, id, text)) !== null)
     return c.redirect(signalPath(base, text), 303);
-  const [found, rules, keys] = await Promise.all([
-    storeOf(c).search(text, RESULTS_SHOWN),
-    rulesNamed(c.get("db"), id, text, RESULTS_SHOWN + 1),
-    // Spec §1: only owners and admins see keys.
-    canManage(c.get("role")) ? newestKeyNames(c.get("db"), id, text, RESULTS_SHOWN + 1) : new Map<string, KeyName>(),
-  ]);
-  const { people, events, accounts } = found;
-  const isEmpty = [people, events, accounts, rules, [...keys]].every(({ length }) => length === 0);
+  const { people, events, accounts, rules, keys } = await findRecords(c, text, RESULTS_SHOWN);
+  const isEmpty = [people, events, accounts, rules, keys].every(({ length }) => length === 0);
   const hint = "Search part of an email, name, company, event, account or mapping rule, or a whole signal id.";
   return page(
     c,
@@ -69,7 +130,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
         ]}
       />
     )),
-    results("API keys", [...keys], `${base}/settings/api-keys`, (rows) => (
+    results("API keys", keys, `${base}/settings/api-keys`, (rows) => (
       <Table
         caption="API keys"
         rows={rows}
@@ -78,7 +139,7 @@ export const searchPages = pages.createApp().get("/", async (c) => {
       />
     )),
   );
-});
+}
 
 /** @param all the address of the unabridged list. */
 function results<Row>(

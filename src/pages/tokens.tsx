@@ -11,14 +11,7 @@ import { TOKEN_SCOPES, tokenStatus, type TokenScope, SCOPE_MEANING } from "../do
 import { ok, reject, type Result } from "../domain/result.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { LIMIT_COPY } from "../use-cases/rejection-copy.ts";
-import {
-  errorList,
-  expirationOf,
-  formTokenOf,
-  LifetimeFields,
-  readLifetime,
-  type TypedLifetime,
-} from "./keys/key-form-parts.tsx";
+import { expirationOf, formTokenOf, LifetimeFields, readLifetime, type TypedLifetime } from "./keys/key-form-parts.tsx";
 import { Expiration, keyText, KeyTitle, lastCallText, LastUsed, LocalTime } from "./keys/key-parts.tsx";
 import { Check, Confirm, Form, LinkButton, Menu, TextField } from "./kit/forms.tsx";
 import { authorName } from "./kit/format.ts";
@@ -219,7 +212,7 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
       title: "Create API token",
       crumbs: [],
       intro: "The next page shows the full token once.",
-      errors: errorList(errors),
+      fieldErrors: errors,
       errorTitle: "The token was not created",
     },
     <Form
@@ -228,7 +221,6 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
       cancel={path}
       hidden={{ form_token: typed.formToken }}
       class="stack"
-      novalidate
     >
       <Panel>
         <div class="form">
@@ -241,7 +233,7 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
             autofocus={typed.name === "" && Object.keys(errors).length === 0}
             required
           />
-          <fieldset class="field">
+          <fieldset class="field" aria-describedby={errors.scopes === undefined ? undefined : "scopes-error"}>
             <legend>Scopes</legend>
             {TOKEN_SCOPES.map((scope, index) => (
               <Check
@@ -254,7 +246,11 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
                 autofocus={errors.scopes !== undefined && index === 0}
               />
             ))}
-            {errors.scopes !== undefined && <span class="error">{errors.scopes}</span>}
+            {errors.scopes !== undefined && (
+              <span class="error" id="scopes-error">
+                {errors.scopes}
+              </span>
+            )}
           </fieldset>
           <LifetimeFields label="Expiration" typed={typed} error={errors.expiresAt} />
           <p class="hint">The token also ends when you are no longer an owner or admin of this workspace.</p>

@@ -18,13 +18,13 @@ import { ADDRESS_MAX_LENGTH, formText, pages, workspacePath, type Ctx, withQuery
 import { safeTarget } from "./safe-target.ts";
 
 /**
- * Reads the usage for the bar in parallel with the page's reads. Not for rows of the Live page; not for Overview and Usage, which show
- * the usage themselves.
+ * Reads the usage for the bar in parallel with the page's reads. Not for rows of the Live page and suggestions; not for Overview and
+ * Usage, which show the usage themselves.
  */
 export const askUsage = pages.createMiddleware(async (c, next) => {
   const { path } = c.req;
   const home = workspacePath(c);
-  const isPage = !path.startsWith(`${home}/live/`);
+  const isPage = !path.startsWith(`${home}/live/`) && path !== `${home}/search/suggestions`;
   const showsUsage = [home, `${home}/`, `${home}/usage`].includes(path) || path.startsWith(`${home}/usage/`);
   if (isPage && !showsUsage) c.set("usage", usageOrNull(c));
   await next();

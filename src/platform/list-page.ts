@@ -6,6 +6,8 @@ export interface ListQuery {
 export interface ListPage<T> {
   items: T[];
   next: string | null;
+  /** Of the whole list, where it is known without another query. */
+  total?: number;
 }
 
 /** @param rows up to `page.limit + 1`; the additional one means that more follow. @param key the sort key. */

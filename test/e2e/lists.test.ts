@@ -1,7 +1,8 @@
 /** The pages' scripts: search, filters, slices of a list, menus and questions. */
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { browserForFile } from "./support/browser.ts";
+import { browserForFile, SIZES } from "./support/browser.ts";
+import { problems } from "./support/problems.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
 // As people's browsers do, it keeps a page that was left for the way back.
@@ -32,7 +33,7 @@ const names = (page: Page) => page.getByRole("rowheader").allInnerTexts();
 
 test("the slash key leads to the search, except while typing, and results are grouped", async () => {
   const page = await withPeople("slash", 2);
-  const search = page.getByRole("searchbox", { name: "Search people, events, signals, accounts and rules" });
+  const search = page.getByRole("combobox", { name: "Search people, events, signals, accounts and rules" });
   await page.keyboard.press("/");
   await page.keyboard.type("d/");
   expect(await search.inputValue()).toBe("d/");
@@ -42,6 +43,65 @@ test("the slash key leads to the search, except while typing, and results are gr
   expect(await page.getByRole("heading", { level: 2 }).locator("visible=true").allInnerTexts()).toContain("Events");
   await page.getByRole("link", { name: "Demo", exact: true }).click();
   await page.getByRole("heading", { level: 1, name: "Demo" }).waitFor();
+});
+
+test("the search suggests while somebody types: arrow keys choose, Enter opens, Escape closes", async () => {
+  const page = await withPeople("suggests", 3);
+  const asked: string[] = [];
+  let [inFlight, most] = [0, 0];
+  await page.route("**/search/suggestions?*", async (route) => {
+    asked.push(new URL(route.request().url()).searchParams.get("q") ?? "");
+    most = Math.max(most, ++inFlight);
+    // As from far away, so that more is typed meanwhile.
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    await route.continue();
+    inFlight--;
+  });
+  const search = page.getByRole("combobox", { name: /^Search people/ });
+  const list = page.getByRole("listbox", { name: "Suggestions" });
+  const options = list.getByRole("option");
+  const chosen = () => list.getByRole("option", { selected: true }).allInnerTexts();
+  await page.keyboard.press("/");
+  expect(await search.getAttribute("aria-expanded")).toBe("false");
+  await page.keyboard.type("p0", { delay: 350 });
+  await page.keyboard.type("1@exa", { delay: 350 });
+  await expect.poll(() => asked.at(-1)).toBe("p01@exa");
+  await expect.poll(() => options.count()).toBe(1);
+  expect([asked.includes("p"), most]).toEqual([false, 1]);
+
+  await search.fill("p0");
+  await expect.poll(() => options.count()).toBe(3);
+  expect([await search.getAttribute("aria-expanded"), await chosen()]).toEqual(["true", []]);
+  // On a narrow screen the field is in the menu.
+  await page.evaluate("document.querySelector('#menu').checked = true");
+  expect([await problems(page), await options.count()]).toEqual([[], 3]);
+  await page.setViewportSize(SIZES.wide);
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  const second = await options.nth(1).innerText();
+  expect(await chosen()).toEqual([second]);
+  expect(await search.getAttribute("aria-activedescendant")).toBe(await options.nth(1).getAttribute("id"));
+  await page.keyboard.press("Escape");
+  expect([await options.count(), await search.inputValue(), await search.getAttribute("aria-expanded")]).toEqual([
+    0,
+    "p0",
+    "false",
+  ]);
+  await page.keyboard.press("ArrowDown");
+  await expect.poll(() => options.count()).toBe(3);
+  await page.keyboard.press("ArrowUp");
+  await page.keyboard.press("ArrowUp");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: second.split("\n")[0] ?? "" }).waitFor();
+
+  await page.getByRole("combobox", { name: /^Search people/ }).fill("p02");
+  await options.first().click();
+  await page.getByRole("heading", { level: 1, name: "p02@example.com" }).waitFor();
+
+  await search.fill("p0");
+  await expect.poll(() => options.count()).toBe(3);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Search results" }).waitFor();
 });
 
 test("after Back, the filters show the values that the list was filtered by", async () => {

@@ -33,6 +33,7 @@ const PATHS = [
   "/live",
   "/rejections",
   "/rules",
+  "/rules?sort=scored_30",
   "/rules/new",
   "/rules/import",
   `/rules/new?from=${scored}`,
@@ -50,6 +51,7 @@ const PATHS = [
   "/people/peter@example.com/delete",
   "/accounts",
   "/accounts/one?external_id=acct-2",
+  "/accounts/one?external_id=initech",
   "/connect",
   "/connect?sender=webhooks&preset=typeform",
   "/usage",
@@ -221,10 +223,10 @@ describe("in light and dark, wide and narrow, and without accessibility errors",
     ["settings/notifications/new", "Create destination"],
   ])("%s, sent empty, is accessible and within the screen", async (path, button) => {
     await page.goto(`${HOME}/${path}`);
-    // The browser's own validation is not under test here.
-    await page.evaluate("document.querySelectorAll('form').forEach((form) => (form.noValidate = true))");
+    // The browser's own validation would keep the form from being sent.
     await page.getByRole("button", { name: button }).last().click();
-    await page.getByRole("alert").waitFor();
+    await page.locator("main .error").first().waitFor();
+    await expect.poll(() => page.evaluate("document.activeElement.id")).toMatch(/^(name|email)$/);
     expect(await problems(page)).toEqual([]);
   });
 });

@@ -191,6 +191,7 @@ export const ACCESS: Record<string, string> = {
   "GET /w/:slug/rules/new": "303 404 403 200 200 303",
   "POST /w/:slug/rules/preview": "401 404 403 200 200 401",
   "GET /w/:slug/search": "303 404 200 200 200 303",
+  "GET /w/:slug/search/suggestions": "303 404 200 200 200 303",
   "GET /w/:slug/settings/activity": "303 404 200 200 200 303",
   "GET /w/:slug/settings/api-keys": "303 404 403 200 200 303",
   "GET /w/:slug/settings/api-keys/:key_id": "303 404 403 200 200 303",

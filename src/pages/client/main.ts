@@ -14,11 +14,13 @@
  * - `<time datetime>`: shows the viewer's time zone on hover, with `data-local` (`date` or `time`) as its text.
  * - `data-unsaved="2"` around so many texts with `data-copy`: the page asks before it is left, until they are copied, or a link with
  *   `data-copied` is pressed.
+ * - `data-search` on the search field: `/` leads to it, and it suggests records while somebody types.
  * - `data-local-time` on an input: its time is typed in the viewer's time zone.
  */
 import { localTimes } from "./times.ts";
 import { startLive } from "./live-page.ts";
 import { refresh, swap } from "./swap.ts";
+import { startSuggestions } from "./suggestions.ts";
 import { startTestCalls } from "./test-call.ts";
 
 document.documentElement.classList.add("js");
@@ -223,3 +225,4 @@ document.addEventListener("swapped", (event) => {
 for (const element of document.querySelectorAll<HTMLElement>("[data-refresh]")) refresh(element);
 startLive();
 startTestCalls();
+startSuggestions();

@@ -1,4 +1,4 @@
-/** Shared by the forms of keys and API tokens: idempotency token, lifetime, list of errors. */
+/** Shared by the forms of keys and API tokens: idempotency token, lifetime, signal limit. */
 import { DAY_MS } from "../../domain/duration.ts";
 import { ok, reject, type Result } from "../../domain/result.ts";
 import { SelectField, TextField } from "../kit/forms.tsx";
@@ -38,25 +38,6 @@ const FORM_TOKEN = /^[0-9a-f-]{36}$/;
 export function formTokenOf(form: FormData): string {
   const token = formText(form, "form_token");
   return FORM_TOKEN.test(token) ? token : crypto.randomUUID();
-}
-
-const FIELD_LABEL: Record<string, string> = {
-  name: "Name",
-  scopes: "Scopes",
-  overlap: "The old key ends",
-  expiresAt: "Expiration",
-  template: "Payload template",
-  sender: "Sender",
-  signal_limit: "Signal limit",
-};
-
-/** Errors by field as a list; `form` is about the form as a whole, `rows.0.path` about a field of the first mapping. */
-export function errorList(errors: Record<string, string>): string[] {
-  return Object.entries(errors).map(([field, text]) => {
-    const row = /^(?:rows|map)\.(\d+)/.exec(field)?.[1];
-    const label = row === undefined ? FIELD_LABEL[field] : `Mapping ${Number(row) + 1}`;
-    return label === undefined ? text : `${label}: ${text}`;
-  });
 }
 
 /** The presets. A form also has `keep` (the expiration of the rotated key) and `at` (the time in `expires`). */

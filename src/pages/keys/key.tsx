@@ -38,7 +38,6 @@ import {
 import { allFields, checkName, readForm } from "../read-form.tsx";
 import {
   checkSignalLimit,
-  errorList,
   expirationOf,
   formTokenOf,
   LifetimeFields,
@@ -155,7 +154,7 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
       crumbs: [],
       intro: <code>{apiKey.maskedKey}</code>,
       actions: isUsable && actions,
-      errors: errorList(errors),
+      fieldErrors: errors,
     },
     isUsable && calls.browser !== null && <BrowserNotice path={path} apiKey={apiKey} browser={calls.browser} />,
     isUsable && <LimitNotice path={path} apiKey={apiKey} usage={usage} usedMs={calls.usedMs} />,
@@ -439,7 +438,7 @@ async function rotatePage(c: Ctx, apiKey: ApiKey, typed: TypedRotation, errors: 
   );
   return page(
     c,
-    { ...options, intro, errors: errorList(errors) },
+    { ...options, intro, fieldErrors: errors },
     <Panel>
       <Form
         action={`${path}/${apiKey.id}/rotate`}

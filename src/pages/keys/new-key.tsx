@@ -20,7 +20,18 @@ import { createApiKey, payloadTemplate as templateSchema } from "../../use-cases
 import { LIMIT_COPY } from "../../use-cases/rejection-copy.ts";
 import { CodeTabs, TestCall } from "./connect.tsx";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { Check, Choices, DataList, Form, LinkButton, SelectField, TextArea, TextField } from "../kit/forms.tsx";
+import {
+  Check,
+  Choices,
+  DataList,
+  errorList,
+  ErrorText,
+  Form,
+  LinkButton,
+  SelectField,
+  TextArea,
+  TextField,
+} from "../kit/forms.tsx";
 import { sentence } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
 import { CopyText, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel } from "../kit/parts.tsx";
@@ -29,7 +40,6 @@ import { contextOf, type Ctx, formText, pages, typedText, workspacePath } from "
 import { allFields, checkName, readForm } from "../read-form.tsx";
 import {
   checkSignalLimit,
-  errorList,
   expirationOf,
   formTokenOf,
   LifetimeFields,
@@ -204,7 +214,7 @@ async function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
       title: "Create API key",
       crumbs: [],
       intro: "The next page shows the full key once.",
-      errors: errorList(errors),
+      fieldErrors: errors,
       errorTitle: "The key was not created",
     },
     <div class="columns main-first">
@@ -218,7 +228,6 @@ async function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
         data-preview="#preview"
         data-preview-url={`${path}/new/preview`}
         data-preview-first
-        novalidate
         hasInnerButtons
       >
         <Panel>
@@ -285,7 +294,7 @@ function TemplateEditor({ typed, errors }: EditorProps) {
           Each mapping fills a field of the account from a path such as <code>company.id</code> or{" "}
           <code>items[0].sku</code>. The target <code>external_id</code> identifies the account.
         </p>
-        {errors["template"] !== undefined && <p class="error">{errors["template"]}</p>}
+        {errors["template"] !== undefined && <ErrorText text={errors["template"]} />}
         <DataList id="targets" values={ACCOUNT_TARGETS} />
         <ol class="plain stack">
           {typed.rows.map((row, at) => (

@@ -20,7 +20,7 @@ import { PRESETS, presetNamed } from "../../presets/presets.ts";
 import { completeTemplate, type Samples } from "../../use-cases/preview-template.ts";
 import { signalTemplate } from "../../use-cases/signal-template-schema.ts";
 import { SIGNAL_TARGET_LABEL } from "../copy.ts";
-import { Check, SelectField, TextArea, textareaText } from "../kit/forms.tsx";
+import { Check, ErrorText, SelectField, TextArea, textareaText } from "../kit/forms.tsx";
 import { counted, sentence } from "../kit/format.ts";
 import { Panel, WithCode } from "../kit/parts.tsx";
 import { contextOf, type Ctx, formText, typedText } from "../pages-env.ts";
@@ -311,7 +311,7 @@ function Mappings({ typed, errors, preset }: MappingsProps) {
   const hasErrors = Object.keys(errors).some((field) => field === "template" || field.startsWith("map."));
   return (
     <Panel title="Payload template">
-      {errors["template"] !== undefined && <p class="error">{errors["template"]}</p>}
+      {errors["template"] !== undefined && <ErrorText text={errors["template"]} />}
       <details open={!isPreset || hasErrors}>
         <summary>
           {counted(mappings.length, "mapping")}

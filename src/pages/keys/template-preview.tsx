@@ -6,7 +6,7 @@ import { previewSignalTemplate, type PreviewResult } from "../../use-cases/previ
 import { counted, exactTime, signed } from "../kit/format.ts";
 import { Notice, Panel, ValueList, WithCode } from "../kit/parts.tsx";
 import { contextOf, type Ctx, signalPath } from "../pages-env.ts";
-import { errorList } from "./key-form-parts.tsx";
+import { errorList } from "../kit/forms.tsx";
 import { checkTemplate, isEmptyTemplate, samplesIn, type TypedTemplate } from "./template-form.tsx";
 
 /** `unread`: why nothing can be shown, in sentences. Null: there is nothing to show yet. */

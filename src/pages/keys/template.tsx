@@ -19,7 +19,6 @@ import {
   workspacePath,
 } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
-import { errorList } from "./key-form-parts.tsx";
 import { requireKey } from "./require-key.ts";
 import {
   checkTemplate,
@@ -89,7 +88,7 @@ async function templatePage(c: Ctx, typed: TypedTemplate, errors: Record<string,
       crumbs: [[key.name, keyPath(base, key.id)]],
       intro:
         "Says where the fields of a signal stand in what the sender posts. A change holds within a minute, for new signals and for those that you replay.",
-      errors: errorList(errors),
+      fieldErrors: errors,
     },
     <div class="columns main-first">
       <Form
@@ -102,7 +101,6 @@ async function templatePage(c: Ctx, typed: TypedTemplate, errors: Record<string,
         data-preview="#preview"
         data-preview-url={`${path}/template/preview`}
         data-preview-first
-        novalidate
         hasInnerButtons
       >
         <TemplateFields

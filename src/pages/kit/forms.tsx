@@ -177,13 +177,13 @@ interface ChoicesProps<Value extends string> {
   group?: string;
   options: readonly { value: Value; label: string; hint: string }[];
   value: Value;
-  autofocus?: boolean;
+  error?: string | undefined;
 }
 
 export function Choices<Value extends string>(props: ChoicesProps<Value>) {
-  const { legend, name, group = name, options, value: chosen, autofocus = false } = props;
+  const { legend, name, group = name, options, value: chosen, error } = props;
   return (
-    <fieldset class="field">
+    <fieldset class="field" aria-describedby={error === undefined ? undefined : `${group}-error`}>
       <legend>{legend}</legend>
       {options.map(({ value, ...texts }, index) => (
         <Check
@@ -193,9 +193,14 @@ export function Choices<Value extends string>(props: ChoicesProps<Value>) {
           value={value}
           {...texts}
           checked={value === chosen}
-          autofocus={autofocus && index === 0}
+          autofocus={error !== undefined && index === 0}
         />
       ))}
+      {error !== undefined && (
+        <span class="error" id={`${group}-error`}>
+          {error}
+        </span>
+      )}
     </fieldset>
   );
 }
@@ -215,11 +220,11 @@ interface FormProps extends FormAttributes {
   children: Child;
 }
 
-/** A form that is sent once, with the button that sends it. */
+/** A form that is sent once, with the button that sends it. The server says what is wrong, in the same way for all fields. */
 export function Form({ action, submit, look = "primary", cancel, hidden = {}, children, ...props }: FormProps) {
   const { hasInnerButtons = false, beside, ...attributes } = props;
   return (
-    <form method="post" action={action} class="form" data-once {...attributes}>
+    <form method="post" action={action} class="form" data-once novalidate {...attributes}>
       {hasInnerButtons && (
         // The Enter key presses the first button of a form.
         <button class="visually-hidden" tabindex={-1} aria-hidden="true">
@@ -235,6 +240,43 @@ export function Form({ action, submit, look = "primary", cancel, hidden = {}, ch
       </div>
     </form>
   );
+}
+
+/** An error of several fields. No field has the focus, so it is announced. */
+export function ErrorText({ text }: { text: string }) {
+  return (
+    <p class="error" role="alert">
+      {text}
+    </p>
+  );
+}
+
+const FIELD_LABEL: Record<string, string> = {
+  name: "Name",
+  scopes: "Scopes",
+  overlap: "The old key ends",
+  expiresAt: "Expiration",
+  template: "Payload template",
+  sender: "Sender",
+  signal_limit: "Signal limit",
+};
+
+/** Sentences by field; `form` is about the form as a whole, `rows.0.path` about a field of the first mapping. */
+export type FieldErrors = Partial<Record<string, string>>;
+
+export function errorList(errors: FieldErrors): string[] {
+  return Object.entries(errors).flatMap(([field, text]) => {
+    if (text === undefined) return [];
+    const row = /^(?:rows|map)\.(\d+)/.exec(field)?.[1];
+    const label = row === undefined ? FIELD_LABEL[field] : `Mapping ${Number(row) + 1}`;
+    return label === undefined ? text : `${label}: ${text}`;
+  });
+}
+
+/** The errors for the box above a form. A single one of a field stands only there, where the focus is. */
+export function summaryOf(errors: FieldErrors): string[] {
+  const texts = errorList(errors);
+  return texts.length === 1 && errors["form"] === undefined ? [] : texts;
 }
 
 interface ErrorsProps {

@@ -1,5 +1,5 @@
 /** The frame of every page: sidebar with search, workspace switcher, who is signed in. */
-import type { Child } from "hono/jsx";
+import type { Child, PropsWithChildren } from "hono/jsx";
 import { canManage, type Role } from "../../domain/keys/role.ts";
 import { SCRIPT_PATH, STYLE_PATH } from "../assets.ts";
 import { ROLE_LABEL } from "../copy.ts";
@@ -130,6 +130,7 @@ export function WorkspacePage({ c, title, section, search, children }: Workspace
               <kbd class="needs-script" aria-hidden="true">
                 /
               </kbd>
+              <Suggestions />
             </form>
             <Navigation c={c} current={section} />
             <div class="who">
@@ -145,6 +146,15 @@ export function WorkspacePage({ c, title, section, search, children }: Workspace
         <main id="main">{children}</main>
       </div>
     </Html>
+  );
+}
+
+/** The list below the search field. A script fills it (client/suggestions.ts); empty, it is not shown. */
+export function Suggestions({ children }: PropsWithChildren) {
+  return (
+    <div id="suggestions" role="listbox" aria-label="Suggestions">
+      {children}
+    </div>
   );
 }
 

@@ -56,6 +56,9 @@ export async function scanUntilMatch<Slice extends ScannedSlice<unknown>>(
   return { ...found, scans };
 }
 
+/** A slice of a list. `complete` false: the search stopped early. */
+type Found = ListPage<unknown> & { complete?: boolean };
+
 /** @param suggestions names that the field offers. */
 type FilterField = (suggestions: readonly string[]) => Child;
 
@@ -206,6 +209,12 @@ export class ListAddress {
   }
 }
 
+/** The number of rows of all slices, if it is known. */
+export function totalOf(list: ListAddress, { items, next, total, complete = true }: Found): number | undefined {
+  const isWhole = list.query["cursor"] === undefined && next === null && complete;
+  return isWhole ? items.length : total;
+}
+
 /**
  * A search field, a button that opens the other fields, and a chip for each filter in use.
  *
@@ -298,8 +307,7 @@ export function LapsingNote({ lapsing }: { lapsing: boolean }) {
 
 interface ListPanelProps {
   list: ListAddress;
-  /** `complete` false: the search stopped early. */
-  found: ListPage<unknown> & { complete?: boolean };
+  found: Found;
   title?: Child;
   actions?: Child;
   id?: string;

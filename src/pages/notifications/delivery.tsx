@@ -197,7 +197,8 @@ async function resendPage(c: Ctx, rejected?: string, errorStatus: 409 | 422 = 42
       intro:
         "Sends failed deliveries again, oldest first. Each keeps its id, so that the receiver can drop duplicates.",
       actions: !isActive && <PostButton action={`${path}/resume`} look="primary" text="Resume" />,
-      errors: [rejected, error],
+      errors: [rejected],
+      fieldErrors: error === undefined ? {} : { since: error },
       errorTitle: "Nothing was sent",
       errorStatus,
     },

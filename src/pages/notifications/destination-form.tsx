@@ -14,7 +14,7 @@ import { counted } from "../../domain/text.ts";
 import { DESTINATION_HEADERS_MAX, DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import * as destinations from "../../use-cases/manage-destinations.ts";
-import { Check, Choices, Form, TextField } from "../kit/forms.tsx";
+import { Check, Choices, ErrorText, Form, TextField } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Json, Panel } from "../kit/parts.tsx";
 import { page } from "../page.tsx";
@@ -155,7 +155,7 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
       section: "notifications",
       title: stored === undefined ? "Create destination" : `Edit ${stored.name}`,
       crumbs: [],
-      errors: Object.values(errors),
+      fieldErrors: errors,
     },
     <Form
       action={`${path}/${action}`}
@@ -163,7 +163,6 @@ function formPage(c: Ctx, typed: TypedDestination, errors: Errors, stored?: Dest
       cancel={path + back}
       hidden={{ id: typed.id }}
       class="stack"
-      novalidate
     >
       <Panel>
         <div class="form">
@@ -244,7 +243,7 @@ function Headers({ typed, errors, stored }: Pick<TargetProps, "typed" | "stored"
           Values are secrets and not shown again.
           {storedNames.length > 0 && " Leave a value empty to keep it. Clear a name to remove the header."}
         </span>
-        {errors.headers !== undefined && <span class="error">{errors.headers}</span>}
+        {errors.headers !== undefined && <ErrorText text={errors.headers} />}
         <div class="stack">
           {rows.map((row, index) => (
             <div class="pair">

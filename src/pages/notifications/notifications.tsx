@@ -92,7 +92,7 @@ async function listPage(c: Ctx, typed?: ThresholdTexts, errors: Partial<Threshol
       title: "Notifications",
       intro: "Send notifications of this workspace to a webhook, a channel or an inbox.",
       actions: rows.length > 0 && create,
-      errors: Object.values(errors),
+      fieldErrors: errors,
     },
     ...SCORES.map(({ kind, field, missing: [title, scores] }) => {
       const subscribed = stored.filter(({ notifications }) =>

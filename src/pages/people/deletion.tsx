@@ -7,7 +7,7 @@ import { ok, reject } from "../../domain/result.ts";
 import { DELETION_REMEMBERED_DAYS, EMAIL_MAX_LENGTH } from "../../limits.ts";
 import type { DeletionReceipt } from "../../store/protocol/store-operations.ts";
 import { deletePerson } from "../../use-cases/delete-person.ts";
-import { Form, FormErrors, LinkButton, TextField } from "../kit/forms.tsx";
+import { Form, LinkButton, TextField } from "../kit/forms.tsx";
 import { grouped } from "../kit/format.ts";
 import { Badge, ValueList, Notice, Panel, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
@@ -69,7 +69,6 @@ function deletePage(c: Ctx, typed = "", error?: string): Promise<Response> {
       status: error === undefined ? 200 : 422,
     },
     <Panel>
-      <FormErrors title="The person was not deleted" errors={error === undefined ? [] : [error]} />
       <p>
         <strong>Deleted:</strong> {email} with {traitsInWords(TRAIT_NAMES, "and", "score")}; their ids; all their
         signals with payloads, including held signals, dead letters and copies in cold storage; their scoring signals;

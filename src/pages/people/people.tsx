@@ -8,8 +8,8 @@ import { exportFile } from "../../use-cases/export-file.ts";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { counted } from "../kit/format.ts";
-import { Filters, LapsingNote, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
-import { Count, Empty, Table, Time } from "../kit/parts.tsx";
+import { Filters, LapsingNote, ListAddress, ListPanel, scanUntilMatch, totalOf } from "../kit/list.tsx";
+import { Count, Empty, shareText, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, pages, storeOf, workspacePath, personPath, withQuery } from "../pages-env.ts";
 import { problemPage } from "../session/form-guard.tsx";
@@ -52,6 +52,7 @@ export const peoplePages = pages
       {
         section: "people",
         title: "People",
+        total: totalOf(list, people),
         intro: "Everyone whom a signal or an identify call names by email.",
         actions: showsExports && <ExportMenu base={base} />,
       },
@@ -96,11 +97,14 @@ export function PeopleTable({
   people,
   empty,
   order,
+  sum = 0,
 }: {
   base: string;
   people: readonly PersonSummary[];
   empty?: Child;
   order?: ListAddress["order"];
+  /** Shows each score's share of it. 0: no shares. */
+  sum?: number;
 }) {
   return (
     <Table
@@ -112,6 +116,11 @@ export function PeopleTable({
       columns={[
         { head: "Person", cell: (person) => <WhoCell {...person} />, sorts: ["email"] },
         { head: "Score", kind: "number", cell: ({ score }) => <Count value={score} />, sorts: ["score", "score_up"] },
+        {
+          head: "Share",
+          kind: "number",
+          cell: ({ score }) => sum > 0 && score > 0 && shareText(score, sum),
+        },
         ...TRAIT_NAMES.filter((trait) => trait !== "name").map((trait) => ({
           head: traitLabel(trait),
           cell: (person: PersonSummary) => person[trait],

@@ -95,7 +95,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
     </Stats>,
     <div class="columns main-first">
       <Panel title="Score over time">
-        <Curve curve={curve} score={person.score} thresholds={thresholds} />
+        <Curve curve={curve} score={person.score} thresholds={thresholds} whose="this person" />
       </Panel>
       <Panel title="Profile">
         <ValueList
@@ -107,7 +107,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
         <p class="quiet small">From traits and properties of signals. The latest value of each field wins.</p>
       </Panel>
     </div>,
-    curve.byRule.length > 0 && <Breakdown base={base} curve={curve} rules={rules} />,
+    curve.byRule.length > 0 && <Breakdown base={base} curve={curve} rules={rules} whose="this person" />,
     <TimelinePanel base={base} found={found} shown={shown} list={list} rules={rules} />,
     <IdentitiesPanel base={base} found={found} />,
   );
@@ -156,10 +156,18 @@ function AccountLink({ base, account }: { base: string; account: PersonAccount |
   return <a href={accountPath(base, account.externalId)}>{account.name ?? account.externalId}</a>;
 }
 
+interface CurveProps {
+  curve: ScoreCurve;
+  score: number;
+  thresholds: readonly number[];
+  /** Such as `this person`. */
+  whose: string;
+}
+
 /** Steps: a score stays the same until the next signal, or until points lapse. */
-function Curve({ curve, score, thresholds }: { curve: ScoreCurve; score: number; thresholds: readonly number[] }) {
+export function Curve({ curve, score, thresholds, whose }: CurveProps) {
   const [first] = curve.points;
-  if (first === undefined) return <p class="quiet">No mapping rule has matched a signal of this person yet.</p>;
+  if (first === undefined) return <p class="quiet">No mapping rule has matched a signal of {whose} yet.</p>;
   const nowMs = Date.now();
   const points = curve.points.flatMap((point, index) => [
     { atMs: point.atMs, value: curve.points[index - 1]?.score ?? curve.fromScore },
@@ -179,7 +187,12 @@ function Curve({ curve, score, thresholds }: { curve: ScoreCurve; score: number;
   );
 }
 
-function Breakdown({ base, curve, rules }: { base: string; curve: ScoreCurve; rules: RuleNames }) {
+interface BreakdownProps extends Pick<CurveProps, "curve" | "whose"> {
+  base: string;
+  rules: RuleNames;
+}
+
+export function Breakdown({ base, curve, rules, whose }: BreakdownProps) {
   const nameOf = (ruleId: string): string => rules.get(ruleId)?.name ?? "Deleted rule";
   const added = curve.byRule.filter(({ points }) => points > 0);
   const sum = added.reduce((total, { points }) => total + points, 0);
@@ -187,7 +200,9 @@ function Breakdown({ base, curve, rules }: { base: string; curve: ScoreCurve; ru
   return (
     <Panel title="Where the score comes from" list>
       {!curve.complete && (
-        <p class="quiet small">Of the latest {counted(curve.signals, "scoring signal")} of this person.</p>
+        <p class="quiet small">
+          Of the latest {counted(curve.signals, "scoring signal")} of {whose}.
+        </p>
       )}
       {added.length > 1 && <ShareBar parts={added.map(({ points }) => points)} label={label} />}
       <Table

@@ -12,7 +12,7 @@ import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { type PersonEffect, previewRule, type RulePreview } from "../../use-cases/rules-on-history.ts";
 import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, COMPARATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { counted, grouped, signed } from "../kit/format.ts";
-import { Check, DataList, Form, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
+import { Check, DataList, ErrorText, Form, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
 import { type Ctx, formText, storeOf, personPath, signalPath } from "../pages-env.ts";
 import { type Column, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Table, Time } from "../kit/parts.tsx";
 import {
@@ -92,7 +92,7 @@ export function RuleEditor(props: EditorProps) {
         data-preview-url={`${base}/rules/preview`}
         data-preview-first
       >
-        {Object.keys(errors).length > 0 && <FormErrors errors={[errors[""] ?? "Fix the fields marked below."]} />}
+        <RuleErrors errors={errors} />
         <Fields {...props} errors={errors} />
       </Form>
       <PreviewPanel
@@ -104,6 +104,12 @@ export function RuleEditor(props: EditorProps) {
       />
     </div>
   );
+}
+
+/** Above the fields, which show their own. */
+export function RuleErrors({ errors: { "": ofForm, ...atFields } }: { errors: FieldErrors }) {
+  const areSeveral = Object.keys(atFields).length > 1;
+  return <FormErrors errors={[ofForm ?? [], areSeveral ? "Fix the fields marked below." : []].flat()} />;
 }
 
 type FieldsProps = EditorProps & { errors: FieldErrors };
@@ -196,7 +202,7 @@ export function Conditions(props: ConditionsProps) {
       {rows.map((row, index) => (
         <Condition row={row} index={index} errors={errors} focused={button === "add" && index === rows.length - 1} />
       ))}
-      {errors["conditions"] !== undefined && <span class="error">{errors["conditions"]}</span>}
+      {errors["conditions"] !== undefined && <ErrorText text={errors["conditions"]} />}
       {rows.length < RULE_MAX_CONDITIONS && (
         <div>
           <button class="small" id="add-condition" name="do" value="add" data-swap="#conditions">

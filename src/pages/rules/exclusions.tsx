@@ -15,14 +15,14 @@ import { applyExclusions, previewExclusions, type ExclusionsPreview } from "../.
 import { LIMIT_COPY } from "../../use-cases/rejection-copy.ts";
 import { exclusionList, ruleProblem } from "../../use-cases/rule-schema.ts";
 import { MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
-import { Confirm, Form, FormErrors, LinkButton, Menu, PostButton, SelectField, TextField } from "../kit/forms.tsx";
+import { Confirm, Form, LinkButton, Menu, PostButton, SelectField, TextField } from "../kit/forms.tsx";
 import { authorName, counted, grouped, signed } from "../kit/format.ts";
 import { type Column, Empty, Notice, Panel, Stat, Stats, Table, Time, Timeline } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, done, formText, pages, signalPath, storeOf, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { managersOnly, requireManager } from "../session/sign-in.tsx";
-import { Conditions, Effects, PreviewRange, PreviewsBusy } from "./editor.tsx";
+import { Conditions, Effects, PreviewRange, PreviewsBusy, RuleErrors } from "./editor.tsx";
 import {
   BLANK_FORM,
   changeRows,
@@ -357,7 +357,7 @@ function editPage(c: Ctx, list: List, editor: Editor): Promise<Response> {
         class="stack"
         id="rule"
       >
-        {Object.keys(errors).length > 0 && <FormErrors errors={[errors[""] ?? "Fix the fields marked below."]} />}
+        <RuleErrors errors={errors} />
         <Panel>
           <TextField
             name="name"

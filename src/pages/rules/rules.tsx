@@ -1,19 +1,30 @@
 /** Mapping rules (spec §1): the list, and the routes of a rule's pages. */
-import { listRules, type StoredRule } from "../../d1/stored-rules.ts";
+import { listRules, rulesToSort, rulesWithIds, type StoredRule } from "../../d1/stored-rules.ts";
 import { dayOf } from "../../domain/duration.ts";
 import { PAGE_ROWS } from "../../limits.ts";
+import type { ListPage, ListQuery } from "../../platform/list-page.ts";
 import type { RuleResults } from "../../store/protocol/store-operations.ts";
 import { pointsDurationText, FREQUENCY_LABEL } from "../copy.ts";
 import { LinkButton, Menu, PostButton } from "../kit/forms.tsx";
 import { counted, signed } from "../kit/format.ts";
-import { Filters, ListAddress, ListPanel } from "../kit/list.tsx";
+import { Filters, ListAddress, ListPanel, totalOf } from "../kit/list.tsx";
 import { Badge, type Column, Count, Empty, Table } from "../kit/parts.tsx";
 import { mayManage, page } from "../page.tsx";
-import { pages, storeOf, workspacePath } from "../pages-env.ts";
+import { type Ctx, pages, storeOf, workspacePath } from "../pages-env.ts";
 import { exclusionPages } from "./exclusions.tsx";
 import { ruleFilePages } from "./import.tsx";
 import { EnabledBadge } from "./rule-text.tsx";
 import { isInProgress, ruleDetailPages, scoredSince } from "./rule.tsx";
+
+const SORTS = {
+  newest: "Newest",
+  scored_7: "Scored, 7 days",
+  scored_30: "Scored, 30 days",
+  points: "Most points",
+  points_up: "Fewest points",
+  name: "Name",
+} as const;
+type RulesSort = keyof typeof SORTS;
 
 export const rulePages = pages
   .createApp()
@@ -21,9 +32,9 @@ export const rulePages = pages
     const base = `${workspacePath(c)}/rules`;
     const list = new ListAddress(base, c.req.query());
     const text = list.searchText("q", "Search", "Search name or event");
-    const rules = await listRules(c.get("db"), c.get("workspace").id, list.slice(PAGE_ROWS), text);
-    const results = await storeOf(c).ruleResults(rules.items.map(({ id }) => id));
-    const rows = rules.items.map((rule, index) => ({ ...rule, results: results[index] }));
+    const sort = list.sort<RulesSort>(SORTS, "newest");
+    const slice = list.slice(PAGE_ROWS);
+    const rules = await (sort === "newest" ? newestRules(c, slice, text) : sortedRules(c, slice, text, sort));
     const actions = [
       <a class="button" href={`${base}/export.json`} download>
         Export
@@ -43,6 +54,7 @@ export const rulePages = pages
       {
         section: "rules",
         title: "Mapping rules",
+        total: totalOf(list, rules),
         intro: "A mapping rule gives points to the person of each signal that matches.",
         actions,
       },
@@ -50,9 +62,10 @@ export const rulePages = pages
       <ListPanel list={list} found={rules} noun="rules" empty={<Empty title="No mapping rules yet" text={hint} />}>
         <Table
           caption="Mapping rules"
-          rows={rows}
+          rows={rules.items}
           href={({ id }) => `${base}/${id}`}
-          columns={[...columns(), ...(mayManage(c) ? [actionsColumn(base)] : [])]}
+          order={list.order}
+          columns={[...columns(sort), ...(mayManage(c) ? [actionsColumn(base)] : [])]}
         />
       </ListPanel>,
     );
@@ -63,10 +76,48 @@ export const rulePages = pages
 
 type Row = StoredRule & { results: RuleResults | undefined };
 
-function columns(): Column<Row>[] {
+async function newestRules(c: Ctx, slice: ListQuery, text?: string): Promise<ListPage<Row>> {
+  const { items, next } = await listRules(c.get("db"), c.get("workspace").id, slice, text);
+  const results = await storeOf(c).ruleResults(items.map(({ id }) => id));
+  return { items: items.map((rule, index) => ({ ...rule, results: results[index] })), next };
+}
+
+/** Sorts all rules in memory, because D1 does not have the counts. The cursor is the last rule's id; an unknown one is ignored. */
+async function sortedRules(
+  c: Ctx,
+  { cursor, limit }: ListQuery,
+  text: string | undefined,
+  sort: Exclude<RulesSort, "newest">,
+): Promise<ListPage<Row>> {
+  const [db, { id: workspaceId }] = [c.get("db"), c.get("workspace")];
+  const all = await rulesToSort(db, workspaceId, text);
+  const isByCount = sort === "scored_7" || sort === "scored_30";
+  const counts = isByCount ? await storeOf(c).ruleResults(all.map(({ id }) => id)) : [];
+  const [today, days] = [dayOf(Date.now()), sort === "scored_7" ? 7 : 30];
+  const sorted = all
+    .map((rule, index) => ({ ...rule, scored: scoredSince(counts[index], today, days) }))
+    .sort((a, b) => {
+      if (sort === "name") return a.name.localeCompare(b.name, "en");
+      if (isByCount) return b.scored - a.scored;
+      return sort === "points" ? b.points - a.points : a.points - b.points;
+    });
+  const first = sorted.findIndex(({ id }) => id === cursor) + 1;
+  const ids = sorted.slice(first, first + limit).map(({ id }) => id);
+  const [rules, results] = await Promise.all([rulesWithIds(db, workspaceId, ids), storeOf(c).ruleResults(ids)]);
+  const byId = new Map(rules.map((rule) => [rule.id, rule]));
+  const items = ids.flatMap((id, index) => {
+    const rule = byId.get(id);
+    return rule === undefined ? [] : [{ ...rule, results: results[index] }];
+  });
+  return { items, next: first + limit < sorted.length ? (ids.at(-1) ?? null) : null, total: all.length };
+}
+
+function columns(sort: RulesSort): Column<Row>[] {
   const today = dayOf(Date.now());
+  // On a narrow screen one of the two counts leaves, not the one that orders the list.
+  const isByMonth = sort === "scored_30";
   return [
-    { head: "Rule", cell: ({ name }) => name },
+    { head: "Rule", cell: ({ name }) => name, sorts: ["name"] },
     {
       head: "Event",
       drop: "phone",
@@ -96,13 +147,21 @@ function columns(): Column<Row>[] {
           {pointsLastDays !== null && <small>{pointsDurationText(pointsLastDays)}</small>}
         </>
       ),
+      sorts: ["points", "points_up"],
     },
-    { head: "Scored, 7 days", kind: "number", cell: ({ results }) => <Count value={scoredSince(results, today, 7)} /> },
     {
-      head: "30 days",
+      head: "Scored, 7 days",
       kind: "number",
-      drop: "narrow",
+      ...(isByMonth && { drop: "narrow" }),
+      cell: ({ results }) => <Count value={scoredSince(results, today, 7)} />,
+      sorts: ["scored_7"],
+    },
+    {
+      head: isByMonth ? "Scored, 30 days" : "30 days",
+      kind: "number",
+      ...(!isByMonth && { drop: "narrow" }),
       cell: ({ results }) => <Count value={scoredSince(results, today, 30)} />,
+      sorts: ["scored_30"],
     },
     {
       head: "Status",

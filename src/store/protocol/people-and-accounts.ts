@@ -226,6 +226,8 @@ export interface AccountPage {
   topPeople: PersonSummary[];
   /** The latest scores of its 20 people who were last seen, the latest first. */
   latestScores: AccountScore[];
+  /** Of the people who belong to it now. Null: it has more than 20. */
+  curve: ScoreCurve | null;
   lapsing: boolean;
   firstSeenMs: number;
   lastSeenMs: number;

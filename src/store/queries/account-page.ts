@@ -26,7 +26,7 @@ import { ACCOUNT_FIELDS, isHistoryCut, type ValueClaims } from "../accounts/acco
 import { folded } from "../../domain/signal/traits.ts";
 import type { ShownState } from "./shown.ts";
 import { findPeople } from "./people-search.ts";
-import { latestScored, toScoringSignals } from "./person-page.ts";
+import { readLatestScores, scoreCurve } from "./person-page.ts";
 
 /** The start of a JSON text, which may be as large as a signal. One extra character shows that the text is cut. */
 function startOf(column: string, characters: number, name: string): string {
@@ -53,12 +53,13 @@ const NAME_SEARCHED = 1_000;
 
 /** An invalid cursor is ignored. */
 export function findAccounts(state: AccountsState, query: AccountsQuery, listQuery: ListQuery): AccountsPage {
-  const { rows, sorted, cursorOf } = orderedAccounts(state.sql, query, listQuery);
+  const { rows, sorted, cursorOf, total } = orderedAccounts(state.sql, query, listQuery);
   const { items, next } = listPage(rows, listQuery, cursorOf);
   const accounts = items.map(({ id: _id, score_before, ...account }) => {
     return { ...account, recomputing: score_before !== null };
   });
-  return { items: accounts, next, sorted, lapsing: areLapsesDue(state) };
+  const found = { items: accounts, next, sorted, lapsing: areLapsesDue(state) };
+  return total === null ? found : { ...found, total };
 }
 
 interface AccountRows {
@@ -67,6 +68,8 @@ interface AccountRows {
   /** False: too many accounts to sort. */
   sorted: boolean;
   cursorOf: (row: SummaryRow) => string;
+  /** Null: too many accounts to count. */
+  total: number | null;
 }
 
 /** The cursor has the number and the sort value of the last account. */
@@ -74,10 +77,13 @@ function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit 
   const [, id = "", last = ""] = /^(\d{1,15})\.(.*)$/su.exec(cursor ?? "") ?? [];
   const { sort, text = "" } = query;
   const after = id === "" || Number.isNaN(Number(last)) ? null : { id: Number(id), value: Number(last) };
-  const isSortable = countAccounts(sql) <= ACCOUNTS_SORTED;
+  const count = countAccounts(sql);
+  const isSortable = count <= ACCOUNTS_SORTED;
+  const total = isSortable ? count : null;
   if (text !== "" && isSortable) {
-    const rows = accountsInOrder(sql, sort, after, limit, namedLike(sql, text));
-    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}` };
+    const named = namedLike(sql, text);
+    const rows = accountsInOrder(sql, sort, after, limit, named);
+    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}`, total: named.size };
   }
   if (text !== "") {
     // The plus keeps SQLite from beginning at the prefix: the cursor says where to begin.
@@ -87,19 +93,19 @@ function orderedAccounts(sql: SqlStorage, query: AccountsQuery, { cursor, limit 
       `${text}\u{10FFFF}`,
       limit + 1,
     ]);
-    return { rows, sorted: false, cursorOf: (row) => `${row.id}.${row.externalId}` };
+    return { rows, sorted: false, cursorOf: (row) => `${row.id}.${row.externalId}`, total };
   }
   const isByPeople = sort === "score" || sort === "people";
   if (isByPeople && isSortable) {
     const rows = accountsInOrder(sql, sort, after, limit);
-    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}` };
+    return { rows, sorted: true, cursorOf: (row) => `${row.id}.${valueOf(row, sort)}`, total };
   }
   const [column, field] = sort === "last_seen" ? (["last_seen", "lastSeenMs"] as const) : (["id", "id"] as const);
   const rows = read(sql, `(${column}, id) < (?, ?) ORDER BY ${column} DESC, id DESC LIMIT ?`, [
     ...(after === null ? [Number.MAX_SAFE_INTEGER, 0] : [after.value, after.id]),
     limit + 1,
   ]);
-  return { rows, sorted: !isByPeople, cursorOf: (row) => `${row.id}.${row[field]}` };
+  return { rows, sorted: !isByPeople, cursorOf: (row) => `${row.id}.${row[field]}`, total };
 }
 
 function countAccounts(sql: SqlStorage): number {
@@ -168,7 +174,12 @@ export function readAccountPage(state: ShownState, externalId: string, listQuery
   const origins = Object.entries(claims).map(([target, { receivedAtMs: atMs, signalId, by }]) => {
     return [target, { atMs, signalId, keyId: keyIds.get(signalId) ?? null, by: by ?? "update" }] as const;
   });
-  const members = membersOf(state, externalId);
+  const recent = recentMembers(sql, externalId);
+  const latest = readLatestScores(state, recent);
+  const latestScores = latest.scores
+    .toSorted((a, b) => b.occurredAtMs - a.occurredAtMs || b.atMs - a.atMs)
+    .slice(0, LATEST_SCORES)
+    .map(({ person: { email }, seq: _seq, ...score }) => ({ ...score, email }));
   return {
     externalId,
     values: valuesOf(row),
@@ -177,11 +188,13 @@ export function readAccountPage(state: ShownState, externalId: string, listQuery
     score: row.score,
     recomputing: row.score_before !== null,
     people: row.people,
-    topPeople: members.topPeople,
-    latestScores: members.latestScores,
+    topPeople: findPeople(state, { sort: "score", account: externalId }, { cursor: null, limit: TOP_PEOPLE }).items,
+    latestScores,
+    curve: row.people > recent.length ? null : scoreCurve(latest, row.score),
     lapsing: areLapsesDue(state),
     firstSeenMs: row.first_seen,
-    lastSeenMs: Math.max(row.last_seen, members.lastSeenMs),
+    // The account's row has only the day of its people.
+    lastSeenMs: Math.max(row.last_seen, ...recent.map(({ last_seen: ms }) => ms)),
     historyCut: isHistoryCut(row.histories),
     changes: listChanges(sql, row.id, listQuery),
   };
@@ -192,24 +205,6 @@ const RECENT_PEOPLE = 20;
 const LATEST_SCORES = 10;
 /** The newest people of an account, sorted by last seen in about 10 ms. */
 const MEMBERS_READ = 10_000;
-/** The latest signals of each recent person that are read to find scores. */
-const RECENT_SIGNALS = 50;
-
-/** @returns lastSeenMs: 0 without people. The account's row has only the day. */
-function membersOf(state: ShownState, account: string): Pick<AccountPage, "topPeople" | "latestScores" | "lastSeenMs"> {
-  const top = findPeople(state, { sort: "score", account }, { cursor: null, limit: TOP_PEOPLE });
-  const recent = recentMembers(state.sql, account);
-  const scores = recent.flatMap(({ id, email, recent: entries }) => {
-    const range = { before: Number.MAX_SAFE_INTEGER, limit: RECENT_SIGNALS };
-    const found = latestScored(state, { id, recent: entries }, range);
-    return [...found].flatMap(({ entry }) =>
-      entry === null ? [] : toScoringSignals(state, id, entry).map((score) => ({ ...score, email })),
-    );
-  });
-  const latestFirst = scores.sort((a, b) => b.occurredAtMs - a.occurredAtMs || b.atMs - a.atMs);
-  const lastSeenMs = Math.max(0, ...recent.map(({ last_seen: ms }) => ms));
-  return { topPeople: top.items, latestScores: latestFirst.slice(0, LATEST_SCORES), lastSeenMs };
-}
 
 interface Member extends Record<string, SqlStorageValue> {
   id: number;

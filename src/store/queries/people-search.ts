@@ -201,7 +201,7 @@ function searchSorted(
       .map((row): Listed => ({ row, cursor: writeCursor([SORTED, id, value]) })),
   );
   const next = shown.length > limit ? (items.at(-1)?.cursor ?? null) : null;
-  return { items, next, complete: true, sorted: true };
+  return { items, next, complete: true, sorted: true, total: ids.length };
 }
 
 type SortedPlace = readonly [id: number, value: number | string];

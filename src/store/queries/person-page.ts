@@ -134,39 +134,66 @@ interface ScoredPoints {
   points: number;
 }
 
-/** The curve follows the times from which the points of the latest recorded signals count. */
 function readScoreCurve(state: ShownState, person: Row): ScoreCurve {
-  const scored: ScoredPoints[] = [];
-  const shares = new Map<string, RuleShare>();
-  let [signals, complete] = [0, true];
-  const range = { before: Number.MAX_SAFE_INTEGER, limit: SCORE_CURVE_SIGNALS + 1 };
-  for (const { count, entry } of latestScored(state, person, range)) {
-    complete = count <= SCORE_CURVE_SIGNALS;
-    if (!complete || entry === null) continue;
-    signals += entry.scored.outcomes.length;
-    for (const score of toScoringSignals(state, person.id, entry)) {
-      const { ruleId, points, countsFromMs: atMs, lapsed, lapsesAtMs } = score;
-      scored.push({ atMs, points });
-      if (lapsed && lapsesAtMs !== null) scored.push({ atMs: lapsesAtMs, points: -points });
-      if (lapsed) continue;
-      const share = shares.get(ruleId) ?? { ruleId, points: 0, times: 0, latestMs: 0 };
-      shares.set(ruleId, {
-        ruleId,
-        points: share.points + points,
-        times: share.times + 1,
-        latestMs: Math.max(share.latestMs, score.occurredAtMs),
-      });
+  return scoreCurve(readLatestScores(state, [person]), toPersonSummary(state, person).score);
+}
+
+interface ScoreOf<Person> extends ScoringSignal {
+  seq: number;
+  person: Person;
+}
+
+interface LatestScores<Person> {
+  scores: readonly ScoreOf<Person>[];
+  /** Signals up to this one were not read of everybody; null: all were read. */
+  cutAtSeq: number | null;
+}
+
+/** The scores of the latest recorded signals of people: SCORE_CURVE_SIGNALS signals of all together, as many of each. */
+export function readLatestScores<Person extends { id: number; recent: string }>(
+  state: ShownState,
+  people: readonly Person[],
+): LatestScores<Person> {
+  const limit = Math.floor(SCORE_CURVE_SIGNALS / Math.max(1, people.length));
+  const scores: ScoreOf<Person>[] = [];
+  let cutAtSeq: number | null = null;
+  for (const person of people) {
+    const range = { before: Number.MAX_SAFE_INTEGER, limit: limit + 1 };
+    for (const { count, seq, entry } of latestScored(state, person, range)) {
+      if (count > limit) cutAtSeq = Math.max(cutAtSeq ?? seq, seq);
+      else if (entry !== null)
+        scores.push(...toScoringSignals(state, person.id, entry).map((score) => ({ ...score, seq, person })));
     }
   }
+  return { scores, cutAtSeq };
+}
+
+/** The curve follows the times from which points count, and ends at `now`, the present score. */
+export function scoreCurve({ scores, cutAtSeq }: LatestScores<unknown>, now: number): ScoreCurve {
+  const shown = cutAtSeq === null ? scores : scores.filter(({ seq }) => seq > cutAtSeq);
+  const scored: ScoredPoints[] = [];
+  const shares = new Map<string, RuleShare>();
+  for (const { ruleId, points, countsFromMs: atMs, occurredAtMs, lapsed, lapsesAtMs } of shown) {
+    scored.push({ atMs, points });
+    if (lapsed && lapsesAtMs !== null) scored.push({ atMs: lapsesAtMs, points: -points });
+    if (lapsed) continue;
+    const share = shares.get(ruleId) ?? { ruleId, points: 0, times: 0, latestMs: 0 };
+    shares.set(ruleId, {
+      ruleId,
+      points: share.points + points,
+      times: share.times + 1,
+      latestMs: Math.max(share.latestMs, occurredAtMs),
+    });
+  }
   const steps = inSteps(scored.sort((a, b) => a.atMs - b.atMs));
-  const fromScore = toPersonSummary(state, person).score - steps.reduce((sum, { points }) => sum + points, 0);
+  const fromScore = now - steps.reduce((sum, { points }) => sum + points, 0);
   let score = fromScore;
   return {
     fromScore,
     points: steps.map(({ atMs, points }) => ({ atMs, score: (score += points) })),
-    signals,
+    signals: shown.length,
     byRule: [...shares.values()].sort((a, b) => Math.abs(b.points) - Math.abs(a.points)),
-    complete,
+    complete: cutAtSeq === null,
   };
 }
 

@@ -75,6 +75,10 @@ describe("the list of accounts", () => {
       expect(
         (await listed(`?${new URLSearchParams({ q: text }).toString()}`)).map((name) => name.split(" ").at(-1)),
       ).toEqual(["acme-03"]);
+    const headingOf = async (query: string) =>
+      (await members.member.read(`${members.home}/accounts${query}`)).only("h1").text;
+    expect([await headingOf(""), await headingOf("?q=acme-")]).toEqual(["Accounts 32", "Accounts 30"]);
+    expect(await headingOf("?q=acme_")).toBe("Accounts");
     const [found] = (await members.member.read(`${members.home}/accounts?q=acme-03`)).rows;
     expect(found?.cells).toEqual(expect.arrayContaining(["<i>Acme</i> acme-03", "1,234"]));
     const search = await members.member.read(`${members.home}/search?q=50%25_off`);
@@ -94,7 +98,9 @@ describe("an account", () => {
       { id: "acme", seats: 4_000 },
     );
     const page = await members.owner.read(pathOf("acme"));
-    const fields = Object.fromEntries(page.table("Fields").rows.map((row) => row.cells.slice(0, 2)));
+    const fields = Object.fromEntries(
+      page.all("#fields dt").map(({ text }, index) => [text, page.all("#fields dd")[index]?.all("div")[0]?.text]),
+    );
     expect(fields).toEqual({
       Name: "<script>alert(1)</script>",
       Plan: "Growth",
@@ -126,8 +132,8 @@ describe("an account", () => {
     await runInDurableObject(members.workspace.store, (_, { storage: { sql } }) => {
       sql.exec("UPDATE accounts SET claims = replace(claims, ?, 'sig_gone')", third);
     });
-    const row = (await members.owner.read(pathOf("acme"))).table("Fields").row("User count");
-    expect([row.text.includes("deleted since"), row.targets]).toEqual([true, []]);
+    const field = (await members.owner.read(pathOf("acme"))).all("#fields dd")[2];
+    expect([field?.text, field?.targets]).toEqual(["4,000 just now by an account update, deleted since", []]);
   });
 
   test("shows its history in pages, each entry once", async () => {

@@ -186,6 +186,11 @@ describe("§3.1: creating a key", () => {
     ])
       expect(answer.text).toContain(error);
     const { page } = answer;
+    // Several errors are also listed above the form.
+    expect(page.alerts).toEqual([
+      expect.stringMatching(/^The key was not created Name: .* Expiration: .* Mapping 1: /),
+      "A mapping of external_id is missing.",
+    ]);
     const kept = ["expires", "rows.0.path", "rows.1.target"].map((name) => page.field(name).value);
     expect(kept).toEqual(["2020-01-01T00:00", "a..b", "attributes.two words"]);
     expect([page.field("secret").isChecked, page.chosen("endpoint_type")]).toEqual([true, "product_org"]);

@@ -67,6 +67,12 @@ describe("adding a member", () => {
     const rejected = await team.admin.post(path, { email: address, role });
     expect([rejected.status, rejected.text]).toEqual([422, expect.stringContaining(why)]);
     expect(focusedIn(rejected.body)).toBe(role === "owner" ? "role-admin" : "email");
+    // Once, at its field, which has the focus; not in a box above, and not in a bubble of the browser.
+    const at = role === "owner" ? "role-error" : "email-error";
+    expect(rejected.page.all(".error").map(({ text }) => text)).toEqual([expect.stringContaining(why)]);
+    expect(rejected.page.only(`[aria-describedby~="${at}"]`).tag).toBe(role === "owner" ? "fieldset" : "input");
+    expect([rejected.page.only(`#${at}`).tag, rejected.page.alerts]).toEqual(["span", []]);
+    expect(rejected.page.form(path).attribute("novalidate")).toBeDefined();
     expect(rejected.page.form(path).field("email").value).toBe(address);
     expect([await roles(), await audited()]).toEqual([START, []]);
   });

@@ -110,6 +110,46 @@ describe("the list of rules", () => {
     const names = (await members.member.readAll(base)).flatMap(({ rowHeads }) => rowHeads);
     expect(new Set(names).size).toBe(27);
   });
+
+  test("is sorted by its headings, among them by scored signals, in pages", async () => {
+    for (const [name, event, points] of [
+      ["b", "Latest", 3],
+      ["a", "Often", 1],
+      ["c", "Never", 2],
+    ] as const)
+      await newRule({ name, event, points });
+    const events = ["Latest", "Latest", "Often", "Often", "Often"];
+    await deliverAll(
+      events.map((event, n) => payloadOf(n, { event })),
+      (n) => Date.now() - (n < 2 ? 0 : 10) * DAY,
+    );
+    const names = async (query: string) =>
+      (await members.member.readAll(base + query)).flatMap(({ rowHeads }) => rowHeads);
+    const page = await members.member.read(base);
+    const orderOf = (heading: string) => names(new URL(page.link(heading).target ?? "", "https://x").search);
+    expect(page.rowHeads).toEqual(["c", "a", "b"]);
+    expect(await orderOf("Rule")).toEqual(["a", "b", "c"]);
+    expect(await orderOf("Points")).toEqual(["b", "c", "a"]);
+    expect(await names("?sort=points_up")).toEqual(["a", "c", "b"]);
+    expect(await orderOf("Scored, 7 days")).toEqual(["b", "c", "a"]);
+    expect(await orderOf("30 days")).toEqual(["a", "b", "c"]);
+    expect(await names("?sort=scored_30&q=a")).toEqual(["a", "b"]);
+    const left = async (query: string) =>
+      (await members.member.read(base + query)).all("thead .narrow-drop").map(({ text }) => text);
+    expect(await left("")).toEqual(["Scoring signal", "30 days"]);
+    expect(await left("?sort=scored_30")).toEqual(["Scoring signal", "Scored, 7 days"]);
+    for (let n = 10; n < 37; n++) await newRule({ name: `rule ${n}`, event: "Never" });
+    for (const sort of ["scored_30", "points", "name"]) {
+      const all = await names(`?sort=${sort}`);
+      expect([all.length, new Set(all).size], sort).toEqual([30, 30]);
+    }
+    expect((await names("?sort=scored_30")).slice(0, 2)).toEqual(["a", "b"]);
+    expect(page.only("h1").text).toBe("Mapping rules 3");
+    expect((await members.member.read(`${base}?sort=name`)).only("h1").text).toBe("Mapping rules 30");
+    // The newest rules are read slice by slice, so nobody has counted them.
+    expect((await members.member.read(base)).only("h1").text).toBe("Mapping rules");
+    expect((await names("?sort=scored_30&cursor=none")).slice(0, 2)).toEqual(["a", "b"]);
+  });
 });
 
 describe("a new rule", () => {
@@ -170,6 +210,9 @@ describe("a new rule", () => {
       ["1", ""],
     ]);
     expect(page.all('[aria-describedby="condition-1-error"]')).not.toHaveLength(0);
+    const one = await post(fields([], { points: "many" }));
+    expect([one.status, one.page.alerts, focusedIn(one.body)]).toEqual([422, [], "points"]);
+    expect(one.page.all(".error").map(({ text }) => text)).toEqual([expect.stringContaining("whole number")]);
     expect(await stored()).toEqual([]);
   });
 

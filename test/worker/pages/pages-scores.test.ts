@@ -1,6 +1,7 @@
 /** Points that lapse and accounts that score, on the pages (design §8.7). */
 import { runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { SCORE_CURVE_SIGNALS } from "../../../src/store/queries/person-page.ts";
 import { DAY, deliver, type Delivered } from "../../support/deliver.ts";
 import type { Part } from "../../support/html.ts";
 import { newMembers, type Members } from "../../support/members.ts";
@@ -184,8 +185,8 @@ describe("accounts that score", () => {
     expect(high?.text).toContain(`+20 demo_scored from Rule of demo, until ${day(30)}`);
     expect(page.table("Attributes").row("tier").text).toContain("by a group call");
     expect(page.table("Attributes").row("tier").targets).toEqual([`${members.home}/signals/${group}`]);
-    expect(page.table("Fields").row("Name").text).toContain("by a group call");
-    expect(page.table("Fields").row("Plan").text).toContain("by an account update");
+    expect(page.only("#fields").detail("Name")).toContain("by a group call");
+    expect(page.only("#fields").detail("Plan")).toContain("by an account update");
 
     const people = await members.member.read(page.link("All people of this account").target ?? "");
     expect(people.rowHeads).toEqual(["high@example.com", "low@example.com"]);
@@ -194,6 +195,57 @@ describe("accounts that score", () => {
     const person = await members.member.read(personPath("high@example.com"));
     expect(person.link("Acme").target).toBe(accountPath("acme/1"));
     expect((await members.member.read(personPath("else@example.com"))).link("other").target).toBe(accountPath("other"));
+  });
+
+  test("of up to 20 people have a person's curve and shares, with the thresholds for those who may see them", async () => {
+    await members.workspace.operator("PUT", "/thresholds", { thresholds: [7], account_thresholds: [22] });
+    await deliverAll(
+      joins("ann@example.com", "acme"),
+      joins("bob@example.com", "acme"),
+      { email: "ann@example.com", event: "demo" },
+      { email: "bob@example.com", event: "visit" },
+    );
+    const page = await members.owner.read(accountPath("acme"));
+    expect(page.all("svg.chart")[0]?.attribute("aria-label")).toMatch(/^Score from 0 on .* to 25 now\.$/);
+    expect(page.text).toContain("Threshold 22");
+    expect(page.text).not.toContain("Threshold 7");
+    expect(page.table("Score by rule").rows.map(({ cells }) => cells.slice(0, 4))).toEqual([
+      ["Rule of demo", "+20", "80%", "1"],
+      ["Rule of visit", "+5", "20%", "1"],
+    ]);
+    expect(page.table("People").rows.map(({ cells }) => cells.slice(0, 3))).toEqual([
+      ["ann@example.com", "20", "80%"],
+      ["bob@example.com", "5", "20%"],
+    ]);
+    expect((await members.member.read(accountPath("acme"))).text).not.toContain("Threshold");
+
+    await deliverAll(...Array.from({ length: 19 }, (_, n) => joins(`p${n}@example.com`, "acme")));
+    const large = await members.owner.read(accountPath("acme"));
+    expect(large.all("svg.chart")).toEqual([]);
+    expect(large.text).toContain("Only the score of an account with at most 20 people is drawn.");
+    expect(large.table("People").row("ann@example.com").cells[2]).toBe("80%");
+  });
+
+  test("with more signals than are read have the curve of the latest of all people", async () => {
+    const limit = SCORE_CURVE_SIGNALS / 2;
+    await deliverAll(joins("ann@example.com", "acme"), joins("bob@example.com", "acme"), {
+      email: "bob@example.com",
+      event: "demo",
+    });
+    for (let sent = 0; sent <= limit; sent += 1_000)
+      await deliverAll(
+        ...Array.from({ length: Math.min(1_000, limit + 1 - sent) }, (_, n) => ({
+          email: "ann@example.com",
+          event: "visit",
+          properties: { n: sent + n },
+        })),
+      );
+    const page = await members.owner.read(accountPath("acme"));
+    // Bob's score is older than what is read of Ann.
+    expect(page.text).toContain(`Of the latest ${limit.toLocaleString("en")} scoring signals of the account’s people.`);
+    expect(page.table("Score by rule").rowHeads).toEqual(["Rule of visit"]);
+    expect(page.only("#scores").text).toContain("ann@example.com");
+    expect(page.all("svg.chart")[0]?.attribute("aria-label")).toContain("to 10,025 now.");
   });
 
   test("without people, scores or values say what to send first", async () => {

@@ -43,6 +43,32 @@ test("results are grouped, five of each group, with a link to all", async () => 
   expect(page.all("main b")).toHaveLength(0);
 });
 
+test("suggestions are the first three of each kind, each with its page, and nothing for an empty text", async () => {
+  await fillWorkspace();
+  const suggested = (text: string, browser = members.admin) =>
+    browser.read(`${members.home}/search/suggestions?${new URLSearchParams({ q: text }).toString()}`);
+  const list = await suggested("acme");
+  const options = list.all('[role="listbox"] > a[role="option"]');
+  const kinds = options.map(({ text }) => /Person|Account|Event from|Mapping rule|API key/.exec(text)?.[0]);
+  expect(kinds).toEqual([
+    "Person",
+    "Person",
+    "Person",
+    "Account",
+    "Event from",
+    "Mapping rule",
+    "Mapping rule",
+    "Mapping rule",
+    "API key",
+  ]);
+  expect(new Set(options.map((option) => option.attribute("id"))).size).toBe(options.length);
+  for (const { target = "" } of options) expect((await members.admin.get(target)).status, target).toBe(200);
+  expect(list.text).toContain("Acme <b>day</b> Event from web");
+  expect([list.all("b").length, list.all("nav").length]).toEqual([0, 0]);
+  expect((await suggested("acme", members.member)).text).not.toContain("API key");
+  expect((await suggested(" ")).all('[role="listbox"] > *')).toEqual([]);
+});
+
 test("members find no API keys", async () => {
   await fillWorkspace();
   expect(groups(await found("acme"))).toEqual(["People", "Events", "Accounts", "Mapping rules"]);
