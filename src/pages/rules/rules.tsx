@@ -18,8 +18,8 @@ import { isInProgress, ruleDetailPages, scoredSince } from "./rule.tsx";
 
 const SORTS = {
   newest: "Newest",
-  scored_7: "Scored, 7 days",
-  scored_30: "Scored, 30 days",
+  scored_7: "Scored in 7 days",
+  scored_30: "Scored in 30 days",
   points: "Most points",
   points_up: "Fewest points",
   name: "Name",
