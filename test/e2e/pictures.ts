@@ -64,7 +64,7 @@ async function takeAll(operator: OperatorClient, home: string, keys: DemoKeys): 
   await page.goto(`/w/demo/rules/new?from=${latest}`);
   await page.getByLabel("Scoring signal").fill("demo_requested");
   await page.getByLabel("Points", { exact: true }).fill("20");
-  await page.locator("#preview").getByText("Matches").waitFor();
+  await page.locator("#preview").getByText("Matches", { exact: true }).first().waitFor();
   await take(page, "rule-editor");
   await take(page, "person", `people/${WHO}`);
   await take(page, "accounts", "accounts");
