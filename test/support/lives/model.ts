@@ -144,6 +144,16 @@ export class Model {
     ];
   }
 
+  /** Lines with a person, and those that a deletion has still to take from theirs. */
+  #scoringLines(): { signal: ModelSignal; person: Person; isDropped: boolean }[] {
+    return this.signals.flatMap((signal) => {
+      const isLine = signal.place === "line" || signal.place === "dropped";
+      const person = isLine ? signal.person : signal.leaves;
+      const isDropped = isLine ? signal.place === "dropped" : signal.isDropped;
+      return person === null ? [] : [{ signal, person, isDropped }];
+    });
+  }
+
   // Whose a signal is.
 
   /**
@@ -539,10 +549,10 @@ export class Model {
     if (job === undefined) return;
     this.jobs.delete(ruleId);
     const { rule } = job;
-    for (const signal of this.lines()) {
-      const { person, outcomes, place } = signal;
-      if (person === null || signal.recorded > job.recorded || signal.rulesVersion >= job.rulesVersion) continue;
-      if (rule.isEnabled && place === "dropped") continue;
+    for (const { signal, person, isDropped } of this.#scoringLines()) {
+      const { outcomes } = signal;
+      if (signal.recorded > job.recorded || signal.rulesVersion >= job.rulesVersion) continue;
+      if (rule.isEnabled && isDropped) continue;
       outcomes.delete(rule.id);
       if (!rule.isEnabled || !matches(rule, signal, person.email)) continue;
       outcomes.set(rule.id, rule.version);
@@ -570,10 +580,9 @@ export class Model {
     const job = this.exclusionsJob;
     if (job === null) return;
     this.exclusionsJob = null;
-    for (const signal of this.lines()) {
-      const { person, place, recorded, rulesVersion } = signal;
-      if (person === null || place === "dropped" || recorded > job.recorded || rulesVersion >= job.rulesVersion)
-        continue;
+    for (const { signal, person, isDropped } of this.#scoringLines()) {
+      const { recorded, rulesVersion } = signal;
+      if (isDropped || recorded > job.recorded || rulesVersion >= job.rulesVersion) continue;
       signal.isExcluded = isExcluded(job.exclusions, signal, person.email);
     }
   }
