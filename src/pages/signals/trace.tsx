@@ -79,10 +79,19 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
             ? "Signal that its template does not fit"
             : signalTitle(trace),
       crumbs: event !== null && source !== null ? [[event, groupPath(base, event, source)]] : [],
-      actions: [canMap && map, canMakeRule && create],
     },
     <div class="columns wide" id="trace" {...(trace === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
-      <Panel title="Trace" actions={<Status trace={trace} />}>
+      <Panel
+        title="Trace"
+        // Here, because the refresh replaces this part of the page.
+        actions={
+          <div class="row">
+            {canMap && map}
+            {canMakeRule && create}
+            <Status trace={trace} />
+          </div>
+        }
+      >
         <Timeline steps={stepsOf(base, signal, trace, names, mayManage(c))} fromMs={signal.receivedAtMs} />
       </Panel>
       <SignalPanel base={base} signal={signal} trace={trace} apiKey={apiKey} />
