@@ -55,13 +55,6 @@ export function isLocal(env: Env): boolean {
   return env.SIGN_IN === "local";
 }
 
-/** Written as the URL parser writes them. Other notations, such as `localhost.`, count as elsewhere. */
-const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
-
-export function isLoopback(url: string): boolean {
-  return LOOPBACK_HOSTS.has(URL.parse(url)?.hostname ?? "");
-}
-
 /** Where the watch posts alarms; null: nowhere. Both are secrets. The address of a Slack channel needs no signing secret. */
 export function configuredAlarms(
   env: Env & { ALARM_URL?: string; ALARM_SECRET?: string },

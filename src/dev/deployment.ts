@@ -1,4 +1,5 @@
 /** The deployment that a command calls: `--origin`, and the operator token in the environment, where no list of processes shows it. */
+import { isLoopback } from "../domain/loopback.ts";
 import { CommandError } from "./local-service.ts";
 
 export interface Deployment {
@@ -9,8 +10,7 @@ export interface Deployment {
 /** @throws CommandError without a token, and for an address to which it must not be sent. */
 export function deploymentAt(origin: string): Deployment {
   const url = URL.canParse(origin) ? new URL(origin) : null;
-  const isLocal = url !== null && ["localhost", "127.0.0.1", "[::1]"].includes(url.hostname);
-  if (url === null || (url.protocol !== "https:" && !(isLocal && url.protocol === "http:")))
+  if (url === null || (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(origin))))
     throw new CommandError(`--origin is an address like https://signals.example.com, not ${origin}.`);
   const token = process.env["OPERATOR_TOKEN"] ?? "";
   if (token === "") throw new CommandError("Set OPERATOR_TOKEN to the operator token of the deployment.");

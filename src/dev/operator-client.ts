@@ -4,6 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 const SETTLE_MS = 60_000;
 const POLL_MS = 50;
 
+type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+
 export class OperatorClient {
   readonly #origin: string;
   readonly #token: string;
@@ -14,15 +16,21 @@ export class OperatorClient {
   }
 
   /** JSON of an answer; null without a body. @throws for a status other than 2xx. */
-  async call<T>(method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
+  async call<T>(method: Method, path: string, body?: object): Promise<T> {
+    const response = await this.send(method, path, body === undefined ? undefined : JSON.stringify(body));
+    return (response.status === 204 ? null : await response.json()) as T;
+  }
+
+  /** @throws for a status other than 2xx. */
+  async send(method: Method, path: string, body?: string | Uint8Array<ArrayBuffer>): Promise<Response> {
     const response = await fetch(`${this.#origin}/operator/${path}`, {
       method,
       // A new connection for each call, because the local runtime may close an idle one at the moment of its next use.
       headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json", connection: "close" },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body }),
     });
     if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${await response.text()}`);
-    return (response.status === 204 ? null : await response.json()) as T;
+    return response;
   }
 
   get<T>(path: string): Promise<T> {

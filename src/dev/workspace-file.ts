@@ -38,12 +38,12 @@ export interface ImportOptions {
 }
 
 export class WorkspaceFile {
-  readonly #deployment: Deployment;
+  readonly #origin: string;
   readonly #operator: OperatorClient;
 
-  constructor(deployment: Deployment) {
-    this.#deployment = deployment;
-    this.#operator = new OperatorClient(deployment.origin, deployment.token);
+  constructor({ origin, token }: Deployment) {
+    this.#origin = origin;
+    this.#operator = new OperatorClient(origin, token);
   }
 
   async export(id: string, folder: string): Promise<void> {
@@ -56,7 +56,8 @@ export class WorkspaceFile {
     const { manifest } = found;
     mkdirSync(folder, { recursive: true });
     for (const described of manifest.parts) {
-      const bytes = await this.#send("GET", `${home}/${found.id}/parts/${described.part}`);
+      const part = await this.#operator.send("GET", `${home}/${found.id}/parts/${described.part}`);
+      const bytes = Buffer.from(await part.arrayBuffer());
       requireSame(described, bytes);
       writeFileSync(partFile(folder, described.part), bytes);
       console.log(`part ${described.part} of ${manifest.parts.length}`);
@@ -75,7 +76,7 @@ export class WorkspaceFile {
       if (described === undefined) throw new Error(`The manifest has no part ${part}.`);
       const bytes = readFileSync(partFile(folder, part));
       requireSame(described, bytes);
-      await this.#send("PUT", `${home}/parts/${part}`, bytes);
+      await this.#operator.send("PUT", `${home}/parts/${part}`, bytes);
       console.log(`part ${part} of ${manifest.parts.length}`);
     }
     const list = options["deleted-people"];
@@ -88,7 +89,7 @@ export class WorkspaceFile {
 
   /** The folder notes the import that it began, so that a repeated call goes on. */
   async #beginOrGoOn(folder: string, manifest: Manifest, { slug }: ImportOptions): Promise<ImportAnswer> {
-    const host = new URL(this.#deployment.origin).host.replaceAll(":", "_");
+    const host = new URL(this.#origin).host.replaceAll(":", "_");
     const note = join(folder, `import-${host}.json`);
     if (existsSync(note)) {
       const { workspace_id: id } = JSON.parse(readFileSync(note, "utf8")) as ImportAnswer;
@@ -100,18 +101,6 @@ export class WorkspaceFile {
     });
     writeFileSync(note, JSON.stringify(begun));
     return begun;
-  }
-
-  async #send(method: "GET" | "PUT", path: string, body?: Uint8Array): Promise<Buffer> {
-    const { origin, token } = this.#deployment;
-    const response = await fetch(`${origin}/operator/${path}`, {
-      method,
-      headers: { authorization: `Bearer ${token}`, connection: "close" },
-      ...(body === undefined ? {} : { body: Buffer.from(body) }),
-    });
-    const answer = Buffer.from(await response.arrayBuffer());
-    if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${answer.toString()}`);
-    return answer;
   }
 }
 

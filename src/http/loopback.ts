@@ -3,7 +3,8 @@
  * elsewhere, no pages of other sites, no DNS rebinding.
  */
 import type { Context } from "hono";
-import { type AppEnv, isLoopback } from "../env.ts";
+import { isLoopback } from "../domain/loopback.ts";
+import type { AppEnv } from "../env.ts";
 import { problem } from "./problem.ts";
 
 /** Null: the request is local. */

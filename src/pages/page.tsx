@@ -7,7 +7,7 @@ import { canManage } from "../domain/keys/role.ts";
 import { DONE, type Done } from "./copy.ts";
 import { errorList, type FieldErrors, FormErrors, LinkButton, summaryOf } from "./kit/forms.tsx";
 import { grouped } from "./kit/format.ts";
-import { PlainPage, SECTIONS, sectionPath, WorkspacePage, type Section } from "./kit/layout.tsx";
+import { Head, PlainPage, SECTIONS, sectionPath, WorkspacePage, type Section } from "./kit/layout.tsx";
 import { Notice } from "./kit/parts.tsx";
 import { workspacePath, type Answer, type Ctx } from "./pages-env.ts";
 import { usageBar } from "./usage-notices.tsx";
@@ -60,21 +60,12 @@ export async function page(c: Ctx, options: PageOptions, ...content: Child[]): P
           {options.next}
         </Notice>
       )}
-      <header class="head">
-        <div>
-          {path.length > 0 && (
-            <nav class="crumbs" aria-label="Breadcrumbs">
-              {path.map(([text, href], index) => [index > 0 && " / ", <a href={href}>{text}</a>])}
-            </nav>
-          )}
-          <h1>
-            {heading}
-            {total > 0 && [" ", <span class="tag">{grouped(total)}</span>]}
-          </h1>
-          {intro && <p class="quiet">{intro}</p>}
-        </div>
-        {actions && <div class="row">{actions}</div>}
-      </header>
+      <Head
+        heading={[heading, total > 0 && [" ", <span class="tag">{grouped(total)}</span>]]}
+        intro={intro}
+        crumbs={path}
+        actions={actions}
+      />
       <FormErrors errors={[...errors, ...summaryOf(fieldErrors)]} title={errorTitle} />
       {content}
     </WorkspacePage>

@@ -16,10 +16,6 @@ export function uuidv7(nowMs: number, random: Uint8Array, offset = 0): string {
   return `${time.slice(0, 8)}-${time.slice(8)}-${version}-${variant}-${rest}`;
 }
 
-export function uuidText(bytes: Buffer): string {
-  return uuidOfHex(bytes.toString("hex"));
-}
-
 export function uuidOfHex(hex: string): string {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }

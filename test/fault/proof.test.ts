@@ -1,9 +1,6 @@
 /** `npm run demo -- --origin`, against a service that runs already: it proves the promises there, and leaves no workspace. */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { root } from "../support/projects.ts";
+import { runProgram } from "../support/run-program.ts";
 import { Service } from "../support/service.ts";
 
 let service: Service;
@@ -14,15 +11,8 @@ beforeAll(async () => {
 
 afterAll(() => service.remove());
 
-/** @returns the exit code and the output, without colours. */
-async function prove(origin: string, token?: string) {
-  const env = { ...process.env, NO_COLOR: "1", OPERATOR_TOKEN: token ?? "" };
-  const child = spawn(process.execPath, [path.join(root, "src/dev/demo.ts"), "--origin", origin], { env });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (output += String(data)));
-  await once(child, "close");
-  return { code: child.exitCode, output };
-}
+const prove = (origin: string, token = "") =>
+  runProgram("src/dev/demo.ts", ["--origin", origin], { OPERATOR_TOKEN: token });
 
 test("a running deployment keeps the promises, and has one workspace less afterwards", async () => {
   const before = await service.api.list("workspaces");

@@ -1,13 +1,11 @@
 /** `npm run workspace`, between two services: the second knows nothing of the workspace. */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { copyFileSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { VISIT_RULE } from "../bench/rules.ts";
 import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
-import { root } from "../support/projects.ts";
+import { runProgram } from "../support/run-program.ts";
 import { Service } from "../support/service.ts";
 
 const SIGNAL_LIMIT = 30;
@@ -37,15 +35,8 @@ async function send(service: Service, body: object): Promise<unknown> {
   return [answer.status, ((await answer.json()) as { status?: string; code?: string }).status];
 }
 
-/** @returns the exit code and the output of the command. */
-async function command(token: string, ...args: string[]): Promise<{ code: number | null; output: string }> {
-  const env = { ...process.env, OPERATOR_TOKEN: token };
-  const child = spawn(process.execPath, [path.join(root, "src/dev/workspace.ts"), ...args], { env });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (output += String(data)));
-  await once(child, "close");
-  return { code: child.exitCode, output };
-}
+const command = (token: string, ...args: string[]) =>
+  runProgram("src/dev/workspace.ts", args, { OPERATOR_TOKEN: token });
 const exported = (into: string) => command(from.token, "export", source.id, into, "--origin", from.origin);
 const imported = (...more: string[]) => command(to.token, "import", folder, "--origin", to.origin, ...more);
 

@@ -1,3 +1,4 @@
+import { isLoopback } from "../loopback.ts";
 import { DESTINATION_URL_MAX_LENGTH } from "../../limits.ts";
 import { ok, reject, type Result } from "../result.ts";
 import { thresholdsOf, type NotificationType, type ScoreThresholds, type WantedNotifications } from "./notification.ts";
@@ -81,7 +82,6 @@ export type UrlProblem =
   | "own_host";
 
 const FIRST_FREE_PORT = 1_024;
-const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 /** Last labels of private names: RFC 6761, 6762, 8375, 9476, and labels common in home networks. */
 const NOT_PUBLIC =
   /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|arpa|test|invalid|onion|alt)$/;
@@ -104,10 +104,10 @@ export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules)
   if (url === null) return reject("not_a_url");
   if (url.username !== "" || url.password !== "") return reject("credentials");
   url.hash = "";
-  const isLoopback = local && LOOPBACK_HOSTS.has(url.hostname);
-  if (ownHosts.some((host) => host === url.host || (!isLoopback && withoutPort(host) === url.hostname)))
+  const isLocalReceiver = local && isLoopback(url.href);
+  if (ownHosts.some((host) => host === url.host || (!isLocalReceiver && withoutPort(host) === url.hostname)))
     return reject("own_host");
-  if (isLoopback) return /^https?:$/.test(url.protocol) ? ok(url.href) : reject("not_https");
+  if (isLocalReceiver) return /^https?:$/.test(url.protocol) ? ok(url.href) : reject("not_https");
   if (url.protocol !== "https:") return reject("not_https");
   // The URL parser has already turned 2130706433, 0x7f.1 and the like into plain addresses.
   if (/^\[|^[\d.]+$/.test(url.hostname)) return reject("address");

@@ -9,7 +9,7 @@ import type { AppEnv } from "../../env.ts";
 import { grouped } from "../../domain/text.ts";
 import { methodNotAllowed } from "../../http/problem.ts";
 import { STYLE_PATH } from "../../pages/assets.ts";
-import { Icon } from "../../pages/kit/layout.tsx";
+import { Frame, Head, Icon } from "../../pages/kit/layout.tsx";
 import { Empty, Json, Panel, Table, WithCode } from "../../pages/kit/parts.tsx";
 import type { ApiDocument } from "./api-document.ts";
 import { guideOf, type GuideSection } from "./guide.ts";
@@ -82,7 +82,7 @@ function ReferencePage({ page, site }: { page: DocsPage; site: Site }) {
     ...entries.map(({ operation }) => ({ id: operation.operationId, text: operation.summary })),
   ];
   return (
-    <Frame title={title} intro={intro} part={part} path={path}>
+    <Page title={title} intro={intro} part={part} path={path}>
       {links.length > 2 && (
         <nav aria-label="On this page">
           <ul class="chips">
@@ -102,7 +102,7 @@ function ReferencePage({ page, site }: { page: DocsPage; site: Site }) {
       ))}
       {path === NOTIFICATIONS_PATH ? <Notifications view={view} /> : <Schemas view={view} />}
       <Codes view={view} />
-    </Frame>
+    </Page>
   );
 }
 
@@ -144,7 +144,7 @@ function StartPage({ site, index }: { site: Site; index: SearchIndex }) {
   const named = index.targets.filter(({ kind }) => kind !== "Page" && kind !== "Field");
   const places = Map.groupBy(named, ({ place }) => place);
   return (
-    <Frame title="Documentation" intro={<WithCode text={description} />} path={START_PATH}>
+    <Page title="Documentation" intro={<WithCode text={description} />} path={START_PATH}>
       <SearchForm text="" label={`Search the documentation of ${title}`} />
       <div class="columns">
         {parts().map(([name, { text, path, about }]) => (
@@ -176,7 +176,7 @@ function StartPage({ site, index }: { site: Site; index: SearchIndex }) {
           </>
         ))}
       </Panel>
-    </Frame>
+    </Page>
   );
 }
 
@@ -186,7 +186,7 @@ function SearchPage({ text, index }: { text: string; index: SearchIndex }) {
   const title = text === "" ? "Search" : `Search: ${text}`;
   const hint = "Search part of an operation, a path, a field, a schema, a notification or a code.";
   return (
-    <Frame title={title} heading="Search" path={SEARCH_PATH} search={text}>
+    <Page title={title} heading="Search" path={SEARCH_PATH} search={text}>
       <SearchForm text={text} label="Search text" />
       {text === "" && <Empty title="Enter a search text" text={hint} />}
       {text !== "" && found.length === 0 && <Empty title={`No results for “${text}”`} text={hint} />}
@@ -208,7 +208,7 @@ function SearchPage({ text, index }: { text: string; index: SearchIndex }) {
           ]}
         />
       )}
-    </Frame>
+    </Page>
   );
 }
 
@@ -223,7 +223,7 @@ function SearchForm({ text, label }: { text: string; label: string }) {
 
 const parts = () => Object.entries(PARTS) as [PartName, (typeof PARTS)[PartName]][];
 
-interface FrameProps {
+interface PageProps {
   title: string;
   /** If it differs from the title. */
   heading?: string;
@@ -234,7 +234,7 @@ interface FrameProps {
   search?: string;
 }
 
-function Frame({ title, heading = title, intro, part, path, search = "", children }: PropsWithChildren<FrameProps>) {
+function Page({ title, heading = title, intro, part, path, search = "", children }: PropsWithChildren<PageProps>) {
   const crumbs: [string, string][] = [];
   if (path !== START_PATH) crumbs.push(["Documentation", START_PATH]);
   if (part !== undefined && path !== PARTS[part].path) crumbs.push([PARTS[part].text, PARTS[part].path]);
@@ -248,76 +248,54 @@ function Frame({ title, heading = title, intro, part, path, search = "", childre
         <link rel="stylesheet" href={STYLE_PATH} />
       </head>
       <body>
-        <a class="skip" href="#main">
-          Skip to content
-        </a>
-        <div class="frame">
-          <Sidebar part={part} path={path} search={search} />
-          <main id="main">
-            <header class="head">
-              <div>
-                {crumbs.length > 0 && (
-                  <nav class="crumbs" aria-label="Breadcrumbs">
-                    {crumbs.map(([text, href], index) => [index > 0 && " / ", <a href={href}>{text}</a>])}
-                  </nav>
-                )}
-                <h1>{heading}</h1>
-                {intro && <p class="quiet">{intro}</p>}
-              </div>
-            </header>
-            {children}
-          </main>
-        </div>
+        <Frame name="Signal ingestion" menu={<Menu part={part} path={path} search={search} />}>
+          <Head heading={heading} intro={intro} crumbs={crumbs} />
+          {children}
+        </Frame>
       </body>
     </html>
   );
 }
 
-function Sidebar({ part, path, search }: { part: PartName | undefined; path: string; search: string }) {
+function Menu({ part, path, search }: { part: PartName | undefined; path: string; search: string }) {
   return (
-    <header class="sidebar">
-      <input type="checkbox" id="menu" class="menu-toggle visually-hidden" aria-label="Show the menu" />
-      <label for="menu" class="menu-button">
-        Signal ingestion
-      </label>
-      <div class="menu">
-        <p class="brand workspace-name">
-          <Icon name="live" />
-          <a href="/">Signal ingestion</a>
-        </p>
-        <form class="search" action={SEARCH_PATH} role="search" aria-label="Search" autocomplete="off">
-          <input type="search" name="q" value={search} placeholder="Search" aria-label="Search the documentation" />
-        </form>
-        <div class="tabs" role="navigation" aria-label="Parts">
-          {parts().map(([name, { text, path: first }]) => (
-            <a href={first} aria-current={name === part ? "true" : undefined}>
-              {text}
-            </a>
-          ))}
-        </div>
-        <nav aria-label="Documentation">
-          {parts()
-            .filter(([name]) => part === undefined || name === part)
-            .map(([name, { text }]) => (
-              <div>
-                <h2>{text}</h2>
-                <ul>
-                  {PAGES.filter((page) => page.part === name).map((page) => (
-                    <li>
-                      <a href={page.path} aria-current={page.path === path ? "page" : undefined}>
-                        {page.title}
-                      </a>
-                    </li>
-                  ))}
-                </ul>
-              </div>
-            ))}
-        </nav>
-        <div class="who">
-          <a href="/">Your workspaces</a>
-          <a href="/openapi.json">openapi.json</a>
-        </div>
+    <>
+      <p class="brand workspace-name">
+        <Icon name="live" />
+        <a href="/">Signal ingestion</a>
+      </p>
+      <form class="search" action={SEARCH_PATH} role="search" aria-label="Search" autocomplete="off">
+        <input type="search" name="q" value={search} placeholder="Search" aria-label="Search the documentation" />
+      </form>
+      <div class="tabs" role="navigation" aria-label="Parts">
+        {parts().map(([name, { text, path: first }]) => (
+          <a href={first} aria-current={name === part ? "true" : undefined}>
+            {text}
+          </a>
+        ))}
       </div>
-    </header>
+      <nav aria-label="Documentation">
+        {parts()
+          .filter(([name]) => part === undefined || name === part)
+          .map(([name, { text }]) => (
+            <div>
+              <h2>{text}</h2>
+              <ul>
+                {PAGES.filter((page) => page.part === name).map((page) => (
+                  <li>
+                    <a href={page.path} aria-current={page.path === path ? "page" : undefined}>
+                      {page.title}
+                    </a>
+                  </li>
+                ))}
+              </ul>
+            </div>
+          ))}
+      </nav>
+      <div class="who">
+        <a href="/">Your workspaces</a>
+        <a href="/openapi.json">openapi.json</a>
+      </div>
+    </>
   );
 }

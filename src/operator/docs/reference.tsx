@@ -5,7 +5,7 @@ import { isRejectionCode, REJECTIONS } from "../../http/rejection-table.ts";
 import { Json, Panel, Table, WithCode, type Column } from "../../pages/kit/parts.tsx";
 import { choicesOf, dataOf, ownParameters, resolve, schemaName } from "./api-document.ts";
 import type { ApiContent, ApiOperation, ApiParameter, JsonSchema } from "./api-document.ts";
-import { schemaAddress, schemasOf, type Entry, type Site } from "./site.ts";
+import { codesOf, schemaAddress, schemasOf, type Entry, type Site } from "./site.ts";
 
 /** Stands for the service's own address in a kept page. Nothing else contains it: `.invalid` is no domain (RFC 2606). */
 export const ORIGIN = "https://origin.invalid";
@@ -207,9 +207,8 @@ export function Notifications({ view }: { view: View }) {
   );
 }
 
-/** The codes that `explanationOf` says to be on the page. */
 export function Codes({ view }: { view: View }) {
-  const codes = view.document["x-error-codes"].filter(({ code }) => explanationOf(code).startsWith(`${view.path}#`));
+  const codes = codesOf(view, view.path);
   if (codes.length === 0) return <></>;
   return (
     <Table

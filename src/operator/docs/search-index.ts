@@ -5,7 +5,7 @@ import { explanationOf } from "../../http/problem.ts";
 import { isRejectionCode, REJECTIONS } from "../../http/rejection-table.ts";
 import { choicesOf, dataOf, ownParameters, schemaName, type ApiOperation, type JsonSchema } from "./api-document.ts";
 import { guideOf } from "./guide.ts";
-import { NOTIFICATIONS_PATH, PAGES, PARTS, schemaAddress, schemasOf, type Site } from "./site.ts";
+import { codesOf, NOTIFICATIONS_PATH, PAGES, PARTS, schemaAddress, schemasOf, type Site } from "./site.ts";
 
 export interface Target {
   kind: "Page" | "Guide" | "Operation" | "Field" | "Schema" | "Notification" | "Code";
@@ -66,7 +66,7 @@ export class SearchIndex {
 }
 
 function targetsOf(site: Site): Target[] {
-  const { document, entries } = site;
+  const { entries } = site;
   return PAGES.flatMap(({ part, path, title: place, intro }): Target[] => [
     { kind: "Page", title: place, place: PARTS[part].text, href: path, text: intro },
     ...guideOf(path).map(({ id, title, text, list = [] }): Target => {
@@ -79,18 +79,16 @@ function targetsOf(site: Site): Target[] {
       return [{ kind: "Operation", title: summary, place, href, text }, ...fieldsOfOperation(operation, href)];
     }),
     ...(path === NOTIFICATIONS_PATH ? notificationTargets(site, place) : schemaTargets(site, path, place)),
-    ...document["x-error-codes"]
-      .filter(({ code }) => explanationOf(code).startsWith(`${path}#`))
-      .map(({ code, status, when }): Target => {
-        const advice = isRejectionCode(code) ? REJECTIONS[code].advice : "";
-        return {
-          kind: "Code",
-          title: code,
-          place,
-          href: explanationOf(code),
-          text: plain(`${status}: ${when} ${advice}`),
-        };
-      }),
+    ...codesOf(site, path).map(({ code, status, when }): Target => {
+      const advice = isRejectionCode(code) ? REJECTIONS[code].advice : "";
+      return {
+        kind: "Code",
+        title: code,
+        place,
+        href: explanationOf(code),
+        text: plain(`${status}: ${when} ${advice}`),
+      };
+    }),
   ]);
 }
 

@@ -2,7 +2,7 @@
  * The pages of /docs, and on which of them each operation and schema of the OpenAPI document stands. Each stands on one page
  * only: an operation on that of its tag, a schema on that of the operations that use it.
  */
-import { SENDER_CODES_PATH, API_CODES_PATH } from "../../http/problem.ts";
+import { SENDER_CODES_PATH, API_CODES_PATH, explanationOf } from "../../http/problem.ts";
 import type { TAGS } from "../operation.ts";
 import { schemaName, type ApiDocument, type ApiOperation, type JsonSchema } from "./api-document.ts";
 
@@ -155,6 +155,11 @@ function schemasIn(part: unknown, document: ApiDocument): Set<string> {
 export function schemaAddress({ schemaPages }: Site, name: string, from?: string): string {
   const path = schemaPages.get(name) ?? SCHEMAS_PATH;
   return `${path === from ? "" : path}#schema-${name}`;
+}
+
+/** The codes that a page of the documentation explains. */
+export function codesOf({ document }: Site, path: string) {
+  return document["x-error-codes"].filter(({ code }) => explanationOf(code).startsWith(`${path}#`));
 }
 
 /** The schemas of a page, in the order of the document. */

@@ -28,6 +28,7 @@ import {
   ErrorText,
   Form,
   LinkButton,
+  livePreview,
   SelectField,
   TextArea,
   TextField,
@@ -225,9 +226,7 @@ async function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
         hidden={{ form_token: typed.formToken }}
         class="stack"
         id="key"
-        data-preview="#preview"
-        data-preview-url={`${path}/new/preview`}
-        data-preview-first
+        {...livePreview(`${path}/new/preview`)}
         hasInnerButtons
       >
         <Panel>

@@ -3,7 +3,7 @@ import { changeWebhookSettings } from "../../d1/api-keys.ts";
 import { changeTemplate } from "../../d1/key-templates.ts";
 import { asSent } from "../../domain/json/json-value.ts";
 import { LIMIT_COPY } from "../../use-cases/rejection-copy.ts";
-import { Form } from "../kit/forms.tsx";
+import { livePreview, Form } from "../kit/forms.tsx";
 import { sectionPath } from "../kit/layout.tsx";
 import { Json, JSON_SAMPLE_CHARACTERS } from "../kit/parts.tsx";
 import { fragment, notFoundPage, page } from "../page.tsx";
@@ -98,9 +98,7 @@ async function templatePage(c: Ctx, typed: TypedTemplate, errors: Record<string,
         hidden={typed.signalId === "" ? {} : { signal: typed.signalId }}
         class="stack"
         id="template"
-        data-preview="#preview"
-        data-preview-url={`${path}/template/preview`}
-        data-preview-first
+        {...livePreview(`${path}/template/preview`)}
         hasInnerButtons
       >
         <TemplateFields

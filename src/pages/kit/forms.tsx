@@ -242,6 +242,11 @@ export function Form({ action, submit, look = "primary", cancel, hidden = {}, ch
   );
 }
 
+/** Attributes of a form whose preview follows what somebody types: `url` answers with the new `#preview`. */
+export function livePreview(url: string) {
+  return { "data-preview": "#preview", "data-preview-url": url, "data-preview-first": true } as const;
+}
+
 /** An error of several fields. No field has the focus, so it is announced. */
 export function ErrorText({ text }: { text: string }) {
   return (

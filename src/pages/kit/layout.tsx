@@ -97,9 +97,20 @@ interface WorkspacePageProps extends DocumentProps {
 }
 
 export function WorkspacePage({ c, title, section, search, children }: WorkspacePageProps) {
-  const [{ name }, { email }] = [c.get("workspace"), c.get("user")];
+  const { name } = c.get("workspace");
   return (
     <Html c={c} title={`${title} · ${name}`}>
+      <Frame name={name} menu={<Menu c={c} section={section} search={search} />}>
+        {children}
+      </Frame>
+    </Html>
+  );
+}
+
+/** The body of a page beside a sidebar. @param name on the button that opens the menu of a narrow screen. */
+export function Frame({ name, menu, children }: { name: string; menu: Child; children: Child }) {
+  return (
+    <>
       <a class="skip" href="#main">
         Skip to content
       </a>
@@ -109,43 +120,75 @@ export function WorkspacePage({ c, title, section, search, children }: Workspace
           <label for="menu" class="menu-button">
             {name}
           </label>
-          <div class="menu">
-            <Switcher c={c} />
-            <form
-              class="search"
-              action={`${workspacePath(c)}/search`}
-              role="search"
-              aria-label="Search the workspace"
-              autocomplete="off"
-            >
-              <input
-                type="search"
-                name="q"
-                value={search}
-                placeholder="Search"
-                aria-label="Search people, events, signals, accounts and rules"
-                aria-keyshortcuts="/"
-                data-search
-              />
-              <kbd class="needs-script" aria-hidden="true">
-                /
-              </kbd>
-              <Suggestions />
-            </form>
-            <Navigation c={c} current={section} />
-            <div class="who">
-              <span title={email}>{email}</span>
-              <span class="quiet">{ROLE_LABEL[c.get("role")]}</span>
-              <a href="/docs">API documentation</a>
-              <form method="post" action="/sign-out">
-                <button class="link">Sign out</button>
-              </form>
-            </div>
-          </div>
+          <div class="menu">{menu}</div>
         </header>
         <main id="main">{children}</main>
       </div>
-    </Html>
+    </>
+  );
+}
+
+interface HeadProps {
+  heading: Child;
+  intro?: Child;
+  /** The pages above. */
+  crumbs: readonly (readonly [text: string, href: string])[];
+  actions?: Child;
+}
+
+export function Head({ heading, intro, crumbs, actions }: HeadProps) {
+  return (
+    <header class="head">
+      <div>
+        {crumbs.length > 0 && (
+          <nav class="crumbs" aria-label="Breadcrumbs">
+            {crumbs.map(([text, href], index) => [index > 0 && " / ", <a href={href}>{text}</a>])}
+          </nav>
+        )}
+        <h1>{heading}</h1>
+        {intro && <p class="quiet">{intro}</p>}
+      </div>
+      {actions && <div class="row">{actions}</div>}
+    </header>
+  );
+}
+
+function Menu({ c, section, search }: Omit<WorkspacePageProps, "title" | "children">) {
+  const { email } = c.get("user");
+  return (
+    <>
+      <Switcher c={c} />
+      <form
+        class="search"
+        action={`${workspacePath(c)}/search`}
+        role="search"
+        aria-label="Search the workspace"
+        autocomplete="off"
+      >
+        <input
+          type="search"
+          name="q"
+          value={search}
+          placeholder="Search"
+          aria-label="Search people, events, signals, accounts and rules"
+          aria-keyshortcuts="/"
+          data-search
+        />
+        <kbd class="needs-script" aria-hidden="true">
+          /
+        </kbd>
+        <Suggestions />
+      </form>
+      <Navigation c={c} current={section} />
+      <div class="who">
+        <span title={email}>{email}</span>
+        <span class="quiet">{ROLE_LABEL[c.get("role")]}</span>
+        <a href="/docs">API documentation</a>
+        <form method="post" action="/sign-out">
+          <button class="link">Sign out</button>
+        </form>
+      </div>
+    </>
   );
 }
 

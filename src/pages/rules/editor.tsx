@@ -12,7 +12,17 @@ import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { type PersonEffect, previewRule, type RulePreview } from "../../use-cases/rules-on-history.ts";
 import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, COMPARATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { counted, grouped, signed } from "../kit/format.ts";
-import { Check, DataList, ErrorText, Form, FormErrors, SelectField, textareaText, TextField } from "../kit/forms.tsx";
+import {
+  livePreview,
+  Check,
+  DataList,
+  ErrorText,
+  Form,
+  FormErrors,
+  SelectField,
+  textareaText,
+  TextField,
+} from "../kit/forms.tsx";
 import { type Ctx, formText, storeOf, personPath, signalPath } from "../pages-env.ts";
 import { type Column, Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Table, Time } from "../kit/parts.tsx";
 import {
@@ -88,9 +98,7 @@ export function RuleEditor(props: EditorProps) {
         hasInnerButtons
         class="stack"
         id="rule"
-        data-preview="#preview"
-        data-preview-url={`${base}/rules/preview`}
-        data-preview-first
+        {...livePreview(`${base}/rules/preview`)}
       >
         <RuleErrors errors={errors} />
         <Fields {...props} errors={errors} />

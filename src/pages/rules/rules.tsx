@@ -78,8 +78,12 @@ type Row = StoredRule & { results: RuleResults | undefined };
 
 async function newestRules(c: Ctx, slice: ListQuery, text?: string): Promise<ListPage<Row>> {
   const { items, next } = await listRules(c.get("db"), c.get("workspace").id, slice, text);
-  const results = await storeOf(c).ruleResults(items.map(({ id }) => id));
-  return { items: items.map((rule, index) => ({ ...rule, results: results[index] })), next };
+  return { items: await withResults(c, items), next };
+}
+
+async function withResults(c: Ctx, rules: readonly StoredRule[]): Promise<Row[]> {
+  const results = await storeOf(c).ruleResults(rules.map(({ id }) => id));
+  return rules.map((rule, index) => ({ ...rule, results: results[index] }));
 }
 
 /** Sorts all rules in memory, because D1 does not have the counts. The cursor is the last rule's id; an unknown one is ignored. */
@@ -103,12 +107,11 @@ async function sortedRules(
     });
   const first = sorted.findIndex(({ id }) => id === cursor) + 1;
   const ids = sorted.slice(first, first + limit).map(({ id }) => id);
-  const [rules, results] = await Promise.all([rulesWithIds(db, workspaceId, ids), storeOf(c).ruleResults(ids)]);
-  const byId = new Map(rules.map((rule) => [rule.id, rule]));
-  const items = ids.flatMap((id, index) => {
-    const rule = byId.get(id);
-    return rule === undefined ? [] : [{ ...rule, results: results[index] }];
-  });
+  const byId = new Map((await rulesWithIds(db, workspaceId, ids)).map((rule) => [rule.id, rule]));
+  const items = await withResults(
+    c,
+    ids.flatMap((id) => byId.get(id) ?? []),
+  );
   return { items, next: first + limit < sorted.length ? (ids.at(-1) ?? null) : null, total: all.length };
 }
 

@@ -5,7 +5,7 @@ import type { CookieOptions } from "hono/utils/cookie";
 import { controlDatabase } from "../../d1/database.ts";
 import { closeSession, openSession, type SignInProof } from "../../d1/sessions.ts";
 import { countMiss } from "../../http/auth-failures.ts";
-import { isLoopback } from "../../env.ts";
+import { isLoopback } from "../../domain/loopback.ts";
 import { SESSION_MS } from "../../limits.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
 import { Lru } from "../../platform/lru.ts";

@@ -4,7 +4,7 @@
  * entries of a person are in the row of `people`, which recording writes anyway.
  */
 import { PERSON_FIELDS, type PersonField, type Traits } from "../../domain/signal/traits.ts";
-import { isUuid, uuidBytes, uuidOfHex, uuidText } from "../../platform/ids.ts";
+import { isUuid, uuidBytes, uuidOfHex } from "../../platform/ids.ts";
 import { isLater, type ReceivedOrder } from "../../wire/message.ts";
 import { scoringOutcomes, type SignalFacts } from "../log/line.ts";
 
@@ -43,7 +43,7 @@ export function visitorKey(id: VisitorId): ArrayBuffer {
 export function listOfKey(key: ArrayBuffer): ListKey {
   const bytes = new Uint8Array(key);
   if (bytes[1] !== UUID_MARK) return decoder.decode(bytes);
-  return String.fromCharCode(bytes[0] ?? 0) + uuidText(Buffer.from(bytes.subarray(2)));
+  return String.fromCharCode(bytes[0] ?? 0) + uuidOfHex(Buffer.from(bytes.subarray(2)).toString("hex"));
 }
 
 export function visitorOfKey(key: ArrayBuffer): VisitorId {

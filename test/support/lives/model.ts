@@ -138,10 +138,7 @@ export class Model {
 
   /** What the person's score, times and traits come from. */
   linesOf(person: Person): ModelSignal[] {
-    return [
-      ...this.lines().filter((line) => line.person === person),
-      ...this.signals.filter(({ leaves }) => leaves === person),
-    ];
+    return this.#scoringLines().flatMap((line) => (line.person === person ? [line.signal] : []));
   }
 
   /** Lines with a person, and those that a deletion has still to take from theirs. */

@@ -10,6 +10,7 @@ import * as accountSize from "../../../src/domain/accounts/account-size.ts";
 import * as payloadTemplate from "../../../src/domain/accounts/payload-template.ts";
 import * as templateSample from "../../../src/domain/accounts/template-sample.ts";
 import * as customHeader from "../../../src/domain/notifications/custom-header.ts";
+import * as loopback from "../../../src/domain/loopback.ts";
 import * as destination from "../../../src/domain/notifications/destination.ts";
 import * as requestBody from "../../../src/domain/notifications/request-body.ts";
 import * as catalogue from "../../../src/domain/notifications/notification.ts";
@@ -285,6 +286,7 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     const headers = headersOf(input.text(HEADER_VALUE_MAX_LENGTH));
     return [() => customHeader.changedHeaders({ type: "webhook", target, headers }, { target, headers })];
   },
+  "loopback isLoopback": onBody((sent) => loopback.isLoopback(`https://example.com/${sent}`)),
   "notifications/destination maskedTarget": onText(
     (sent) => destination.maskedTarget("webhook", `https://example.com/${sent}`),
     DESTINATION_URL_MAX_LENGTH,
