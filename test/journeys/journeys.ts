@@ -192,16 +192,16 @@ export const JOURNEYS: readonly Journey[] = [
   {
     ...deactivateKey,
     from: "page",
-    files: 26,
+    files: 27,
     run: (world) => sendForm(world, `settings/api-keys/${world.created.id}/deactivate`),
   },
   applyRule,
-  { ...applyRule, from: "page", files: 61, run: (world) => sendForm(world, `rules/${world.created.id}/apply`) },
+  { ...applyRule, from: "page", files: 62, run: (world) => sendForm(world, `rules/${world.created.id}/apply`) },
   deletePerson,
   {
     ...deletePerson,
     from: "page",
-    files: 71,
+    files: 72,
     run: (world) => sendForm(world, `people/${encodeURIComponent(email(world))}/delete`, { email: email(world) }),
   },
 ];
