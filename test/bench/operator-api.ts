@@ -71,8 +71,8 @@ export class OperatorApi extends OperatorClient {
   }
 
   /** Waits until no signal is in flight. */
-  async settled(workspaceId: string): Promise<BooksAnswer> {
-    await until(async () => (await this.books(workspaceId)).in_flight === 0);
+  async settled(workspaceId: string, pollMs?: number): Promise<BooksAnswer> {
+    await until(async () => (await this.books(workspaceId)).in_flight === 0, pollMs);
     return this.books(workspaceId);
   }
 }

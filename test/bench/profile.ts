@@ -11,6 +11,8 @@ import { LoadGenerator } from "./load.ts";
 import { once, type Effort, type Scenario } from "./scenarios.ts";
 
 const INTERVAL_MICROSECONDS = 200;
+/** The first sample after a pause of the isolate comes with the time of the pause. */
+const SAMPLE_MAX_MICROSECONDS = 2 * INTERVAL_MICROSECONDS;
 const FUNCTIONS_SHOWN = 10;
 const MAIN_MODULE = "index.js";
 
@@ -84,7 +86,10 @@ function summarise({ nodes, samples, timeDeltas }: Profile, worker: BuiltWorker,
   const sources = sourcesByLine(worker);
   const byId = new Map(nodes.map((node) => [node.id, node]));
   const own = new Map<number, number>();
-  for (const [index, id] of samples.entries()) own.set(id, (own.get(id) ?? 0) + (timeDeltas[index] ?? 0));
+  for (const [index, id] of samples.entries()) {
+    const worked = Math.min(timeDeltas[index] ?? 0, SAMPLE_MAX_MICROSECONDS);
+    own.set(id, (own.get(id) ?? 0) + worked);
+  }
 
   const functions = new Map<string, Cost>();
   const folders = new Map<string, Cost>();
