@@ -69,6 +69,8 @@ export interface CompiledRules {
   readonly byWildcard: readonly (Wildcard & { rule: CompiledRule })[];
   /** What does not score, in order: the first that holds counts. */
   readonly exclusions: readonly (CompiledConditions & { id: string })[];
+  /** Whether an exclusion reads more than event, source and email. */
+  readonly excludesByPayload: boolean;
   readonly paths: readonly RulePath[];
   /** Whether a condition reads the email. A signal without an email is then evaluated once its person is known. */
   readonly asksForEmail: boolean;
@@ -120,7 +122,14 @@ export function compileRules(rules: readonly MappingRule[], exclusions: readonly
     all: match === "all",
     conditions: conditions.map(compileCondition),
   }));
-  return { byEvent, byWildcard, exclusions: compiledExclusions, paths, asksForEmail: pathIndexes.has("email") };
+  return {
+    byEvent,
+    byWildcard,
+    exclusions: compiledExclusions,
+    excludesByPayload: exclusions.some(({ conditions }) => conditions.some(readsPayload)),
+    paths,
+    asksForEmail: pathIndexes.has("email"),
+  };
 }
 
 function matchOf({ id, version, scoringSignal, points, ...rule }: MappingRule): RuleMatch {
@@ -142,6 +151,16 @@ export function isAboutEvent({ byEvent, byWildcard }: CompiledRules, event: stri
 /** Whether the evaluation of a signal with this event depends on more than its event. Exclusions concern each event. */
 export function isEvaluable(rules: CompiledRules, event: string): boolean {
   return rules.exclusions.length > 0 || isAboutEvent(rules, event);
+}
+
+/** Whether the evaluation of a signal with this event reads its payload. */
+export function needsPayload(rules: CompiledRules, event: string): boolean {
+  return rules.excludesByPayload || isAboutEvent(rules, event);
+}
+
+function readsPayload({ path }: MappingCondition): boolean {
+  const parsed = parseRulePath(path);
+  return parsed !== undefined && "from" in parsed;
 }
 
 function parseRulePath(path: string): RulePath | undefined {

@@ -8,7 +8,7 @@
  */
 import type { WorkspaceRules } from "../../d1/stored-rules.ts";
 import type { Notification } from "../../domain/notifications/notification.ts";
-import { isEvaluable, type CompiledRules } from "../../domain/rules/mapping-rule.ts";
+import { isEvaluable, needsPayload, type CompiledRules } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS } from "../../limits.ts";
 import { newNotification } from "../../notifications/raised-notifications.ts";
 import type { SignalFacts, LinePerson } from "../log/line.ts";
@@ -141,11 +141,11 @@ function linesToEvaluate(
   portions: readonly Portion[],
   { version, rules }: WorkspaceRules,
 ): LinesOfPortion[] {
-  const needsPayload = (seq: number, facts: SignalFacts): boolean =>
-    !isEvaluated(state, seq, facts, version) && isEvaluable(rules, facts.event ?? "");
+  const isRead = (seq: number, facts: SignalFacts): boolean =>
+    !isEvaluated(state, seq, facts, version) && needsPayload(rules, facts.event ?? "");
   return portions.map((portion) => ({
     portion,
-    seqs: portion.seqs.filter((seq) => needsPayload(seq, portion.facts(seq))),
+    seqs: portion.seqs.filter((seq) => isRead(seq, portion.facts(seq))),
   }));
 }
 
@@ -160,6 +160,8 @@ function isEvaluated(
   return facts.status === "anonymous" && evaluated.rulesVersion === rulesVersion && seq >= evaluated.sinceSeq;
 }
 
+/** Stands for a payload that no condition reads. */
+const NO_PAYLOAD = "{}";
 const NO_OUTCOMES = { rulesTried: 0, outcomes: [], excludedBy: null };
 
 type Evaluated = Pick<SignalFacts, "rulesTried" | "outcomes" | "excludedBy">;
@@ -269,7 +271,7 @@ class Linking {
     if (isEvaluated(state, seq, facts, version)) return facts;
     if (rules === null) return null;
     if (!isEvaluable(rules, facts.event ?? "")) return NO_OUTCOMES;
-    const payload = payloads.get(seq);
+    const payload = needsPayload(rules, facts.event ?? "") ? payloads.get(seq) : NO_PAYLOAD;
     if (payload === undefined) return null;
     const evaluation = payload === null ? null : evaluateStored(rules, facts, payload, email);
     if (evaluation === null) return NO_OUTCOMES;

@@ -221,6 +221,12 @@ export class People {
     if (person !== null) this.#scoring.add(person.now, scored);
   }
 
+  /** Lets another match count in place of this one. */
+  removeMatch(personId: number, scored: Scored): void {
+    const person = this.#person(personId);
+    if (person !== null) this.#scoring.remove(person.now, scored);
+  }
+
   /** The person's score is complete again: `flush` compares it with the score before the first match was removed. */
   endReplacements(personId: number): void {
     const person = this.#person(personId);

@@ -15,14 +15,22 @@ import {
   isEvaluable,
   type CompiledRules,
   type MappingRule,
+  type RuleMatch,
 } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";
 import { COLD_RETRY_MS } from "../../limits.ts";
 import { newNotification } from "../../notifications/raised-notifications.ts";
 import { updateRow } from "../../platform/sql-row.ts";
 import type { SignalFacts, LinePerson } from "../log/line.ts";
-import { type LinesOfPortion, type Payloads, type Portion, readLine, type WantedLines } from "../log/signal-log.ts";
-import { personList, entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
+import {
+  type LinesOfPortion,
+  type NumberedLine,
+  type Payloads,
+  type Portion,
+  readLine,
+  type WantedLines,
+} from "../log/signal-log.ts";
+import { personList, entriesAfter, readEntries, scoredBy, type Entry, type Scored } from "../people/timelines.ts";
 import { People, type ScoreChange } from "../people/people.ts";
 import { hasReplacements, replaceOfRule } from "../people/replacements.ts";
 import { evaluateStored } from "../people/scoring.ts";
@@ -136,6 +144,8 @@ class RuleStep {
   readonly #exclusions: readonly Exclusion[] | null;
   readonly #rule: MappingRule | null;
   readonly #compiled: CompiledRules;
+  /** Number of versions of other rules that have matched. */
+  readonly #ruleVersions = new Map<string, number>();
   /** Version of the rule by id of its outcome. */
   readonly #versions: ReadonlyMap<number, number>;
   /** Ids of outcomes that the job removes, unless the rule still matches. */
@@ -361,11 +371,39 @@ class RuleStep {
     this.#rescore(people, personId, changes);
   }
 
+  /**
+   * A rule that scores once may have changed without being applied. Then a line that is not excluded any more scores again in place of a
+   * later one, which another version of the rule has scored. Of one version, it does not matter which line scores.
+   */
+  #makeWay(people: People, personId: number, released: Scored): void {
+    const { outcomes, signals, singleScores } = this.#state;
+    for (const match of released.outcomes.map((id) => outcomes.get(id))) {
+      const countedId = this.#hasVersions(match) ? singleScores.scoredBy(personId, released, match) : null;
+      const counted = countedId === null ? null : signals.find(countedId);
+      const own = signals.find(released.signalId);
+      if (counted === null || own === null || !isEvaluatedLater(counted, own)) continue;
+      const others = counted.facts.outcomes.filter((id) => outcomes.get(id).ruleId === match.ruleId);
+      const scored = scoredBy({ ...counted.facts, outcomes: others.filter((id) => !released.outcomes.includes(id)) });
+      if (scored === null) continue;
+      people.removeMatch(personId, scored);
+      this.#job.removed++;
+    }
+  }
+
+  #hasVersions({ ruleId, frequency }: RuleMatch): boolean {
+    if (frequency === undefined) return false;
+    const known = this.#ruleVersions.get(ruleId) ?? outcomeVersions(this.#state.sql, ruleId).size;
+    this.#ruleVersions.set(ruleId, known);
+    return known > 1;
+  }
+
   #isOutdated(outcomes: readonly number[]): boolean {
     return outcomes.some((id) => this.#outdated.has(id));
   }
 
   #rescore(people: People, personId: number, changes: ReadonlyMap<number, ScoreChange>): void {
+    for (const { before, after } of changes.values())
+      if (before === null && after !== null && this.#exclusions !== null) this.#makeWay(people, personId, after);
     const { added, changed, removed } = people.rescore(personId, changes);
     this.#job.added += added;
     this.#job.changed += changed;
@@ -416,6 +454,12 @@ function findRow(sql: SqlStorage, ruleId: string): RuleJobRow | null {
 function outcomeVersions(sql: SqlStorage, ruleId: string): ReadonlyMap<number, number> {
   const rows = sql.exec("SELECT id, rule_version FROM rule_outcomes WHERE rule_id = ?", ruleId);
   return new Map(rows.raw<[id: number, version: number]>());
+}
+
+/** Whether a line became a signal of its person after another line. */
+function isEvaluatedLater(line: NumberedLine, other: NumberedLine): boolean {
+  const [at, otherAt] = [line, other].map(({ facts }) => facts.linkedAtMs ?? facts.recordedAtMs) as [number, number];
+  return at === otherAt ? line.seq > other.seq : at > otherAt;
 }
 
 /** Estimates the signals of events from event groups. */

@@ -124,6 +124,23 @@ describe("an exclusion", () => {
     }),
   );
 
+  testStored("on the email cover signals without a rule while payloads cannot be read, so that linking goes on", () =>
+    inStore(async (store) => {
+      const before = (call: string): void => {
+        if (call === "get") throw new Error("R2 is down");
+      };
+      store.state = openState(store.storage, store.workspaceId, bucketWith({ before }));
+      begin(store, [STAFF]);
+      const [earlier = ""] = store.record(NOW, track({ anonymousId: "d1", event: "No rule" }));
+      store.seal();
+      await store.state.signals.work(Date.now() + COLD_AFTER_MS + 1);
+      exclude(store, [STAFF]);
+      store.record(NOW + 1, identify("ann@own.example", { anonymousId: "d1" }));
+      await store.linkAll();
+      expect(await trace(store, earlier)).toMatchObject({ status: "processed", excludedBy: "exc_staff" });
+    }),
+  );
+
   const batches = [
     [track({ anonymousId: "d1" })],
     [identify("ann@own.example", { anonymousId: "d1", userId: "u1" })],
@@ -202,6 +219,34 @@ describe("exclusions applied to the past", () => {
       await apply(store, []);
       expect(scored(store)).toEqual(before);
     }),
+  );
+
+  const changedRules: [string, MappingRule, MappingRule][] = [
+    ["once ever", ONCE, { ...ONCE, version: 2, points: 50 }],
+    ["once ever for a time", LAPSING, { ...LAPSING, version: 2, points: 50 }],
+    [
+      "once a day",
+      { ...ONCE, frequency: "once_per_day" },
+      { ...ONCE, frequency: "once_per_day", version: 2, points: 7 },
+    ],
+  ];
+  test.each(changedRules)(
+    "give back the match that counted, although a rule that scores %s has changed without being applied",
+    (_, rule, changed) =>
+      inStore(async (store) => {
+        begin(store);
+        store.mappingRules = [rule];
+        store.record(NOW, track({ email: "ann@example.com", test: "yes" }));
+        store.mappingRules = [changed];
+        exclude(store, []);
+        store.record(NOW + 1, track({ email: "ann@example.com" }));
+        const before = scored(store);
+        expect(store.scores).toEqual({ ann: rule.points });
+        await apply(store, [TESTS]);
+        expect(store.scores).toEqual({ ann: changed.points });
+        await apply(store, []);
+        expect(scored(store)).toEqual(before);
+      }),
   );
 
   test(
