@@ -85,7 +85,7 @@ export async function importPart(
   if (found === null) return null;
   const described = found.manifest.parts.find((candidate) => candidate.part === part);
   if (described === undefined) return rejected("part_unknown", `The manifest has no part ${part}.`);
-  const lines = readLines(described, body);
+  const lines = await readLines(described, body);
   if (!lines.ok) return lines;
   // An import whose call was interrupted right after its beginning.
   await quotaCounter(env, workspaceId).setClosed("importing");
@@ -99,8 +99,11 @@ export async function importPart(
   return ok({ missing: missingParts({ ...found, parts: [...parts] }) });
 }
 
-/** All lines, before any is stored. */
-function readLines({ part, bytes, sha256, lines }: FilePart, body: Uint8Array): Result<FileLine[], ImportRejection> {
+/** All lines, before any is stored. Other calls run in between. */
+async function readLines(
+  { part, bytes, sha256, lines }: FilePart,
+  body: Uint8Array,
+): Promise<Result<FileLine[], ImportRejection>> {
   const { createHash } = process.getBuiltinModule("node:crypto");
   if (body.length !== bytes || createHash("sha256").update(body).digest("hex") !== sha256) {
     return rejected(
@@ -112,7 +115,16 @@ function readLines({ part, bytes, sha256, lines }: FilePart, body: Uint8Array): 
   const texts = gunzipSync(body).toString().split("\n").slice(0, -1);
   if (texts.length !== lines)
     return rejected("part_differs", `Part ${part} has ${texts.length} lines instead of ${lines}.`);
-  const read = texts.map((text) => JSON.parse(text) as FileLine);
+  const read: FileLine[] = [];
+  let characters = 0;
+  for (const text of texts) {
+    read.push(JSON.parse(text) as FileLine);
+    characters += text.length;
+    if (characters < SLICE_CHARACTERS) continue;
+    characters = 0;
+    // oxlint-disable-next-line no-await-in-loop
+    await scheduler.wait(0);
+  }
   const unknown = read.findIndex(({ from, table }) => !TABLES[from]?.includes(table));
   return unknown === -1
     ? ok(read)

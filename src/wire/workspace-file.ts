@@ -16,8 +16,8 @@ export interface FileLine {
 /** A part is at most 8 MB, as gzip: it ends when it has this size, and the last lines come to it. */
 export const PART_BYTES = 5_000_000;
 export const PART_MAX_BYTES = 8 * 1024 * 1024;
-/** Of the text, which a reader has in memory as a whole. */
-export const PART_TEXT_BYTES = 16_000_000;
+/** Of the text, which a reader has in memory as a whole, and unpacks in some 40 ms. */
+export const PART_TEXT_BYTES = 8_000_000;
 
 export interface FilePart {
   part: number;

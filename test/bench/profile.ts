@@ -23,7 +23,7 @@ interface CallFrame {
   lineNumber: number;
 }
 
-interface Profile {
+export interface Profile {
   nodes: { id: number; callFrame: CallFrame; children?: number[] }[];
   samples: number[];
   timeDeltas: number[];
@@ -131,7 +131,7 @@ function largest(costs: ReadonlyMap<string, Cost>): Cost[] {
   return [...costs.values()].toSorted((a, b) => b.self - a.self);
 }
 
-function isIdle({ functionName }: CallFrame): boolean {
+export function isIdle({ functionName }: CallFrame): boolean {
   return functionName === "(idle)" || functionName === "(program)";
 }
 

@@ -6,6 +6,7 @@
  * `node test/bench/run.ts destinations [--rounds 5]`: this service alone, with two destinations and without; see destinations.ts.
  * `node test/bench/run.ts lapses`: a night in which the points of 10,000 people lapse; see lapses.ts.
  * `node test/bench/run.ts steps`: the steps of the store that take longest, each with its largest input; see steps.ts.
+ * `node test/bench/run.ts file [--signals 1000000]`: the file of a workspace, written and read; see file.ts.
  * `node test/bench/run.ts profile [--only <scenario>] [--out <file>.cpuprofile]`: what takes the time; see profile.ts.
  * `node test/bench/run.ts store [--signals 1000000]`: what its Signal Store writes, keeps and takes; see store.ts.
  */
@@ -43,6 +44,7 @@ import { measureStore } from "./store.ts";
 import { measureDestinations } from "./destinations.ts";
 import { measureLapses } from "./lapses.ts";
 import { measureSteps } from "./steps.ts";
+import { measureFile } from "./file.ts";
 import { measureProfile } from "./profile.ts";
 
 const BULK_MEMORY = "bulk-memory";
@@ -79,6 +81,7 @@ try {
   else if (positionals[0] === "startup") await startup();
   else if (positionals[0] === "lapses") await lapses();
   else if (positionals[0] === "steps") await steps();
+  else if (positionals[0] === "file") await file();
   else if (positionals[0] === "profile") await profile();
   else await all();
 } catch (error) {
@@ -114,6 +117,12 @@ async function lapses(): Promise<void> {
 
 async function steps(): Promise<void> {
   const part = await measureSteps(scratch);
+  console.log(reportStore(part));
+  failures.push(...missed([part]));
+}
+
+async function file(): Promise<void> {
+  const part = await measureFile(Number(flags.signals), scratch, failures);
   console.log(reportStore(part));
   failures.push(...missed([part]));
 }
