@@ -404,6 +404,10 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     const compiled = mappingRule.compileRules(rulesOf(name));
     return [() => mappingRule.isEvaluable(compiled, `${name}b`)];
   },
+  "rules/mapping-rule needsPayload": ({ name }) => {
+    const compiled = mappingRule.compileRules(rulesOf(name));
+    return [() => mappingRule.needsPayload(compiled, `${name}b`)];
+  },
   "rules/mapping-rule isEventPattern": onForm(mappingRule.isEventPattern),
   "rules/mapping-rule fitsWildcard": onName((name) =>
     mappingRule.fitsWildcard({ first: name.slice(0, 1), middle: times(100, () => name.slice(0, 2)), last: "x" }, name),
