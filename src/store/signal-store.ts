@@ -392,7 +392,7 @@ export class SignalStore extends WorkspaceObject {
 
   /** Begins an export of the whole workspace, or joins the one that runs. @returns its id. */
   beginExport(id: string): string {
-    this.#requireNoPause();
+    if (!this.#exports.isWriting) this.#requireNoPause();
     const begun = this.#exports.begin(id, Date.now());
     this.due.forget();
     this.#alarmForNext();

@@ -14,13 +14,15 @@ export type Harm = "fails" | "is the last before a crash";
 export class Interruption {
   readonly #at: number;
   readonly #harm: Harm;
+  readonly #withR2: boolean;
   #hasCrashed = false;
   #calls = 0;
 
-  /** @param at number of the call that is harmed, from 0. */
-  constructor(at: number, harm: Harm) {
+  /** @param at number of the call that is harmed, from 0. @param options whether calls of R2 count too. */
+  constructor(at: number, harm: Harm, { withR2 = false } = {}) {
     this.#at = at;
     this.#harm = harm;
+    this.#withR2 = withR2;
   }
 
   /** Whether the operation has reached that call. */
@@ -31,8 +33,9 @@ export class Interruption {
   /** Bindings for the Worker and, until a restart, for the workspace's store. */
   async #bindings(workspaceId: string): Promise<Env> {
     const harmed = <T extends object>(binding: T): T => intercept(binding, ({ make }) => this.#call(make));
-    const { DB, QUOTA_COUNTER, DESTINATIONS, SIGNAL_STORE } = env;
-    const bindings = { DB: harmed(DB), QUOTA_COUNTER: harmed(QUOTA_COUNTER), DESTINATIONS: harmed(DESTINATIONS) };
+    const { DB, QUOTA_COUNTER, DESTINATIONS, SIGNAL_STORE, COLD } = env;
+    const objects = { QUOTA_COUNTER: harmed(QUOTA_COUNTER), DESTINATIONS: harmed(DESTINATIONS) };
+    const bindings = { DB: harmed(DB), ...objects, ...(this.#withR2 && { COLD: harmed(COLD) }) };
     // The store's parts keep the bindings that they began with.
     await restart(SIGNAL_STORE.getByName(workspaceId));
     await withBindings(workspaceId, bindings);

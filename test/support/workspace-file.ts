@@ -22,7 +22,8 @@ export async function exportOf(
   workspace: TestWorkspace,
   work: () => Promise<unknown> = () => runDurableObjectAlarm(workspace.store),
 ): Promise<WorkspaceFile> {
-  const { id } = await workspace.operator<{ id: string }>("POST", "/exports");
+  // Right after a crash the first call gets 503.
+  const { id } = await until(() => workspace.operator<{ id: string }>("POST", "/exports"));
   const manifest = await until(async () => {
     await work();
     const found = await workspace.operator<{ manifest: FileManifest | null }>("GET", `/exports/${id}`);

@@ -7,6 +7,7 @@ import { PAUSE_MAX_MS } from "../../../src/store/transfer/export-jobs.ts";
 import { controlDatabase } from "../../../src/d1/database.ts";
 import { finishImport, importPart } from "../../../src/use-cases/import-workspace.ts";
 import { intercept } from "../../support/intercept.ts";
+import { Interruption, type Harm } from "../../support/interruption.ts";
 import { ring } from "../../support/cold.ts";
 import { consumeMessages, messageOf } from "../../support/deliver.ts";
 import { expectLogged } from "../../support/logged.ts";
@@ -16,6 +17,8 @@ import { newPlan, newWorkspace, operator, TestWorkspace } from "../../support/wo
 import { beginImport, exportOf, linesOf, moved, sendPart, type WorkspaceFile } from "../../support/workspace-file.ts";
 
 const DAY_MS = 24 * 3_600_000;
+/** More calls than an export or an import makes. */
+const MOST_CALLS = 30;
 const RULE = { name: "R", event: "E", conditions: [], scoring_signal: "s", points: 5 };
 
 afterEach(() => vi.useRealTimers());
@@ -203,8 +206,6 @@ describe("the file of a workspace", () => {
 });
 
 describe("an interrupted import", () => {
-  /** More calls than a part or the end of an import makes. */
-  const MOST_CALLS = 30;
   const { DB, QUOTA_COUNTER, SIGNAL_STORE, DESTINATIONS, COLD } = env;
 
   /** Fails after the effect of one call, or before. */
@@ -257,6 +258,32 @@ describe("an interrupted import", () => {
         source = after;
         if (!hasHappened()) {
           expect(at).toBeGreaterThan(10);
+          return;
+        }
+      }
+      throw new Error("more calls than expected");
+    },
+    240_000,
+  );
+});
+
+describe("an interrupted export", () => {
+  test.each<Harm>(["fails", "is the last before a crash"])(
+    "goes on by itself, whichever call %s, and is the same file",
+    async (harm) => {
+      expectLogged();
+      const { workspace } = await fullWorkspace();
+      const lines = linesOf(await exportOf(workspace));
+      for (let at = 0; at < MOST_CALLS; at++) {
+        const interruption = new Interruption(at, harm, { withR2: true });
+        await interruption.run(workspace.id, () => workspace.operator("POST", "/exports"));
+        const file = await exportOf(workspace, async () => {
+          vi.setSystemTime(Date.now() + 60_000);
+          await runDurableObjectAlarm(workspace.store);
+        });
+        expect(linesOf(file)).toEqual(lines);
+        if (!interruption.hasHappened) {
+          expect(at).toBeGreaterThan(6);
           return;
         }
       }
