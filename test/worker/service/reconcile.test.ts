@@ -80,6 +80,12 @@ async function objectsInR2({ id }: TestWorkspace): Promise<string[]> {
   return (await env.COLD.list({ prefix: `cold/${id}/` })).objects.map(({ key }) => key);
 }
 
+/** The details of the reconciliations in the audit log. */
+async function audited(workspace: TestWorkspace): Promise<unknown[]> {
+  const entries = await workspace.audit("workspace.");
+  return entries.filter(({ action }) => action === "workspace.reconciled").map(({ detail }) => detail);
+}
+
 /** Empties an object, as if the platform had lost it. */
 async function loseObject(stub: DurableObjectStub): Promise<void> {
   await runInDurableObject(stub, (_, { storage }) => storage.deleteAll());
@@ -133,8 +139,7 @@ test("with D1 from before changes: keys stay deactivated, D1's plan and rules ta
   await ring(workspace.id);
   expect(await scores(workspace)).toEqual({ a: 5, b: 5, c: 5 });
   expect(await reconcile(workspace)).toEqual(NOTHING);
-  const entries = (await workspace.audit("workspace.")).filter(({ action }) => action === "workspace.reconciled");
-  expect(entries).toMatchObject([{ detail: { keysDeactivated: 1, configVersionRaised: true } }]);
+  expect(await audited(workspace)).toMatchObject([{ keysDeactivated: 1, configVersionRaised: true }]);
 });
 
 test("a Quota Counter that lost everything knows deactivated keys again, and the store ignores none of its new signals", async () => {
@@ -146,6 +151,7 @@ test("a Quota Counter that lost everything knows deactivated keys again, and the
   await loseObject(workspace.counter as DurableObjectStub);
   await sent(workspace, "d");
   expect(await reconcile(workspace)).toEqual({ ...NOTHING, keys_deactivated: 1 });
+  expect(await audited(workspace)).toMatchObject([{ keysDeactivated: 1, payloadsLost: 0 }]);
   expect((await workspace.send({ event: "E" }, { key: ended.key })).status).toBe(401);
   expect(Object.keys(await scores(workspace)).sort()).toEqual(["a", "b", "c", "d"]);
 });
@@ -175,6 +181,7 @@ describe("a bucket that lost objects", () => {
     const workspace = await withLostPayloads("a", "b");
     later(1);
     expect(await reconcile(workspace)).toEqual({ ...NOTHING, payloads_lost: 2 });
+    expect(await audited(workspace)).toMatchObject([{ keysDeactivated: 0, payloadsLost: 2 }]);
     const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/signals");
     const trace = await workspace.operator("GET", `/signals/${items.at(-1)?.id}`);
     expect(trace).toMatchObject({ payload: null, in_cold_storage: false, payload_lost: true, status: "processed" });
