@@ -122,6 +122,21 @@ describe("the file of a workspace", () => {
     expect(file.manifest.leftOut).toContain("API tokens");
   });
 
+  test("has objects of R2 that lost segments, and counts objects that R2 lost", async () => {
+    const { workspace } = await fullWorkspace();
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      storage.sql.exec("UPDATE cold_objects SET state = 'gaps'");
+    });
+    const objects = (file: WorkspaceFile) => linesOf(file).filter(({ from }) => from === "r2").length;
+    const file = await exportOf(workspace);
+    expect([objects(file), file.manifest.payloadsMissing]).toEqual([1, 0]);
+    expect(file.manifest.exportedAtMs).toBe(Date.now());
+    const stored = await env.COLD.list({ prefix: `cold/${workspace.id}/` });
+    await env.COLD.delete(stored.objects.map(({ key }) => key));
+    const later = await exportOf(workspace);
+    expect([objects(later), later.manifest.payloadsMissing]).toEqual([0, 1]);
+  });
+
   test("keeps senders going: the old key gets 202 in the same isolate, duplicates are found, people go on", async () => {
     const { workspace } = await fullWorkspace();
     await workspace.operator("PATCH", "", { overages: true });
