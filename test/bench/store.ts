@@ -168,7 +168,7 @@ const BATCHES = [
 /** Signals per count. */
 const COUNTED_SIGNALS = BATCHES.reduce((sum, { signals }) => sum + signals, 0);
 
-const MAX_BYTES = 160;
+const MAX_BYTES = 166;
 const MAX_BYTES_COLD = 60;
 /** Number of statements listed in a note. */
 const STATEMENTS_NAMED = 8;

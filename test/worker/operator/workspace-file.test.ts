@@ -5,7 +5,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { hashOfName } from "../../../src/domain/signal/identity.ts";
 import { PAUSE_MAX_MS } from "../../../src/store/transfer/export-jobs.ts";
 import { controlDatabase } from "../../../src/d1/database.ts";
-import { finishImport, importPart } from "../../../src/use-cases/import-workspace.ts";
+import { beginImport as begin, finishImport, importPart } from "../../../src/use-cases/import-workspace.ts";
 import { intercept } from "../../support/intercept.ts";
 import { Interruption, type Harm } from "../../support/interruption.ts";
 import { ring } from "../../support/cold.ts";
@@ -63,6 +63,11 @@ async function fullWorkspace() {
   for (let n = 0; n < 10; n++) await workspace.send({ email: "held@example.com", event: "E", id: `h-${n}` });
   await workspace.settled();
   return { workspace, owner };
+}
+
+async function rowsOf(table: string, { id }: TestWorkspace): Promise<number> {
+  const counted = env.DB.prepare(`SELECT count(*) AS rows FROM ${table} WHERE workspace_id = ?`).bind(id);
+  return (await counted.first<number>("rows")) ?? 0;
 }
 
 async function scoresOn(workspace: TestWorkspace, days: readonly number[]): Promise<unknown[]> {
@@ -182,6 +187,9 @@ describe("the file of a workspace", () => {
     await ring(after.id);
     const people = await after.operator<{ items: unknown[] }>("GET", "/people");
     expect(people.items).toMatchObject([{ email: "eve@example.com" }]);
+    // The next import of either workspace repeats it again, and nothing of this one is left in D1.
+    expect(await rowsOf("deletions", after)).toBe(1);
+    expect(await rowsOf("imported_rows", after)).toBe(0);
   });
 
   test("leaves destinations paused, with new secrets and without header values", async () => {
@@ -213,6 +221,9 @@ describe("the file of a workspace", () => {
     await after.operator("POST", "/import/finish", {});
     expect((await workspace.send({ event: "E" })).status).toBe(202);
     expect((await workspace.send({ event: "E" }, { key: another.key })).status).toBe(401);
+    expect((await after.list<{ id: string }>("/keys")).find(({ id }) => id === another.id)).toMatchObject({
+      status: "Inactive",
+    });
     expect(await after.settled()).toMatchObject({ accepted: 1 });
     await workspace.operator("DELETE", "", { slug: file.manifest.workspace.slug });
     expect((await workspace.send({ event: "F" })).status).toBe(202);
@@ -395,6 +406,15 @@ describe("an import", () => {
     );
     expect(differs).toMatchObject({ status: 409, body: { code: "plan_differs" } });
     expect(String(differs.body["detail"])).toContain("signal_limit is 1000 instead of 7");
+    const elsewhere = workspace.context({ env: { ...env, JURISDICTION: "eu" }, db: controlDatabase(env.DB) });
+    await expect(begin(elsewhere, manifest, "copy-elsewhere")).rejects.toThrow('JURISDICTION is "eu"');
+
+    const parts = manifest.parts.map((described) => ({ ...described, lines: described.lines + 1 }));
+    const miscounted = await beginImport({ ...file, manifest: { ...manifest, parts } }, `copy-${crypto.randomUUID()}`);
+    expect(await sendPart(String(miscounted.body["workspace_id"]), part, bytes)).toMatchObject({
+      status: 409,
+      body: { code: "part_differs", detail: expect.stringContaining("lines instead of") as string },
+    });
 
     const begun = await beginImport(file, `copy-${crypto.randomUUID()}`);
     const after = new TestWorkspace(String(begun.body["workspace_id"]), workspace.key);
