@@ -18,6 +18,11 @@ export const MARKETO: Preset = {
         "Email Address",
         "lead.Email Address",
         "lead.emailAddress",
+        "lead_email",
+        "leadEmail",
+        "person.email",
+        "contact.email",
+        "data.email",
       ],
     },
     ...["properties.lead_id", "lead_id", "leadId", "lead.id", "Lead Id", "lead.Id"].map((path) => ({
