@@ -85,7 +85,7 @@ export function typedTemplate(
  * The preset from which a key's template was made. It may have been edited, or be of an older preset: at least half of the preset's
  * mappings are there, and one of them is in no other preset, unlike `event` or `email`.
  */
-export function presetOfTemplate(template: KeyTemplate | null): Preset | undefined {
+export function presetOfTemplate(template: KeyTemplate | readonly SignalMapping[] | null): Preset | undefined {
   if (template === null) return undefined;
   const mappings = new Set(textsOf(template));
   const presets = PRESETS.map((preset) => ({ preset, texts: textsOf(preset.template) }));
@@ -98,7 +98,7 @@ export function presetOfTemplate(template: KeyTemplate | null): Preset | undefin
 }
 
 /** Whether a key has the template of a preset, unchanged. */
-export function isUnchanged({ template }: Preset, ofKey: KeyTemplate): boolean {
+export function isUnchanged({ template }: Preset, ofKey: KeyTemplate | readonly SignalMapping[]): boolean {
   return textsOf(template).join() === textsOf(ofKey).join();
 }
 
