@@ -18,6 +18,11 @@ export const HUBSPOT_WORKFLOW: Preset = {
         "Email",
         "properties.work_email.value",
         "properties.work_email",
+        // Names that people give it in a body of their own.
+        "contactEmail",
+        "emailAddress",
+        "email_address",
+        "Email Address",
       ],
     },
     { target: "user_id", text: "hubspot:{vid}" },

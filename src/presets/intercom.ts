@@ -25,6 +25,7 @@ export const INTERCOM: Preset = {
       paths: [
         ...AUTHORS.map((type) => `${ITEM}.conversation_parts.conversation_parts[author.type=${type}].author.email`),
         ...AUTHORS.map((type) => `${ITEM}.ticket_parts.ticket_parts[author.type=${type}].author.email`),
+        ...AUTHORS.map((type) => `${ITEM}.ticket.ticket_parts.ticket_parts[author.type=${type}].author.email`),
         `${ITEM}.contacts.contacts[].email`,
         `${ITEM}.ticket.contacts.contacts[].email`,
       ],

@@ -10,7 +10,14 @@ export const KLAVIYO: Preset = {
     { target: "items", path: "data" },
     {
       target: "event",
-      paths: ["topic", "event", "event_name", "@body.event", "payload.included[type=metric].attributes.name"],
+      paths: [
+        "topic",
+        "event",
+        "event_name",
+        "@body.event",
+        "payload.included[type=metric].attributes.name",
+        "attributes.metric.name",
+      ],
     },
     { target: "event", text: "Klaviyo flow" },
     {
@@ -25,6 +32,13 @@ export const KLAVIYO: Preset = {
         "person.email",
         "customer.email",
         "@body.email",
+        // A flow's body with the names of Klaviyo's API, or with names of one's own.
+        "attributes.email",
+        "attributes.profile.email",
+        "$email",
+        "person.$email",
+        "customer_email",
+        "Email",
       ],
     },
     { target: "user_id", paths: [`${PROFILE}.external_id`, `${EVENT}.profile.external_id`] },

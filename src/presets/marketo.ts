@@ -18,6 +18,12 @@ export const MARKETO: Preset = {
         "Email Address",
         "lead.Email Address",
         "lead.emailAddress",
+        "lead.email_address",
+        "lead_email",
+        "leadEmail",
+        "person.email",
+        "contact.email",
+        "data.email",
       ],
     },
     ...["properties.lead_id", "lead_id", "leadId", "lead.id", "Lead Id", "lead.Id"].map((path) => ({
@@ -27,9 +33,12 @@ export const MARKETO: Preset = {
     { target: "occurred_at", paths: ["occurred_at", "timestamp", "date"] },
     {
       target: "first_name",
-      paths: ["properties.first_name", "first_name", "firstName", "lead.firstName", "First Name"],
+      paths: ["properties.first_name", "first_name", "firstName", "lead.firstName", "lead.first_name", "First Name"],
     },
-    { target: "last_name", paths: ["properties.last_name", "last_name", "lastName", "lead.lastName", "Last Name"] },
+    {
+      target: "last_name",
+      paths: ["properties.last_name", "last_name", "lastName", "lead.lastName", "lead.last_name", "Last Name"],
+    },
     { target: "company", paths: ["properties.company", "company", "company.name", "Company Name"] },
     { target: "title", paths: ["properties.title", "title", "jobTitle", "Job Title"] },
   ],

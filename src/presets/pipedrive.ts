@@ -27,11 +27,12 @@ export const PIPEDRIVE: Preset = {
       ],
     },
     ...[
+      // Most events are about others than persons.
+      "data.person_id",
+      "current.person_id",
       `${PERSON}.data.id`,
       `${PERSON}.meta.entity_id`,
-      "data.person_id",
       `${PERSON_V1}.meta.id`,
-      "current.person_id",
       "previous.person_id",
     ].map((path) => ({ target: "user_id" as const, text: `pipedrive:{${path}}` })),
     { target: "id", text: "{meta.action}:{meta.entity}:{meta.id}:{meta.timestamp}" },

@@ -14,6 +14,8 @@ export const SHOPIFY: Preset = {
         "customer.email",
         "[token=*].email",
         "[orders_count=*].email",
+        // An order with a few fields alone, as a webhook may ask for.
+        "[total_price=*].email",
         "[order_id=*].email",
         "[customer_id=*].email_address",
         "[customer_id=*].email",

@@ -26,6 +26,7 @@ export const STRIPE: Preset = {
         `${OBJECT}.cardholder.email`,
         `${OBJECT}.card.cardholder.email`,
         `${OBJECT}.source.owner.email`,
+        `${OBJECT}.evidence.customer_email_address`,
       ],
     },
     { target: "user_id", text: `stripe:{${OBJECT}[object=customer].id}` },

@@ -12,6 +12,10 @@ export const TYPEFORM: Preset = {
         "form_response.hidden.email",
         "form_response.hidden.user_email",
         "form_response.hidden.Email",
+        "form_response.hidden.email_address",
+        "form_response.hidden.contact_email",
+        // Many forms ask for it with a question of the type short text.
+        "form_response.answers[type=text].text",
       ],
     },
     { target: "id", text: "{event_type}:{event_id}" },
@@ -28,7 +32,7 @@ export const TYPEFORM: Preset = {
   documentation: "https://www.typeform.com/developers/webhooks/example-payload/",
   fieldsFrom: "examples",
   events: "`form_response`, `form_response_partial`",
-  person: "the answer of the type email, or the hidden field `email`",
+  person: "the answer of the type email, the hidden field `email`, or an answer that is an address",
   note: "A hidden `user_id` is not used, because previews fill it with `xxxxx` for everyone.",
   rule: {
     name: "Form submitted",

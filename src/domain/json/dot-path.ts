@@ -8,34 +8,48 @@
 import type { InnerJson } from "./inner-json.ts";
 import { isJsonObject, WrittenNumber, type JsonObject } from "./json-value.ts";
 
-/** The beginning of a path's segment. `cost` is the price of its look-ups, in steps of a reading. */
-interface Head {
-  /** The path's text from this segment on: a property of exactly that name wins over the steps. */
+/**
+ * A step of a path. All have the same fields, because the engine reads those of a few shapes much slower, and paths are read for each
+ * signal.
+ */
+interface Step {
+  kind:
+    | "name"
+    | "members"
+    /** Before a selector at the beginning of a path: the value itself. */
+    | "self"
+    | "index"
+    | "any"
+    /** Keeps the elements of an array, or the object, with this `text` at the inner `path`. */
+    | "selector";
+  name: string;
+  /** Of a name, members or self: the path's text from this segment on. A property of exactly that name wins over the steps. */
   rest: string;
+  /** The price of its look-ups, in steps of a reading. */
   cost: number;
   /** The segment's text with quotes, star and selectors. A property of that name wins over the next `steps` steps. */
-  asWritten?: { name: string; steps: number };
-}
-
-type Step =
-  | (Head & { kind: "name"; name: string })
-  | (Head & { kind: "members" })
-  /** Before a selector at the beginning of a path: the value itself. */
-  | (Head & { kind: "self" })
-  | { kind: "index"; index: number }
-  | { kind: "any" }
-  | Selector;
-
-/** Keeps the elements of an array, or the object, with this text at the inner path. `text` is as `textToCompare` gives it. */
-interface Selector {
-  kind: "selector";
+  asWritten: { name: string; steps: number } | undefined;
+  index: number;
   path: DotPath;
+  /** As `textToCompare` gives it. */
   text: string;
-  /** Any ending matches. */
+  /** Any ending of the text matches. */
   isBeginning: boolean;
 }
 
-export type DotPath = readonly Step[];
+const BLANK_STEP: Readonly<Step> = {
+  kind: "any",
+  name: "",
+  rest: "",
+  cost: 0,
+  asWritten: undefined,
+  index: 0,
+  path: [],
+  text: "",
+  isBeginning: false,
+};
+
+export type DotPath = readonly Readonly<Step>[];
 
 /** Characters of a name that cost about as much to look up as an element costs to read. */
 const CHARACTERS_A_STEP = 16;
@@ -78,18 +92,18 @@ class PathParser {
     const isSelf = nameEnd === start;
     // Only a selector may begin a path, as a condition on the value itself.
     if (isSelf && (start > 0 || brackets[0]?.kind !== "selector")) return undefined;
-    const name = isQuoted ? this.#text.slice(start + 1, nameEnd - 1) : this.#text.slice(start, nameEnd);
+    const name = propertyName(isQuoted ? this.#text.slice(start + 1, nameEnd - 1) : this.#text.slice(start, nameEnd));
     const isMembers = !isQuoted && name === "*";
-    const rest = this.#text.slice(start);
+    const rest = propertyName(this.#text.slice(start));
     const isAfterName = this.#steps.at(-1)?.kind === "name";
-    const head: Head = { rest, cost: (isAfterName ? 1 : 0) + Math.floor(rest.length / CHARACTERS_A_STEP) };
+    const cost = (isAfterName ? 1 : 0) + Math.floor(rest.length / CHARACTERS_A_STEP);
     const writtenEnd = selectorsEnd ?? (isQuoted || isMembers ? nameEnd : this.#text.length);
-    if (writtenEnd < this.#text.length) {
-      head.asWritten = { name: this.#text.slice(start, writtenEnd), steps: 1 + selectorSteps };
-    }
-    this.#steps.push(
-      isSelf ? { kind: "self", ...head } : isMembers ? { kind: "members", ...head } : { kind: "name", name, ...head },
-    );
+    const asWritten =
+      writtenEnd < this.#text.length
+        ? { name: propertyName(this.#text.slice(start, writtenEnd)), steps: 1 + selectorSteps }
+        : undefined;
+    const kind = isSelf ? "self" : isMembers ? "members" : "name";
+    this.#steps.push({ ...BLANK_STEP, kind, name, rest, cost, asWritten });
     // One by one, because a call with very many arguments overflows the stack.
     for (const bracket of brackets) this.#steps.push(bracket);
     return end;
@@ -133,11 +147,12 @@ class PathParser {
     if (open > this.#lastClose) return undefined;
     const close = afterDigits(this.#text, open + 1);
     if (this.#text[close] !== "]") return this.#selector(open);
-    if (close === open + 1) return { step: { kind: "any" }, end: close + 1 };
-    return { step: { kind: "index", index: Number(this.#text.slice(open + 1, close)) }, end: close + 1 };
+    if (close === open + 1) return { step: { ...BLANK_STEP, kind: "any" }, end: close + 1 };
+    const index = Number(this.#text.slice(open + 1, close));
+    return { step: { ...BLANK_STEP, kind: "index", index }, end: close + 1 };
   }
 
-  #selector(open: number): { step: Selector; end: number } | undefined {
+  #selector(open: number): { step: Step; end: number } | undefined {
     if (open < this.#noSelectorBefore) return undefined;
     const equals = this.#endOfInnerPath(open + 1);
     if (this.#text[equals] !== "=" || equals > this.#lastClose) return undefined;
@@ -150,7 +165,7 @@ class PathParser {
     const value = this.#text.slice(equals + 1, close);
     const isBeginning = value.endsWith("*");
     const text = textToCompare(isBeginning ? value.slice(0, -1) : value);
-    return { step: { kind: "selector", path, text, isBeginning }, end: close + 1 };
+    return { step: { ...BLANK_STEP, kind: "selector", path, text, isBeginning }, end: close + 1 };
   }
 
   /** The index of the first `=`, or of a bracket that no inner path has. An inner path may have `[]` and `[0]`. */
@@ -168,6 +183,15 @@ class PathParser {
   }
 }
 
+/** Characters. Each rest of a longer path would be copied, which takes quadratic time. */
+const PROPERTY_NAME_MAX_LENGTH = 128;
+
+/** The text as the engine keeps the name of a property. A look-up by a part of another text takes up to twice as long. */
+function propertyName(text: string): string {
+  if (text.length > PROPERTY_NAME_MAX_LENGTH) return text;
+  return Object.keys({ [text]: null })[0] ?? text;
+}
+
 function afterDigits(text: string, start: number): number {
   let at = start;
   while (isDigit(text.charCodeAt(at))) at += 1;
@@ -180,15 +204,20 @@ function isDigit(code: number): boolean {
 
 /** The form in which a selector compares texts: in lower case, and an accent is part of its letter (NFC). */
 function textToCompare(text: string): string {
-  return text.toLowerCase().normalize("NFC");
+  const lower = text.toLowerCase();
+  return IS_ASCII.test(lower) ? lower : lower.normalize("NFC");
 }
+
+/** Such a text has no other form, and to see that takes less time than to normalise it. */
+// eslint-disable-next-line no-control-regex
+const IS_ASCII = /^[\0-\x7f]*$/;
 
 /** A longer text is another one: paths are shorter, and no form of a text is a third as long. */
 const COMPARED_MAX_CHARACTERS = 1_024;
 /** The lower case of some scripts takes longer than a look-up. */
 const CHARACTERS_COMPARED_A_STEP = 8;
 
-function hasText(value: unknown, { text, isBeginning }: Selector): boolean {
+function hasText(value: unknown, { text, isBeginning }: Readonly<Step>): boolean {
   const sent = value instanceof WrittenNumber ? value.sent : value;
   if (sent === null || sent === undefined || typeof sent === "object") return false;
   const whole = String(sent as string | number | boolean);
@@ -264,8 +293,7 @@ export class PathReading {
       } else {
         if (!isJsonObject(value) || !this.#spend(step.cost)) return;
         const { rest, asWritten } = step;
-        const name = step.kind === "name" ? step.name : undefined;
-        if (rest !== name && Object.hasOwn(value, rest)) {
+        if ((step.kind !== "name" || rest !== step.name) && Object.hasOwn(value, rest)) {
           value = value[rest];
           break;
         }
@@ -300,7 +328,7 @@ export class PathReading {
     return !this.isCut;
   }
 
-  #readEach(elements: readonly unknown[], from: number, selector?: Selector): void {
+  #readEach(elements: readonly unknown[], from: number, selector?: Readonly<Step>): void {
     this.metArray = true;
     for (const element of elements) {
       if (this.#elements >= this.#maxElements) this.isCut = true;
@@ -328,7 +356,12 @@ export class PathReading {
     this.#key = outer;
   }
 
-  #holds(value: unknown, selector: Selector): boolean {
+  #holds(value: unknown, selector: Readonly<Step>): boolean {
+    const [first] = selector.path;
+    // Nearly all selectors, such as `[type=email]`. A reading of its own takes several times as long.
+    if (selector.path.length === 1 && first?.kind === "name" && first.rest === first.name && isJsonObject(value)) {
+      return this.#spend(first.cost) && Object.hasOwn(value, first.name) && this.#hasText(value[first.name], selector);
+    }
     const inner = new PathReading(selector.path, {
       maxElements: this.#maxElements - this.#elements,
       maxSteps: this.#maxSteps - this.#steps,
@@ -337,7 +370,11 @@ export class PathReading {
     inner.read(value);
     this.#elements += inner.#elements;
     if (!this.#spend(inner.steps)) return false;
-    return inner.found.some((found) => this.#spend(stepsToCompare(found)) && hasText(found, selector));
+    return inner.found.some((found) => this.#hasText(found, selector));
+  }
+
+  #hasText(value: unknown, selector: Readonly<Step>): boolean {
+    return value !== undefined && this.#spend(stepsToCompare(value)) && hasText(value, selector);
   }
 }
 

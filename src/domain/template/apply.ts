@@ -13,7 +13,7 @@
  * An item maps again with `mapSignal(compiled, payload, around, context)`, from its payload and surroundings alone.
  */
 import { BODY_MAX_SIGNALS } from "../../limits.ts";
-import { PathReading } from "../json/dot-path.ts";
+import { parseDotPath, PathReading } from "../json/dot-path.ts";
 import { InnerJson } from "../json/inner-json.ts";
 import { isAbsent, isJsonObject, kindInWords, presentText, type JsonObject } from "../json/json-value.ts";
 import type { BodyRejection, SignalRejection } from "../keys/rejection.ts";
@@ -215,7 +215,7 @@ const UNIVERSAL: Readonly<Partial<Record<ValueTarget, CompiledTarget>>> = {
 
 function field(name: string): CompiledTarget {
   return {
-    sources: [{ path: { text: name, from: "item", path: [{ kind: "name", name, rest: name, cost: 0 }] } }],
+    sources: [{ path: { text: name, from: "item", path: parseDotPath(name) ?? [] } }],
     required: false,
   };
 }

@@ -58,7 +58,7 @@ import {
 } from "./key-parts.tsx";
 import { createdPage, keyAlreadyCreatedPage } from "./new-key.tsx";
 import { requireKey } from "./require-key.ts";
-import { presetOfTemplate } from "./template-form.tsx";
+import { isUnchanged, presetOfTemplate } from "./template-form.tsx";
 
 type Settings = Record<"name" | "silent_after_days" | "signal_limit", string>;
 
@@ -377,7 +377,8 @@ function SignalTemplate({ path, apiKey }: { path: string; apiKey: ApiKey }) {
   return (
     <Panel title="Payload template" actions={<LinkButton href={change} text="Change template" />} list>
       <p class="quiet">
-        {preset !== undefined && `As proposed for ${preset.name}. `}
+        {preset !== undefined &&
+          `${isUnchanged(preset, payloadTemplate) ? `As proposed for ${preset.name}` : `For ${preset.name}, edited`}. `}
         {kept}. Success is answered with {answer}.
       </p>
       <Table

@@ -81,15 +81,32 @@ export function typedTemplate(
   return preset === undefined ? start : { ...start, ...sampleOf(preset) };
 }
 
-/** The preset whose template a key has, unchanged. */
-export function presetOfTemplate(template: KeyTemplate | null): Preset | undefined {
+/**
+ * The preset from which a key's template was made. It may have been edited, or be of an older preset: at least half of the preset's
+ * mappings are there, and one of them is in no other preset, unlike `event` or `email`.
+ */
+export function presetOfTemplate(template: KeyTemplate | readonly SignalMapping[] | null): Preset | undefined {
   if (template === null) return undefined;
-  const text = JSON.stringify(template.map((mapping) => sourceOf(mapping as SignalMapping)));
-  return PRESETS.find((preset) => JSON.stringify(preset.template.map(sourceOf)) === text);
+  const mappings = new Set(textsOf(template));
+  const presets = PRESETS.map((preset) => ({ preset, texts: textsOf(preset.template) }));
+  const isOwn = (text: string): boolean => presets.filter(({ texts }) => texts.includes(text)).length === 1;
+  const found = presets.find(({ texts }) => {
+    const shared = texts.filter((text) => mappings.has(text));
+    return shared.length * 2 >= texts.length && shared.some(isOwn);
+  });
+  return found?.preset;
 }
 
-function sourceOf({ target, path, paths, text, required = false }: SignalMapping): unknown[] {
-  return [target, path ?? null, paths ?? null, text ?? null, required];
+/** Whether a key has the template of a preset, unchanged. */
+export function isUnchanged({ template }: Preset, ofKey: KeyTemplate | readonly SignalMapping[]): boolean {
+  return textsOf(template).join() === textsOf(ofKey).join();
+}
+
+/** Each mapping as text, to compare. */
+function textsOf(template: KeyTemplate | readonly SignalMapping[]): string[] {
+  return (template as readonly SignalMapping[]).map(({ target, path, paths, text, required = false }) =>
+    JSON.stringify([target, path ?? null, paths ?? null, text ?? null, required]),
+  );
 }
 
 function rowOf({ target, path, paths, text, required = false }: SignalMapping): MappingRow {
@@ -315,7 +332,7 @@ function Mappings({ typed, errors, preset }: MappingsProps) {
       <details open={!isPreset || hasErrors}>
         <summary>
           {counted(mappings.length, "mapping")}
-          {isPreset && ` for ${preset.name}`}
+          {preset !== undefined && ` for ${preset.name}${isPreset ? "" : ", edited"}`}
         </summary>
         <MappingList mappings={mappings} errors={errors} />
       </details>

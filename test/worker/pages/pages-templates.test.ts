@@ -4,6 +4,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import { MISFIT_KEPT_DAYS } from "../../../src/limits.ts";
 import { PRESETS, presetAddress, presetNamed } from "../../../src/presets/presets.ts";
+import { isUnchanged, presetOfTemplate } from "../../../src/pages/keys/template-form.tsx";
+import type { SignalMapping } from "../../../src/domain/template/signal-template.ts";
 import type { Preset } from "../../../src/presets/preset.ts";
 import { stopClock } from "../../support/clock.ts";
 import type { Part } from "../../support/html.ts";
@@ -269,6 +271,40 @@ describe("the template of a key", () => {
     expect(change.field("sender").value).toBe("mailgun");
     await members.owner.post(`${path}/template`, { ...fieldsIn(change), sender: "" });
     expect(await listed()).toMatchObject([{ payload_template: null }]);
+  });
+
+  test("is still that of its sender when a mapping of a preset was edited", async () => {
+    const payload_template = preset("typeform").template.map((mapping) =>
+      mapping.target === "email" ? { target: "email", path: "form_response.hidden.work_email" } : mapping,
+    );
+    const key = await newKey({ name: "Forms", payload_template });
+    const shown = await members.owner.read(`${keys}/${key.id}`);
+    expect(shown.text).toContain("For Typeform, edited. A payload that does not fit is");
+    const change = await members.owner.read(`${keys}/${key.id}/template`);
+    expect(fieldsIn(change)).toMatchObject({ sender: "typeform", "map.1.value": "form_response.hidden.work_email" });
+    expect(change.text).toContain("4 mappings for Typeform, edited");
+    expect((await members.owner.read(`${members.home}/connect`)).text).toContain(
+      "This key has the template of Typeform",
+    );
+  });
+
+  test("is that of each preset also with one mapping less, and of none with mappings that several have", () => {
+    for (const each of PRESETS) {
+      expect(presetOfTemplate(each.template)?.id).toBe(each.id);
+      expect(isUnchanged(each, each.template)).toBe(true);
+      const less = each.template.toSpliced(
+        each.template.findIndex(({ target }) => target === "occurred_at"),
+        1,
+      );
+      expect(presetOfTemplate(less)?.id).toBe(each.id);
+      expect(isUnchanged(each, less)).toBe(false);
+    }
+    const usual: SignalMapping[] = [
+      { target: "event", path: "event" },
+      { target: "email", path: "email" },
+      { target: "occurred_at", path: "timestamp" },
+    ];
+    expect(presetOfTemplate(usual)).toBeUndefined();
   });
 
   test("of a key for accounts has no such page", async () => {
