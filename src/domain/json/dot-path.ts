@@ -209,7 +209,7 @@ function textToCompare(text: string): string {
 }
 
 /** Such a text has no other form, and to see that takes less time than to normalise it. */
-// eslint-disable-next-line no-control-regex
+// oxlint-disable-next-line no-control-regex
 const IS_ASCII = /^[\0-\x7f]*$/;
 
 /** A longer text is another one: paths are shorter, and no form of a text is a third as long. */
