@@ -97,6 +97,9 @@ describe("an account", () => {
       { id: "acme", plan: "Growth", markup: { "<b>": ["<i>"] } },
       { id: "acme", seats: 4_000 },
     );
+    const changed = await members.owner.read(`${members.home}/signals/${second}`);
+    const found = await members.owner.read(changed.link("View account").target ?? "");
+    expect(found.targets).toContain(pathOf("acme"));
     const page = await members.owner.read(pathOf("acme"));
     const fields = Object.fromEntries(
       page.all("#fields dt").map(({ text }, index) => [text, page.all("#fields dd")[index]?.all("div")[0]?.text]),

@@ -87,6 +87,8 @@ describe("the form of a key", () => {
       email: "laura@example.com",
       source: "typeform",
     });
+    const trace = await members.admin.read(`${members.home}/signals/${id}`);
+    expect(trace.text).toContain("By the payload template of its key");
   });
 
   test("previews a pasted body with its headers, and the rules that would match", async () => {
@@ -169,7 +171,8 @@ describe("a signal that the template does not fit", () => {
     const path = trace.link("Map this payload").target ?? "";
     expect(path).toBe(`${keys}/${key.id}/template?signal=${id}`);
     const list = await members.admin.read(`${members.home}/signals/dead-letters`);
-    expect([list.link("Map").target, list.text]).toEqual([path, expect.stringContaining("Not mapped")]);
+    expect([list.link("Map").target, list.rowHeads]).toEqual([path, [expect.stringMatching(/^Unknown event/)]]);
+    expect((await members.admin.read(`${members.home}/signals/all`)).rowHeads).toEqual(["Unknown event"]);
     expect((await members.member.read(`${members.home}/signals/dead-letters`)).links("Map")).toEqual([]);
     const page = await members.admin.read(path);
     expect(page.text).toContain('"what": "order.created"');
