@@ -99,6 +99,10 @@ describe("the form of a key", () => {
     const { page: part } = await members.owner.post(`${keys}/new/preview`, { ...fieldsIn(page), ...typed });
     expect(previewIn(part).detail("Event")).toBe("orders/paid");
     expect(previewIn(part).detail("Rules")).toBe("+15 ordered");
+    const own = { name: "Own shop", conditions: [{ path: "source", operator: "equals", value: "shopify" }] };
+    await members.workspace.operator("PUT", "/exclusions", { items: [own] });
+    const { page: excluded } = await members.owner.post(`${keys}/new/preview`, { ...fieldsIn(page), ...typed });
+    expect(previewIn(excluded).detail("Rules")).toBe("None: an exclusion covers it");
     const unread = await members.owner.post(`${keys}/new/preview`, { ...fieldsIn(page), body: '{"email":' });
     expect(unread.text).toContain("Not valid JSON at line 1, column 10");
     expect(await listed()).toEqual([]);
