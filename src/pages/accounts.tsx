@@ -14,7 +14,7 @@ import {
 } from "../limits.ts";
 import type { AccountPage, AccountsSort, AccountSummary, ShownChange } from "../store/protocol/people-and-accounts.ts";
 import { destinationsOf } from "../use-cases/objects.ts";
-import { keyText, type KeyNames, readKeyNames } from "./keys/key-parts.tsx";
+import { type KeyNames, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { grouped } from "./kit/format.ts";
 import { Filters, LapsingNote, ListAddress, ListPanel, totalOf } from "./kit/list.tsx";
@@ -362,7 +362,13 @@ function Origin({ base, account, keys, target }: OriginProps & { target: string 
     <div class="quiet small">
       <Time ms={atMs} />{" "}
       {keyId === null ? `${SET_BY[by]}, deleted since` : <a href={signalPath(base, signalId)}>{SET_BY[by]}</a>}
-      {keyId !== null && key !== undefined && [", ", <a href={keyPath(base, keyId)}>{keyText(key, keyId)}</a>]}
+      {keyId !== null &&
+        key !== undefined && [
+          ", ",
+          <a href={keyPath(base, keyId)}>
+            <KeyTitle {...key} />
+          </a>,
+        ]}
     </div>
   );
 }

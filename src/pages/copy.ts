@@ -221,7 +221,8 @@ const KIND_LABEL = {
   signal: "Signal",
   identify: "Identify call",
   account: "Account update",
-  unknown: "Unreadable signal",
+  // A dead letter whose event is not known, such as one that its template does not fit.
+  unknown: "Unknown event",
 } as const satisfies Record<SignalSummary["kind"], string>;
 
 /** Its event; of a dead letter the event that it was sent with. */

@@ -4,16 +4,16 @@ import type { KeyName } from "../d1/api-keys.ts";
 import type { RejectionEntry } from "../domain/keys/rejection.ts";
 import type { SignalStatus } from "../domain/signal/signal.ts";
 import { MISFIT_KEPT_DAYS } from "../limits.ts";
-import { REJECTIONS } from "../http/rejection-table.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { LiveSignal } from "../store/protocol/stored-signals.ts";
-import { CAUSE_COPY, optionsOf, STATUS_COPY, signalTitle } from "./copy.ts";
+import { optionsOf, STATUS_COPY, signalTitle } from "./copy.ts";
 import { keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { counted, signed } from "./kit/format.ts";
 import { Filters, ListAddress } from "./kit/list.tsx";
 import { Clamped, Empty, OneLine, Panel, StatusBadge, Table, Time, WithCode } from "./kit/parts.tsx";
 import { fragment, page } from "./page.tsx";
+import { adviceFor, reasonText } from "./rejection-texts.ts";
 import { callPath } from "./rejections.tsx";
 import { counterOf, type Ctx, pages, storeOf, workspacePath, personPath, signalPath, withQuery } from "./pages-env.ts";
 
@@ -162,16 +162,16 @@ async function rejectionItems(c: Ctx, rejections: readonly RejectionEntry[]): Pr
     rejections.map(({ keyId }) => keyId),
   );
   return rejections.map((entry) => {
-    const { lastAtMs, keyId, code, cause, detail, requestId, calls, signals } = entry;
+    const { lastAtMs, keyId, code, detail, requestId, calls, signals } = entry;
     const many = calls > 1 ? `${counted(calls, "call")}. ` : signals > 1 ? `${counted(signals, "signal")}. ` : "";
     return {
       key: `${requestId} ${code}`,
       atMs: lastAtMs,
       status: "rejected",
-      title: REJECTIONS[code].label,
+      title: reasonText(entry),
       from: keyText(names.get(keyId), keyId),
       apiKey: names.get(keyId),
-      reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
+      reason: many + (entry.cause === null ? detail : adviceFor(entry)),
       href: callPath(workspacePath(c), entry),
     };
   });

@@ -337,7 +337,7 @@ const STEPS = [
   {
     name: "key",
     title: "Create an API key",
-    text: "Every call carries a key. It is shown once, with the webhook URL.",
+    text: "Choose who sends, such as Typeform, Stripe or your own code. The key is shown once, with the webhook URL.",
     path: "settings/api-keys/new",
     button: "Create API key",
     managersOnly: true,
@@ -345,7 +345,7 @@ const STEPS = [
   {
     name: "signal",
     title: "Send the first signal",
-    text: "Connect Segment, RudderStack, Marketo, HubSpot or your back end, or send a test signal.",
+    text: "Give the webhook URL to the sender, or send a test signal.",
     path: "connect",
     button: "Connect a sender",
     managersOnly: false,

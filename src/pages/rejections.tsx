@@ -251,7 +251,13 @@ function callPage(c: Ctx, entry: RejectionEntry, names: KeyNames) {
           of={[
             [
               "API key",
-              key === undefined ? keyText(key, keyId) : <a href={keyPath(base, keyId)}>{keyText(key, keyId)}</a>,
+              key === undefined ? (
+                keyText(key, keyId)
+              ) : (
+                <a href={keyPath(base, keyId)}>
+                  <KeyTitle {...key} />
+                </a>
+              ),
             ],
             [calls === 1 ? "Request id" : "First request id", <CopyId id={requestId} label="request id" />],
             calls > 1 && ["First", <ExactTime ms={firstAtMs} />],

@@ -28,8 +28,8 @@ export interface MatchingRule {
 }
 
 export interface PreviewResult extends Omit<TemplatePreview, "signals"> {
-  /** `rules`: those that would match now. Null: that takes too long. */
-  signals: (PreviewedSignal & { signalId: string | null; rules: MatchingRule[] | null })[];
+  /** `rules`: those that would match now; null: that takes too long. `isExcluded`: they would score nothing. */
+  signals: (PreviewedSignal & { signalId: string | null; rules: MatchingRule[] | null; isExcluded: boolean })[];
 }
 
 interface NamedSample extends PreviewSample {
@@ -56,9 +56,9 @@ export async function previewSignalTemplate(
   ]);
   const { signals, ...preview } = previewTemplate(template, named, nowMs);
   const count = { steps: 0 };
-  const matching = ({ payload, outcome }: PreviewedSignal): MatchingRule[] | null => {
-    if (outcome.kind !== "mapped" || !isJsonObject(payload)) return [];
-    if (count.steps > RULES_MAX_STEPS) return null;
+  const matching = ({ payload, outcome }: PreviewedSignal) => {
+    if (outcome.kind !== "mapped" || !isJsonObject(payload)) return { rules: [], isExcluded: false };
+    if (count.steps > RULES_MAX_STEPS) return { rules: null, isExcluded: false };
     const { event, source, email, properties } = outcome.signal.normalised;
     const evaluation = evaluate(
       rules,
@@ -66,14 +66,14 @@ export async function previewSignalTemplate(
       undefined,
       count,
     );
-    return (
-      evaluation && evaluation.matches.map(({ ruleId, scoringSignal, points }) => ({ ruleId, scoringSignal, points }))
-    );
+    const matches =
+      evaluation && evaluation.matches.map(({ ruleId, scoringSignal, points }) => ({ ruleId, scoringSignal, points }));
+    return { rules: matches, isExcluded: evaluation?.excludedBy !== undefined };
   };
   return {
     ...preview,
     signals: signals.map((signal) => {
-      return { ...signal, signalId: named[signal.sample]?.signalId ?? null, rules: matching(signal) };
+      return { ...signal, signalId: named[signal.sample]?.signalId ?? null, ...matching(signal) };
     }),
   };
 }

@@ -88,3 +88,19 @@ test("an action and an email stay on one line on a wide screen, and the tables f
     }
   }
 });
+
+test("the button of the menu is whole on a phone, however long the workspace's name is", async () => {
+  const { id, home, owner, operator } = await newWorkspace("long-name");
+  await operator.call("PATCH", `workspaces/${id}`, {
+    name: "Kontinentalverwaltungsgesellschaft for signals ".repeat(2).trim(),
+  });
+  const page = await browser.open(owner, `${home}/`);
+  for (const width of [360, 390, 540]) {
+    await showAt(page, width);
+    const height = await page.evaluate<number>(
+      `parseFloat(getComputedStyle(document.querySelector(".menu-button"), "::after").height)`,
+    );
+    expect(height, `${width} pixels`).toBeLessThan(32);
+    expect(await overflow(page), `${width} pixels`).toEqual([]);
+  }
+});

@@ -235,7 +235,7 @@ describe("the words of the pages", () => {
   /** The first words of buttons. Previous and Next turn the pages of a list. */
   const BUTTONS =
     "Add Apply Cancel Change Clear Connect Copy Create Deactivate Delete Deliver Disable Dismiss Downgrade Enable Exclude Export Filter Import " +
-    "Map Next Open Pause Preview Previous Propose Refresh Remove Replay Restore Revoke Rotate Save Search Send Set Show Sign Upgrade Use";
+    "Map Next Open Pause Preview Previous Propose Refresh Remove Replay Restore Revoke Rotate Save Search Send Set Show Sign Upgrade Use View";
   /** Capital letters within a sentence. */
   const NAMES =
     /\b(API|CSV|UTC|URL|JSON|NDJSON|Signal Staging|Product Org Updates|Typeform|Free|Starter|Growth|Scale)\b/g;

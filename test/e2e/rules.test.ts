@@ -3,9 +3,11 @@ import { readFile } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { browserForFile } from "./support/browser.ts";
+import { overflow } from "./support/problems.ts";
 import { FORM, newWorkspace, send, type TestWorkspace } from "./support/workspace.ts";
 
 const browser = browserForFile();
+const WIDTHS = [360, 390, 540, 768, 1024, 1280, 1440, 1920];
 
 const RULE = {
   name: "Asked for a demo",
@@ -129,4 +131,44 @@ test.each([
   await page.getByRole("button", { name: "Apply to 1 past signal" }).click();
   await expect.poll(() => workspace.score("jane@example.com")).toBe(15);
   await page.getByRole("link", { name: "Version 3" }).waitFor();
+});
+
+test("a long path of a condition is readable", async () => {
+  const workspace = await newWorkspace("long-paths");
+  const key = await workspace.newKey();
+  await newRule(workspace, { event: "form_response_partial", frequency: "every_time", conditions: [] });
+  const properties = { form_response: { definition: { title: "Contact sales" } } };
+  await send(key, { event: "form_response_partial", email: "jane@customer.example", properties });
+  await expect.poll(() => workspace.score("jane@customer.example")).toBe(15);
+
+  const { items } = await workspace.operator.get<{ items: { id: string }[] }>(`workspaces/${workspace.id}/signals`);
+  const page = await open(workspace, `/new?from=${items[0]?.id}`);
+  const path = page.getByLabel("Condition 1: path");
+  expect(await path.inputValue()).toBe("properties.form_response.definition.title");
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: 900 });
+    const cut = await page.evaluate<number>(
+      `(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.getElementById("path-0"))`,
+    );
+    // A narrow screen has less room than this path needs, but shows most of it.
+    expect(cut, `${width} pixels`).toBeLessThanOrEqual(width < 1280 ? 60 : 0);
+  }
+});
+
+test("the signals that an exclusion would cover fit their panel at every width", async () => {
+  const workspace = await newWorkspace("long-events");
+  const key = await workspace.newKey();
+  await newRule(workspace, { event: "form_response_partial", frequency: "every_time", conditions: [] });
+  await send(key, { event: "form_response_partial", email: "jane@customer.example" });
+  await expect.poll(() => workspace.score("jane@customer.example")).toBe(15);
+  const page = await open(workspace, "/exclusions/new");
+  await page.getByLabel("Condition 1: path").fill("email");
+  await page.getByLabel("Condition 1: comparison").selectOption({ label: "ends with" });
+  await page.getByLabel("Condition 1: value").fill("@customer.example");
+  await page.getByRole("button", { name: "Preview" }).click();
+  await page.getByText("Excluded: New exclusion").waitFor();
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: 900 });
+    expect(await overflow(page), `${width} pixels`).toEqual([]);
+  }
 });

@@ -36,7 +36,7 @@ export function readTokenActor(actor: string): { id: string; name: string } | nu
 /** For the pages and the OpenAPI document. */
 export const SCOPE_MEANING = {
   read: "Reads what every member sees: signals, people, accounts, rules, members, usage. Not the names of keys.",
-  rules: "Creates, changes, tests, imports, applies and deletes mapping rules.",
+  rules: "Creates, changes, tests, imports, applies and deletes mapping rules and exclusions.",
   keys: "Lists, creates, rotates and deactivates API keys.",
   export: "Downloads all signals, people and scoring signals.",
   delete: "Deletes people with all their data, for good.",

@@ -213,7 +213,7 @@ export const NOTIFICATION_CATALOGUE: { [Type in AnyNotificationType]: CatalogueE
     withoutPeople: keepAll,
   },
   "key.usage_level": {
-    label: "A key reaches 80 or 100 % of its signal limit",
+    label: "A key reaches 80 or 100% of its signal limit",
     when: "Once per billing period each, for keys with a limit.",
     example: { key_id: KEY.key_id, level: "80", used: 8_000, signal_limit: 10_000, ...PERIOD },
     sentence({ key_id, level, used, signal_limit, period_end }) {

@@ -64,7 +64,8 @@ export function proposeRule(signal: SampleSignal, similar: readonly SampleSignal
   const preferred = (["kind", "flag"] as const).flatMap((kind) => candidates.filter(({ rank }) => rank === kind));
   const ranked = preferred.length === 0 ? candidates : preferred;
   const conditions: MappingCondition[] = [];
-  const proposed = new Set<unknown>();
+  // The rule matches the event already.
+  const proposed = new Set([lowerCase(signal.event)]);
   let trials = 0;
   for (const { condition } of ranked) {
     if (conditions.length === MAX_CONDITIONS || trials === MAX_TRIALS) break;

@@ -161,7 +161,7 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
     <div class="columns main-first">
       <div class="stack">
         <CallsPanel calls={calls} createdAt={createdAt} />
-        <SignalsPanel days={sent.days} />
+        <SignalsPanel days={sent.days} createdAt={createdAt} />
       </div>
       <Panel title="Details">
         <ValueList
@@ -258,14 +258,21 @@ function LimitNotice({ path, apiKey, usage, usedMs }: LimitProps) {
   );
 }
 
+/** The first day of a chart: no empty days before the key was created, but at least a week. */
+function firstDayOf(createdAt: string): number {
+  const today = dayOf(Date.now());
+  const created = Math.min(dayOf(Date.parse(createdAt)), today - KEY_DAYS_LEAST + 1);
+  return Math.max(today - DAYS_COUNTED + 1, created);
+}
+
 /** Recorded signals by day of receipt. @param props.days the oldest first; empty: none. */
-function SignalsPanel({ days }: { days: readonly number[] }) {
+function SignalsPanel({ days, createdAt }: { days: readonly number[]; createdAt: string }) {
   const total = days.reduce((sum, signals) => sum + signals, 0);
   if (total === 0) return <></>;
   const first = dayOf(Date.now()) - days.length + 1;
-  const bars = days.map((signals, index): DayBar => {
-    return { ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted: signals };
-  });
+  const bars = days
+    .map((signals, index): DayBar => ({ ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted: signals }))
+    .filter(({ atMs }) => atMs >= firstDayOf(createdAt) * DAY_MS);
   const label = `${counted(total, "signal")} in ${DAYS_COUNTED} days`;
   return (
     <Panel title="Signals">
@@ -277,10 +284,7 @@ function SignalsPanel({ days }: { days: readonly number[] }) {
 
 /** Calls by day. A call that is accepted in part counts as accepted and as rejected. */
 function CallsPanel({ calls, createdAt }: { calls: KeyCalls; createdAt: string }) {
-  const today = dayOf(Date.now());
-  // No empty days before the key was created, but at least a week.
-  const created = Math.min(dayOf(Date.parse(createdAt)), today - KEY_DAYS_LEAST + 1);
-  const first = Math.max(today - DAYS_COUNTED + 1, created);
+  const [today, first] = [dayOf(Date.now()), firstDayOf(createdAt)];
   const days = Array.from({ length: today - first + 1 }, (_, index): DayBar => {
     const { accepted, rejected } = calls.days[first + index] ?? { accepted: 0, rejected: 0 };
     return { ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted, rejected: rejected };

@@ -113,7 +113,7 @@ function Warnings({ template, warnings, tone }: WarningsProps) {
 type Previewed = PreviewResult["signals"][number];
 
 function PreviewedSignal({ base, signal }: { base: string; signal: Previewed }) {
-  const { outcome, payload, rules, signalId } = signal;
+  const { outcome, payload, signalId } = signal;
   const from = signalId !== null && (
     <a class="small" href={signalPath(base, signalId)}>
       Stored signal
@@ -149,7 +149,7 @@ function PreviewedSignal({ base, signal }: { base: string; signal: Previewed }) 
           ["Source", source],
           ["Time", isRead ? exactTime(occurred.ms) : "That of the receipt"],
           ["Duplicates", id === undefined ? "By their content" : [`By the id `, <code>{id}</code>]],
-          ["Rules", rulesText(rules)],
+          ["Rules", rulesText(signal)],
           signalId !== null && ["Sample", from],
         ]}
       />
@@ -178,7 +178,8 @@ function Nobody({ payload }: { payload: unknown }) {
   );
 }
 
-function rulesText(rules: Previewed["rules"]): string {
+function rulesText({ rules, isExcluded }: Previewed): string {
+  if (isExcluded) return "None: an exclusion covers it";
   if (rules === null) return "The rules take too long";
   if (rules.length === 0) return "None matches";
   return rules.map(({ scoringSignal, points }) => `${signed(points)} ${scoringSignal}`).join(", ");

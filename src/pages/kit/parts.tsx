@@ -300,7 +300,7 @@ export function ExactTime({ ms, fromMs = ms }: { ms: number; fromMs?: number }) 
   return (
     <time datetime={new Date(ms).toISOString()} title={exactTime(ms)}>
       {isOtherDay && `${day(ms)}, `}
-      {clock(ms)}
+      {clock(ms)} UTC
     </time>
   );
 }

@@ -167,7 +167,8 @@ interface CurveProps {
 /** Steps: a score stays the same until the next signal, or until points lapse. */
 export function Curve({ curve, score, thresholds, whose }: CurveProps) {
   const [first] = curve.points;
-  if (first === undefined) return <p class="quiet">No mapping rule has matched a signal of {whose} yet.</p>;
+  if (first === undefined)
+    return <p class="quiet">No signal of {whose} scores: no mapping rule matches it, or an exclusion covers it.</p>;
   const nowMs = Date.now();
   const points = curve.points.flatMap((point, index) => [
     { atMs: point.atMs, value: curve.points[index - 1]?.score ?? curve.fromScore },
@@ -300,8 +301,18 @@ function byDay(entries: readonly TimelineEntry[]): [dayMs: number, runs: Timelin
 
 function isRepeat(a: TimelineEntry, b: TimelineEntry): boolean {
   if (a.signal === null || b.signal === null || a.scores.length + b.scores.length > 0) return false;
-  const texts = ({ kind, event, source, topic, status, namedBy, namedByValue, linkedAtMs }: TimelineSignal) =>
-    JSON.stringify([kind, event, source, topic, status, namedBy, namedByValue, linkedAtMs]);
+  const texts = ({ kind, event, source, topic, status, isExcluded, ...named }: TimelineSignal) =>
+    JSON.stringify([
+      kind,
+      event,
+      source,
+      topic,
+      status,
+      isExcluded,
+      named.namedBy,
+      named.namedByValue,
+      named.linkedAtMs,
+    ]);
   return texts(a.signal) === texts(b.signal);
 }
 
@@ -350,6 +361,7 @@ function Entry({ entry, base, rules, children }: PropsWithChildren<EntryProps>) 
             {signal.topic !== null && <span>{signal.topic}</span>}
             {signal.source !== null && <span class="tag">{signal.source}</span>}
             {signal.status !== "processed" && <StatusBadge status={signal.status} />}
+            {signal.isExcluded && <span class="tag">Excluded</span>}
             <span class="quiet small">{reasonOf(signal)}</span>
           </div>
         )}

@@ -222,6 +222,9 @@ export function Conditions(props: ConditionsProps) {
   );
 }
 
+/** A longer path has a line of its own, so that it can be read. */
+const ROW_PATH_CHARACTERS = 22;
+
 interface ConditionProps {
   row: ConditionRow;
   index: number;
@@ -241,7 +244,7 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
       : { "aria-invalid": "true" as const, "aria-describedby": `condition-${index}-error`, autofocus: true }),
   });
   return (
-    <div class="condition">
+    <div class={row.path.length > ROW_PATH_CHARACTERS ? "condition long" : "condition"}>
       <input
         type="text"
         value={row.path}

@@ -423,13 +423,19 @@ function PreviewText({ base, preview }: { base: string; preview: Preview | null 
           rows={found.samples}
           href={({ id }) => signalPath(base, id)}
           columns={[
-            { head: "Signal", cell: ({ event }) => event },
-            { head: "Person", cell: ({ email }) => email, drop: "phone" },
             {
-              head: "Change",
-              cell: ({ exclusion }) => (exclusion === null ? "Scores again" : `Excluded: ${exclusion}`),
+              head: "Signal",
+              // One column, because the panel is narrow.
+              cell: ({ event, email, exclusion, receivedAtMs }) => (
+                <>
+                  {event}
+                  <small>
+                    {email} · <Time ms={receivedAtMs} />
+                  </small>
+                  <small>{exclusion === null ? "Scores again" : `Excluded: ${exclusion}`}</small>
+                </>
+              ),
             },
-            { head: "Received", cell: ({ receivedAtMs }) => <Time ms={receivedAtMs} />, drop: "narrow" },
           ]}
         />
       )}

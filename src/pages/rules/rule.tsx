@@ -418,7 +418,13 @@ async function versionPage(c: Ctx, rejection?: "rule_changed" | "rules_too_large
         [rule.name, path],
         ["Versions", `${path}/versions`],
       ],
-      intro: ["By ", authorName(version.by), ", ", <Time ms={Date.parse(version.at)} />],
+      intro: [
+        "By ",
+        authorName(version.by),
+        ", ",
+        <Time ms={Date.parse(version.at)} />,
+        isSame && (rule.version === number ? ". This is the current version." : ". The current version is the same."),
+      ],
       status: rejection === undefined ? 200 : 409,
     },
     rejection === "rules_too_large" && (
@@ -434,25 +440,19 @@ async function versionPage(c: Ctx, rejection?: "rule_changed" | "rules_too_large
     <Panel title={version.name} actions={<EnabledBadge enabled={version.enabled} />}>
       <RuleSummary rule={version} />
     </Panel>,
-    <Panel title={`Restore version ${number}`}>
-      {isSame ? (
-        <p class="quiet">
-          {rule.version === number ? "This is the current version." : "The current version is the same."}
-        </p>
-      ) : (
-        <>
-          <p>Restoring creates version {rule.version + 1} with these changes:</p>
-          <RuleDifferences before={rule} after={version} />
-          {mayManage(c) && (
-            <PostButton
-              action={`${path}/versions/${number}/restore`}
-              look="primary"
-              fields={{ version: String(rule.version) }}
-              text={`Restore version ${number}`}
-            />
-          )}
-        </>
-      )}
-    </Panel>,
+    !isSame && (
+      <Panel title={`Restore version ${number}`}>
+        <p>Restoring creates version {rule.version + 1} with these changes:</p>
+        <RuleDifferences before={rule} after={version} />
+        {mayManage(c) && (
+          <PostButton
+            action={`${path}/versions/${number}/restore`}
+            look="primary"
+            fields={{ version: String(rule.version) }}
+            text={`Restore version ${number}`}
+          />
+        )}
+      </Panel>
+    ),
   );
 }

@@ -39,7 +39,7 @@ export const rulePages = pages
       <a class="button" href={`${base}/export.json`} download>
         Export
       </a>,
-      <LinkButton href={`${base}/exclusions`} text="Exclude signals" />,
+      <LinkButton href={`${base}/exclusions`} text="View exclusions" />,
       mayManage(c) && <LinkButton href={`${base}/import`} text="Import" />,
       mayManage(c) && <LinkButton href={`${base}/new`} text="Create rule" look="primary" />,
     ];

@@ -5,7 +5,7 @@ import { namesSent } from "../../domain/signal/normalise.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { StoreTotals } from "../../store/protocol/stored-signals.ts";
 import { replayDeadLetters } from "../../use-cases/signal-operations.ts";
-import { optionsOf, STATUS_COPY } from "../copy.ts";
+import { optionsOf, signalTitle, STATUS_COPY } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
 import { Confirm, LinkButton, PostButton } from "../kit/forms.tsx";
 import { grouped } from "../kit/format.ts";
@@ -78,9 +78,9 @@ export const listPages = pages
           columns={[
             {
               head: "Signal",
-              cell: ({ id, payload, misfit }) => (
+              cell: ({ id, payload }) => (
                 <>
-                  {namesSent(payload).event ?? (misfit ? "Not mapped" : "Unreadable signal")}
+                  {signalTitle({ kind: "unknown", event: namesSent(payload).event, isGroupCall: false })}
                   <small>
                     <ShortId id={id} />
                   </small>

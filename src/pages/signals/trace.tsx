@@ -184,7 +184,8 @@ function stepsOf(
   if (trace === null) return [received, verdictStep(base, signal), IN_FLIGHT];
   const { occurredAtMs, occurredFrom, receivedAtMs, recordedAtMs, deletedAtMs } = trace;
   const by = occurredAtMs === receivedAtMs ? "Not before the receipt, by " : "By ";
-  const occurred = { title: "Occurred", ms: occurredAtMs, text: [by, <code>{occurredFrom}</code>, " in the payload"] };
+  const from = trace.mapped ? "the payload template of its key" : [<code>{occurredFrom}</code>, " in the payload"];
+  const occurred = { title: "Occurred", ms: occurredAtMs, text: [by, from] };
   const recorded = "In the Signal Store, with its place in the usage";
   return [
     ...(occurredFrom === "received" ? [] : [occurred]),
@@ -275,7 +276,11 @@ function outcomeSteps(base: string, trace: SignalTrace, names: Names, mayReplay:
 function processedSteps(base: string, trace: SignalTrace, names: Names): TimelineStep[] {
   const { person, kind } = trace;
   if (kind === "account") {
-    const text = ["Mapped by the payload template of its key. ", <a href={`${base}/accounts`}>View accounts</a>];
+    const [path, view] =
+      trace.topic === null
+        ? [`${base}/accounts`, "View accounts"]
+        : [withQuery(`${base}/accounts`, { q: trace.topic }), "View account"];
+    const text = ["Mapped by the payload template of its key. ", <a href={path}>{view}</a>];
     return [{ title: "Account updated", tone: "good", text }];
   }
   const isIdentify = kind === "identify";

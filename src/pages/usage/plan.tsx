@@ -132,7 +132,8 @@ function PlansTable({ base, usage, plans, current, mayChange }: Props) {
           head: "Plan",
           cell: ({ id, name, paid }) => (
             <>
-              {name} {!paid && <span class="tag">Free</span>} {id === current && <span class="tag">Current</span>}
+              {name} {!paid && name !== "Free" && <span class="tag">Free</span>}{" "}
+              {id === current && <span class="tag">Current</span>}
             </>
           ),
         },

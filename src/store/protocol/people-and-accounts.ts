@@ -134,6 +134,8 @@ export interface TimelineEntry {
 }
 
 export interface TimelineSignal extends Omit<SignalSummary, "email"> {
+  /** Whether an exclusion covers the signal, so that it scores nothing. */
+  isExcluded: boolean;
   namedBy: NamedBy | null;
   /** The email, user id or anonymous id that named the person. */
   namedByValue: string | null;

@@ -120,6 +120,7 @@ function toTimelineSignal(facts: SignalFacts): TimelineSignal {
     source,
     topic,
     isGroupCall: isGroupCall(facts),
+    isExcluded: facts.excludedBy !== null,
     namedBy: person?.by ?? null,
     namedByValue: person === null ? null : facts[NAMING_FIELD[person.by]],
     linkedAtMs,

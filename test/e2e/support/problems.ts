@@ -46,6 +46,7 @@ export async function overflow(of: Page): Promise<string[]> {
     ...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []),
     ...tables,
     ...(await unreadable(of)),
+    ...(await stickingOut(of)),
     ...(await linksLikeText(of)),
   ];
 }
@@ -64,6 +65,26 @@ export function unreadable(of: Page): Promise<string[]> {
       ...cells.map((cell) => "a cell cuts " + cell.dataset.label + ": " + cell.textContent),
       ...charts.map((chart) => "texts meet in: " + chart.getAttribute("aria-label")),
     ];
+  })()`);
+}
+
+/** Texts that are wider than the box that holds them, such as a panel. A box that scrolls or cuts its text on purpose may. */
+function stickingOut(of: Page): Promise<string[]> {
+  return of.evaluate<string[]>(`(() => {
+    const boxOf = (element) => (getComputedStyle(element).display === "inline" ? boxOf(element.parentElement) : element);
+    const found = [];
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode() !== null) {
+      const text = texts.currentNode;
+      if (text.data.trim() === "" || !text.parentElement.checkVisibility() || text.parentElement.closest("svg")) continue;
+      const box = boxOf(text.parentElement);
+      if (getComputedStyle(box).overflowX !== "visible") continue;
+      const content = document.createRange();
+      content.selectNode(text);
+      const [own, outer] = [content.getBoundingClientRect(), box.getBoundingClientRect()];
+      if (own.right > outer.right + 1 || own.left < outer.left - 1) found.push("sticks out of its box: " + text.data.trim());
+    }
+    return found;
   })()`);
 }
 

@@ -97,10 +97,15 @@ describe("an account", () => {
       { id: "acme", plan: "Growth", markup: { "<b>": ["<i>"] } },
       { id: "acme", seats: 4_000 },
     );
+    const changed = await members.owner.read(`${members.home}/signals/${second}`);
+    const found = await members.owner.read(changed.link("View account").target ?? "");
+    expect(found.targets).toContain(pathOf("acme"));
     const page = await members.owner.read(pathOf("acme"));
     const fields = Object.fromEntries(
       page.all("#fields dt").map(({ text }, index) => [text, page.all("#fields dd")[index]?.all("div")[0]?.text]),
     );
+    // Its masked key never breaks.
+    expect(page.all("#fields a .nowrap").length).toBeGreaterThan(0);
     expect(fields).toEqual({
       Name: "<script>alert(1)</script>",
       Plan: "Growth",
@@ -122,7 +127,7 @@ describe("an account", () => {
       const shown = [entry?.only("strong").text, entry?.link("View signal").target, entry?.text.endsWith(change)];
       expect(shown).toEqual([field, `${members.home}/signals/${id}`, true]);
     }
-    const keyPage = page.links(/^CRM <key> \(/)[0]?.target ?? "";
+    const keyPage = page.links(/^CRM <key> sk_/)[0]?.target ?? "";
     expect((await members.owner.read(keyPage)).only("h1").text).toBe("CRM <key>");
     // Spec §1: only owners and admins may see keys.
     const forMember = await members.member.read(pathOf("acme"));

@@ -165,6 +165,12 @@ describe("exclusions and past signals", () => {
     const trace = await members.member.read(`${members.home}/signals/sig_0`);
     expect(trace.text).toContain("Excluded: scores nothing");
     expect(trace.text).toContain("Covered by Own staff");
+    const person = await members.member.read(`${members.home}/people/ann@own.example`);
+    expect(person.text).toMatch(/Today \d\d:\d\d Visit .*Excluded/);
+    expect(person.text).toContain(
+      "No signal of this person scores: no mapping rule matches it, or an exclusion covers it.",
+    );
+    expect((await members.member.read(`${members.home}/people/bob@example.com`)).text).not.toContain("Excluded");
     const again = await members.owner.post(base, fields([["source", "equals", "x"]], { name: "Other", do: "preview" }));
     expect(again.page.text).toContain("No longer score 0");
   });

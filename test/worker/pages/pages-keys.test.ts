@@ -385,6 +385,15 @@ describe("the page of a key", () => {
     expect(text).not.toMatch(/Last used Never/);
   });
 
+  test("has charts of calls and signals that begin on the same day", async () => {
+    const { path, key } = await create({ name: "Sender" });
+    await members.workspace.send(SIGNAL, { key });
+    await members.workspace.settled();
+    const page = await members.owner.read(path);
+    const [calls, signals] = page.all("figure").map((figure) => figure.all("svg text").map(({ text }) => text));
+    expect(signals).toEqual(calls);
+  });
+
   test("links a key to its successor and back", async () => {
     const { path } = await create({ name: "Chained" });
     await postRotation(path, { overlap: "1h" });

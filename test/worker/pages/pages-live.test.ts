@@ -57,6 +57,20 @@ describe("while the live page is open", () => {
     expect(live.rows).toEqual([expect.stringMatching(/Rejected .*2 signals\. /)]);
   });
 
+  test("a call with a deactivated key has the reason of its page", async () => {
+    const { workspace, member, path, home } = await atLive();
+    const live = await open(member, path, "rejections");
+    await workspace.operator("POST", `/keys/${workspace.key.id}/deactivate`);
+    await workspace.send({ event: "Late" });
+    await until(async () => expect(await live.poll()).toBe(200));
+    expect((await member.read(`${home}/rejections`)).rowHeads).toEqual([
+      expect.stringMatching(/^The key is deactivated/),
+    ]);
+    expect(live.rows).toEqual([
+      expect.stringMatching(/^The key is deactivated Rejected .*Switch the sender to an active key/),
+    ]);
+  });
+
   test("an answer has at most 50 rows and counts the rest; the page has at most 50 rows", async () => {
     const { workspace, member, path } = await atLive();
     const live = await open(member, path, "signals");

@@ -79,6 +79,7 @@ test("a version shows the rule's content and the effect of restoring; only manag
   expect(forms(await members.admin.read(`${path}/versions/1`))).toContain(`${path}/versions/1/restore`);
   const present = await members.admin.read(`${path}/versions/2`);
   expect(present.text).toContain("This is the current version.");
+  expect(present.text).not.toContain("Restore version");
   expect(forms(present)).not.toContain(`${path}/versions/2/restore`);
   for (const missing of ["versions/3", "versions/0", "versions/x"])
     expect((await members.admin.get(`${path}/${missing}`)).status, missing).toBe(404);

@@ -329,8 +329,8 @@ describe("a signal's page", () => {
       "+20 points",
     ])
       expect(page.text).toContain(expected);
-    expect(page.text).toMatch(/Processed Received \w+ \d+, \d{4}, \d\d:\d\d:\d\d\.\d{3} Signal Staging endpoint/);
-    expect(page.text).toMatch(/Recorded \+\d+\.\d\d s · \d\d:\d\d:\d\d\.\d{3} /);
+    expect(page.text).toMatch(/Processed Received \w+ \d+, \d{4}, \d\d:\d\d:\d\d\.\d{3} UTC Signal Staging endpoint/);
+    expect(page.text).toMatch(/Recorded \+\d+\.\d\d s · \d\d:\d\d:\d\d\.\d{3} UTC /);
     expect(page.targets).toEqual(expect.arrayContaining([`${base}/rules/${rule.id}`, `${base}/rules/new?from=${id}`]));
     expect(page.link(/^test key/).target).toBe(`${base}/settings/api-keys/${workspace.key.id}`);
     // Spec §1: only owners and admins see keys.

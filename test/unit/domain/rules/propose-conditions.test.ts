@@ -30,6 +30,14 @@ function matchesItsSample(sample: NormalisedSignal): boolean {
 }
 
 describe("§6.3 the rule proposed for a real payload", () => {
+  test("has no condition that repeats the event", () => {
+    const properties = { event_type: "Form_Response", form_title: "Contact sales" };
+    const sent = normalise({ event: "form_response", email: "jane@acme.example", properties }, undefined);
+    const { name, conditions } = proposeRule(sent);
+    expect(name).toBe("form_response: Contact sales");
+    expect(conditions).toEqual([{ path: "properties.form_title", operator: "equals", value: "Contact sales" }]);
+  });
+
   test("names the form of a marketing template, not the person", () => {
     const sent = normalise(
       {
