@@ -3,7 +3,7 @@ import * as fc from "fast-check";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import { JOBS } from "./real.ts";
 import type { Happening, Life, Sent } from "./life.ts";
-import type { Exclusion } from "./model.ts";
+import type { Exclusion, Rule } from "./model.ts";
 
 const FEATURES = [
   "accounts",
@@ -94,6 +94,24 @@ function draftOf({ has, people, ids: numberOfIds, events }: Scope): fc.Arbitrary
   ) as fc.Arbitrary<Sent>;
 }
 
+const anyExclusions = fc.subarray<Exclusion>([
+  { hasId: true },
+  { of: "ann@example.com" },
+  { event: "A" },
+  { hasId: false },
+  { of: "bob@example.com" },
+]);
+const detourOf = fc.array(fc.record({ exclusions: anyExclusions, steps: seldom(fc.nat(3)).map((n) => n ?? null) }), {
+  minLength: 1,
+  maxLength: 3,
+});
+const changeOf: fc.Arbitrary<Partial<Rule>> = fc.oneof(
+  fc.record({ points: fc.integer({ min: -3, max: 9 }) }),
+  fc.record({ isEnabled: fc.boolean() }),
+  fc.record({ of: fc.constantFrom(null, null, "ann@example.com") }),
+  fc.record({ frequency: fc.constantFrom("every_time", "once_per_day", "once_ever") }),
+);
+
 function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
   const { has, people } = scope;
   const how = [
@@ -130,21 +148,21 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
       fc.record({
         does: fc.constant("rule"),
         rule: fc.nat(2),
-        change: fc.oneof(
-          fc.record({ points: fc.integer({ min: -3, max: 9 }) }),
-          fc.record({ isEnabled: fc.boolean() }),
-          fc.record({ of: fc.constantFrom(null, null, "ann@example.com") }),
-        ),
+        change: changeOf,
         past: fc.boolean(),
       }),
       has.has("rules"),
     ],
     [
       3,
+      fc.record({ does: fc.constant("exclude"), exclusions: anyExclusions, past: fc.boolean() }),
+      has.has("exclusions"),
+    ],
+    [
+      2,
       fc.record({
-        does: fc.constant("exclude"),
-        exclusions: fc.subarray<Exclusion>([{ of: "ann@example.com" }, { event: "A" }, { of: "bob@example.com" }]),
-        past: fc.boolean(),
+        does: fc.constant("detour"),
+        by: detourOf,
       }),
       has.has("exclusions"),
     ],
@@ -204,9 +222,29 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
         { does: "send", signals: [{ kind: "identify", email: other, user }] },
       ];
     });
+  // A rule changes for new signals only, so that a person has matches of both versions. Then exclusions come and go.
+  const versions = fc
+    .record({
+      signals: fc.array(
+        fc.record({ hasId: fc.boolean(), daysAgo: fc.constantFrom(0, 1, 5, 29) }).map(({ daysAgo, hasId }): Sent => {
+          return { kind: "track", event: 0, email: 0, hasId, ...(has.has("occurrence") ? { daysAgo } : {}) };
+        }),
+        { minLength: 2, maxLength: 5 },
+      ),
+      change: changeOf,
+      after: fc.integer({ min: 1, max: 3 }),
+      by: detourOf,
+    })
+    .map(({ signals, change, after, by }): Happening[] => [
+      { does: "send", signals: signals.slice(0, after) },
+      { does: "rule", rule: 0, change, past: false },
+      ...signals.slice(after).map((signal): Happening => ({ does: "send", signals: [signal] })),
+      { does: "detour", by },
+    ]);
   return fc.oneof(
     { weight: 14, arbitrary: one },
     { weight: 2, arbitrary: login },
+    ...(has.has("exclusions") && has.has("rules") ? [{ weight: 2, arbitrary: versions }] : []),
     ...(has.has("retention") ? [{ weight: 1, arbitrary: fc.constant(drop) }] : []),
   );
 }

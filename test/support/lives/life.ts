@@ -42,13 +42,26 @@ export type Happening =
   | { does: "finish" }
   | { does: "delete"; person: number }
   /** Changes a rule, for new signals only or for the past too. */
-  | { does: "rule"; rule: number; change: Partial<Pick<Rule, "points" | "isEnabled" | "of">>; past: boolean }
+  | {
+      does: "rule";
+      rule: number;
+      change: Partial<Pick<Rule, "points" | "isEnabled" | "of" | "frequency">>;
+      past: boolean;
+    }
   /** Changes the exclusions, for new signals only or for the past too. */
   | { does: "exclude"; exclusions: Exclusion[]; past: boolean }
+  /** Changes the exclusions for the past again and again, and removes them: at the end, what scores is as it was. */
+  | { does: "detour"; by: Stop[] }
   /** Time passes; negative: the clock is set back. */
   | { does: "wait"; ms: number }
   | { does: "keep"; days: number | null }
   | { does: "seal" | "restart" };
+
+/** Exclusions that are applied. `steps` of the job, which the next exclusions restart; null: until all jobs have ended. */
+export interface Stop {
+  exclusions: Exclusion[];
+  steps: number | null;
+}
 
 export interface Life {
   rules: Pick<Rule, "event" | "points" | "frequency" | "lastDays" | "of">[];
@@ -146,6 +159,8 @@ class World {
       case "exclude":
         this.#exclude(happening);
         break;
+      case "detour":
+        return this.#detour(happening.by);
       case "wait":
         return this.#wait(happening.ms);
       case "keep":
@@ -343,6 +358,27 @@ class World {
     if (!past) return;
     this.model.startExclusionsJob();
     this.real.startExclusionsJob();
+  }
+
+  /** The first detour excludes everything. After it, of a rule's versions the first match that became the person's counts. */
+  async #detour(by: readonly Stop[]): Promise<void> {
+    await this.#excludeAndBack([{ exclusions: [{ hasId: true }, { hasId: false }], steps: null }]);
+    const before = await this.real.scoringByRule();
+    await this.#excludeAndBack(by);
+    // A match of a line that retention has dropped keeps the place that it has taken.
+    if (this.model.hasDropped) return;
+    expect(await this.real.scoringByRule(), "exclusions that are gone have changed what scores").toEqual(before);
+  }
+
+  async #excludeAndBack(by: readonly Stop[]): Promise<void> {
+    for (const { exclusions, steps } of [...by, { exclusions: [], steps: null }]) {
+      this.#tick(TICK_MS);
+      this.#exclude({ does: "exclude", exclusions, past: true });
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      for (let step = 0; step < (steps ?? 0); step++) await this.#step("rule");
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      if (steps === null) await this.#finish();
+    }
   }
 
   /** Names of deleted people are forgotten after 30 days. Signals on their way arrive before. */

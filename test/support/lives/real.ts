@@ -275,6 +275,16 @@ export class Real {
     };
   }
 
+  /** What scores, without the signals: of a rule that scores once, another signal with the same points may keep the score. */
+  async scoringByRule(): Promise<string[]> {
+    const scoring = await this.#export("scoring_signals");
+    return scoring
+      .map((row) =>
+        ["email", "rule_id", "rule_version", "points", "lapses_at", "lapsed"].map((name) => row[name]).join(" "),
+      )
+      .sort();
+  }
+
   async #export(records: ExportedRecords): Promise<ExportRow[]> {
     let [text, cursor]: [string, string | null] = ["", null];
     do {
@@ -358,9 +368,14 @@ export function setClock(ms: number): void {
 }
 
 function toExclusion(exclusion: Exclusion, index: number): StoredExclusion {
-  const [path, value] = "of" in exclusion ? ["email", exclusion.of] : ["event", exclusion.event];
   const id = `exc_${index}`;
-  return { id, name: id, match: "all", conditions: [{ path, operator: "equals", value }] };
+  return { id, name: id, match: "all", conditions: [conditionOf(exclusion)] };
+}
+
+function conditionOf(exclusion: Exclusion): StoredExclusion["conditions"][number] {
+  if ("of" in exclusion) return { path: "email", operator: "equals", value: exclusion.of };
+  if ("event" in exclusion) return { path: "event", operator: "equals", value: exclusion.event };
+  return { path: "payload.messageId", operator: exclusion.hasId ? "exists" : "not_exists" };
 }
 
 function toMappingRule({ id, event, points, frequency, lastDays, of, version }: Rule): MappingRule {
