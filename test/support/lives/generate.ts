@@ -110,6 +110,7 @@ const changeOf: fc.Arbitrary<Partial<Rule>> = fc.oneof(
   fc.record({ isEnabled: fc.boolean() }),
   fc.record({ of: fc.constantFrom(null, null, "ann@example.com") }),
   fc.record({ frequency: fc.constantFrom("every_time", "once_per_day", "once_ever") }),
+  fc.record({ lastDays: fc.constantFrom(null, 30 as const) }),
 );
 
 function happeningOf(scope: Scope): fc.Arbitrary<Happening> {

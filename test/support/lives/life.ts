@@ -45,7 +45,7 @@ export type Happening =
   | {
       does: "rule";
       rule: number;
-      change: Partial<Pick<Rule, "points" | "isEnabled" | "of" | "frequency">>;
+      change: Partial<Pick<Rule, "points" | "isEnabled" | "of" | "frequency" | "lastDays">>;
       past: boolean;
     }
   /** Changes the exclusions, for new signals only or for the past too. */

@@ -31,11 +31,12 @@ import * as due from "../../../src/store/state/due.ts";
 import { wantNotifications } from "../../../src/store/state/raise-notifications.ts";
 import { updateGroups } from "../../../src/store/state/status-change.ts";
 import { linesOf } from "../adds-up.ts";
+import { textOfBucket } from "../everything.ts";
 import type { TestStore } from "../store.ts";
 import { wanting } from "../wanting.ts";
 import type { Exclusion, ModelSignal, Rule } from "./model.ts";
 
-export const JOBS = ["link", "rule", "delete", "retain", "purge", "lapse", "replace"] as const;
+export const JOBS = ["link", "rule", "delete", "retain", "purge", "lapse", "replace", "cold"] as const;
 export type Job = (typeof JOBS)[number];
 
 export const PERSON_THRESHOLDS = [5, 12];
@@ -209,6 +210,7 @@ export class Real {
       purge: () => due.nextPurgeMs(state),
       lapse: () => due.nextLapseMs(state),
       replace: () => due.nextReplacementMs(sql),
+      cold: () => state.signals.workMs(nowMs),
     }[job]();
     // A link job can run before the alarm comes to it.
     return dueMs !== null && dueMs <= nowMs + (job === "link" ? LINK_ALARM_MS : 0);
@@ -235,6 +237,8 @@ export class Real {
         return stepLapses(state, nowMs);
       case "replace":
         return stepReplacements(state, nowMs);
+      case "cold":
+        return state.signals.work(nowMs);
     }
   }
 
@@ -340,13 +344,13 @@ export class Real {
   }
 
   /**
-   * All text in storage: each row of each table, and the lines of both logs as they are before compression. Without rules: an admin may
-   * name a person in a condition.
+   * All text in storage: each row of each table, the lines of both logs as they are before compression, and the payloads in R2. Without
+   * rules: an admin may name a person in a condition.
    */
-  storage(): string {
-    const { sql, state } = this.store;
+  async storage(): Promise<string> {
+    const { sql, state, workspaceId } = this.store;
     const decoder = new TextDecoder();
-    const texts: string[] = [];
+    const texts: string[] = [await textOfBucket(workspaceId)];
     const tables = sql.exec<{ name: string }>(
       "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name <> 'rule_jobs'",
     );
