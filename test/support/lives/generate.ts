@@ -8,6 +8,7 @@ import type { Exclusion, Rule } from "./model.ts";
 const FEATURES = [
   "accounts",
   "clock",
+  "crashes",
   "dead",
   "deletions",
   "duplicates",
@@ -141,6 +142,16 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
       6,
       fc.record({ does: fc.constant("step"), job: fc.constantFrom(...JOBS), times: fc.integer({ min: 1, max: 3 }) }),
       true,
+    ],
+    [
+      3,
+      fc.record({
+        does: fc.constant("crash"),
+        job: fc.constantFrom(...JOBS),
+        writes: fc.nat(12),
+        isRestarted: fc.boolean(),
+      }),
+      has.has("crashes"),
     ],
     [1, fc.constant({ does: "finish" }), true],
     [3, fc.record({ does: fc.constant("delete"), person: fc.nat(people - 1) }), has.has("deletions")],

@@ -38,6 +38,8 @@ export type Happening =
   /** Held signals or dead letters come back. `flight`: they are recorded later. */
   | { does: "release" | "replay"; from: number; count: number; flight?: boolean }
   | { does: "step"; job: Job; times: number }
+  /** A step of a job stops after a number of writes. */
+  | { does: "crash"; job: Job; writes: number; isRestarted: boolean }
   /** Takes steps of all jobs until nothing is left to do. */
   | { does: "finish" }
   | { does: "delete"; person: number }
@@ -149,6 +151,8 @@ class World {
           await this.#step(happening.job);
         }
         return;
+      case "crash":
+        return this.#step(happening.job, happening);
       case "finish":
         return this.#finish();
       case "delete":
@@ -278,7 +282,7 @@ class World {
 
   // Jobs.
 
-  async #step(job: Job): Promise<void> {
+  async #step(job: Job, crash?: { writes: number; isRestarted: boolean }): Promise<void> {
     // What a rule's job makes of a line that retention drops meanwhile depends on the moment.
     if (job === "retain") await this.#finishJob("rule");
     // Both wait for a deletion, but not longer than a day.
@@ -286,7 +290,8 @@ class World {
       ({ untilMs, isFinished }) => !isFinished && untilMs > 0 && untilMs < Date.now() - DAY_MS,
     );
     if (isLate && (job === "retain" || job === "purge")) await this.#finishJob("delete");
-    await this.real.step(job);
+    if (crash === undefined) await this.real.step(job);
+    else await this.real.crash(job, crash.writes, crash.isRestarted);
     await this.#afterStep(job);
   }
 

@@ -29,6 +29,7 @@ import { deadSignals, heldSignals, type StoredSignal } from "../../../src/store/
 import { findRuleJob, startExclusionsJob, startRuleJob, stepRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import * as due from "../../../src/store/state/due.ts";
 import { wantNotifications } from "../../../src/store/state/raise-notifications.ts";
+import { transact } from "../../../src/store/state/store-state.ts";
 import { updateGroups } from "../../../src/store/state/status-change.ts";
 import { linesOf } from "../adds-up.ts";
 import { textOfBucket } from "../everything.ts";
@@ -218,13 +219,29 @@ export class Real {
 
   async step(job: Job): Promise<void> {
     const { store } = this;
-    const { state } = store;
+    const { state, storage } = store;
     const nowMs = Date.now();
     switch (job) {
       case "link":
         return void (await store.link());
       case "rule":
-        return void (await stepRuleJob(state, store.storage));
+        return void (await stepRuleJob(state, storage));
+      case "cold":
+        return state.signals.work(nowMs);
+      default:
+        return transact(storage, state, () => this.#stepAtOnce(job, nowMs));
+    }
+  }
+
+  /** A step that stops after a number of writes. @param isRestarted whether the object starts again, or goes on. */
+  async crash(job: Job, writes: number, isRestarted: boolean): Promise<void> {
+    await this.store.crashAfter(writes, () => this.step(job));
+    if (isRestarted) this.store.restart();
+  }
+
+  #stepAtOnce(job: Exclude<Job, "link" | "rule" | "cold">, nowMs: number): void {
+    const { state } = this.store;
+    switch (job) {
       case "delete":
         return stepDeletions(state, nowMs);
       case "retain":
@@ -237,8 +254,6 @@ export class Real {
         return stepLapses(state, nowMs);
       case "replace":
         return stepReplacements(state, nowMs);
-      case "cold":
-        return state.signals.work(nowMs);
     }
   }
 
