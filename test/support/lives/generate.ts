@@ -18,6 +18,7 @@ const FEATURES = [
   "lapses",
   "occurrence",
   "once",
+  "outages",
   "retention",
   "rules",
 ] as const;
@@ -153,6 +154,7 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
       }),
       has.has("crashes"),
     ],
+    [3, fc.record({ does: fc.constant("outage"), job: fc.constantFrom("link", "rule", "cold") }), has.has("outages")],
     [1, fc.constant({ does: "finish" }), true],
     [3, fc.record({ does: fc.constant("delete"), person: fc.nat(people - 1) }), has.has("deletions")],
     [

@@ -38,8 +38,10 @@ export type Happening =
   /** Held signals or dead letters come back. `flight`: they are recorded later. */
   | { does: "release" | "replay"; from: number; count: number; flight?: boolean }
   | { does: "step"; job: Job; times: number }
+  /** A step of a job while R2 does not answer. */
+  | { does: "outage"; job: Job }
   /** A step of a job stops after a number of writes. */
-  | { does: "crash"; job: Job; writes: number; isRestarted: boolean }
+  | ({ does: "crash"; job: Job } & Crash)
   /** Takes steps of all jobs until nothing is left to do. */
   | { does: "finish" }
   | { does: "delete"; person: number }
@@ -78,6 +80,12 @@ const PERIOD_MS = 30 * DAY_MS;
 /** Between two happenings. A prime, so that a clock that is set back meets no moment twice. */
 const TICK_MS = 7;
 const TURNS_MAX = 3_000;
+
+interface Crash {
+  writes: number;
+  /** Whether the object starts again, or goes on. */
+  isRestarted: boolean;
+}
 
 interface InFlight {
   signal: ModelSignal;
@@ -151,8 +159,12 @@ class World {
           await this.#step(happening.job);
         }
         return;
-      case "crash":
-        return this.#step(happening.job, happening);
+      case "outage":
+        return this.#step(happening.job, () => this.real.stepWithoutR2(happening.job));
+      case "crash": {
+        const { job, writes, isRestarted } = happening;
+        return this.#step(job, () => this.real.crash(job, writes, isRestarted));
+      }
       case "finish":
         return this.#finish();
       case "delete":
@@ -282,7 +294,7 @@ class World {
 
   // Jobs.
 
-  async #step(job: Job, crash?: { writes: number; isRestarted: boolean }): Promise<void> {
+  async #step(job: Job, take = (): Promise<void> => this.real.step(job)): Promise<void> {
     // What a rule's job makes of a line that retention drops meanwhile depends on the moment.
     if (job === "retain") await this.#finishJob("rule");
     // Both wait for a deletion, but not longer than a day.
@@ -290,8 +302,7 @@ class World {
       ({ untilMs, isFinished }) => !isFinished && untilMs > 0 && untilMs < Date.now() - DAY_MS,
     );
     if (isLate && (job === "retain" || job === "purge")) await this.#finishJob("delete");
-    if (crash === undefined) await this.real.step(job);
-    else await this.real.crash(job, crash.writes, crash.isRestarted);
+    await take();
     await this.#afterStep(job);
   }
 

@@ -32,6 +32,7 @@ import { wantNotifications } from "../../../src/store/state/raise-notifications.
 import { transact } from "../../../src/store/state/store-state.ts";
 import { updateGroups } from "../../../src/store/state/status-change.ts";
 import { linesOf } from "../adds-up.ts";
+import { bucketWith } from "../cold.ts";
 import { textOfBucket } from "../everything.ts";
 import type { TestStore } from "../store.ts";
 import { wanting } from "../wanting.ts";
@@ -59,15 +60,22 @@ export interface ComparedScores {
   accounts: Map<string, number>;
 }
 
+const R2_AWAY = "R2 is away";
 const PAGE = { cursor: null, limit: 1_000 };
 
 export class Real {
   readonly store: TestStore;
   #rulesVersion = 1;
   #retentionDays: number | null = null;
+  #isR2Away = false;
 
   constructor(store: TestStore, rules: readonly Rule[], wantsNotifications: boolean) {
     this.store = store;
+    store.bucket = bucketWith({
+      before: () => {
+        if (this.#isR2Away) throw new Error(R2_AWAY);
+      },
+    });
     this.setRules(rules, 1);
     this.keepFor(null);
     if (!wantsNotifications) return;
@@ -230,6 +238,18 @@ export class Real {
         return state.signals.work(nowMs);
       default:
         return transact(storage, state, () => this.#stepAtOnce(job, nowMs));
+    }
+  }
+
+  /** A step while R2 does not answer. */
+  async stepWithoutR2(job: Job): Promise<void> {
+    this.#isR2Away = true;
+    try {
+      await this.step(job);
+    } catch (error) {
+      if (!String(error).includes(R2_AWAY)) throw error;
+    } finally {
+      this.#isR2Away = false;
     }
   }
 
