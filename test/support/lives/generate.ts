@@ -255,8 +255,32 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
       ...signals.slice(after).map((signal): Happening => ({ does: "send", signals: [signal] })),
       { does: "detour", by },
     ]);
+  // Signals whose payloads are in R2 are linked or rescored by a changed rule, first while R2 does not answer.
+  const away = fc
+    .record({
+      person: fc.nat(people - 1),
+      device: fc.nat(ids - 1),
+      change: changeOf,
+      past: fc.boolean(),
+      isLate: fc.boolean(),
+    })
+    .map(({ person, device, change, past, isLate }): Happening[] => {
+      const login: Happening = { does: "send", signals: [{ kind: "identify", email: person, device }] };
+      return [
+        { does: "send", signals: [{ kind: "track", event: 0, device }] },
+        ...(isLate ? [] : [login]),
+        { does: "seal" },
+        { does: "wait", ms: DAY_MS },
+        { does: "step", job: "cold", times: 2 },
+        { does: "rule", rule: 0, change, past },
+        ...(isLate ? [login] : []),
+        { does: "outage", job: "link" },
+        { does: "outage", job: "rule" },
+      ];
+    });
   return fc.oneof(
     { weight: 14, arbitrary: one },
+    ...(has.has("outages") && has.has("rules") ? [{ weight: 2, arbitrary: away }] : []),
     { weight: 2, arbitrary: login },
     ...(has.has("exclusions") && has.has("rules") ? [{ weight: 2, arbitrary: versions }] : []),
     ...(has.has("retention") ? [{ weight: 1, arbitrary: fc.constant(drop) }] : []),

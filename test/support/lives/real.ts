@@ -235,7 +235,12 @@ export class Real {
       case "rule":
         return void (await stepRuleJob(state, storage));
       case "cold":
-        return state.signals.work(nowMs);
+        try {
+          return await state.signals.work(nowMs);
+        } finally {
+          // The alarm, which alone takes this step, asks all chores afterwards.
+          state.due.by("deletion", due.nextDeletionMs(state));
+        }
       default:
         return transact(storage, state, () => this.#stepAtOnce(job, nowMs));
     }
