@@ -265,15 +265,15 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
       isLate: fc.boolean(),
     })
     .map(({ person, device, change, past, isLate }): Happening[] => {
-      const login: Happening = { does: "send", signals: [{ kind: "identify", email: person, device }] };
+      const identify: Happening = { does: "send", signals: [{ kind: "identify", email: person, device }] };
       return [
         { does: "send", signals: [{ kind: "track", event: 0, device }] },
-        ...(isLate ? [] : [login]),
+        ...(isLate ? [] : [identify]),
         { does: "seal" },
         { does: "wait", ms: DAY_MS },
         { does: "step", job: "cold", times: 2 },
         { does: "rule", rule: 0, change, past },
-        ...(isLate ? [login] : []),
+        ...(isLate ? [identify] : []),
         { does: "outage", job: "link" },
         { does: "outage", job: "rule" },
       ];
