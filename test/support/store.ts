@@ -58,7 +58,7 @@ function mappedBy(template: SignalMapping[], payload: JsonObject, receivedAtMs: 
 export class TestStore {
   readonly workspaceId: string;
   readonly storage: DurableObjectStorage;
-  readonly bucket: R2Bucket;
+  bucket: R2Bucket;
   #state: StoreState | null = null;
   /** Version of the rules that the consumer evaluated; null: unknown, and earlier signals are linked later. */
   rulesVersion: number | null = null;

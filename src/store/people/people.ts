@@ -18,6 +18,7 @@ import type { PersonRow } from "../schema.ts";
 import type { Notification } from "../../domain/notifications/notification.ts";
 import { crossingNotifications, ScoreNotifications, type ScoreSums } from "../state/raise-notifications.ts";
 import { type StoreState, todayOf } from "../state/store-state.ts";
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { addToBase, emptyBase, leftOfDropped, type PersonBase } from "./dropped-lines.ts";
 import { DeletedClaims, Identities, idsOf, portionsOf, type VisitorNames, Owners } from "./identities.ts";
 import {
@@ -166,20 +167,20 @@ export class People {
     return scored === null ? [] : this.#scoring.remove(person.now, scored);
   }
 
-  /** Changes the scores of a person's lines. Returns the number of lines whose score was added, changed and removed. */
-  rescore(personId: number, changes: ReadonlyMap<number, ScoreChange>) {
-    const counts = { added: 0, changed: 0, removed: 0 };
+  /** Changes the entries of a person's lines. The caller changes their scores too: `changeScore`. */
+  changeEntries(personId: number, changes: ReadonlyMap<number, ScoreChange>): void {
     const person = this.#person(personId);
-    if (person === null) return counts;
+    if (person === null) return;
     const rescored = ({ after: scored }: ScoreChange): EntryChange => {
       return (entry) => (entry.dropped ? this.#left(person, { ...entry, scored }) : { ...entry, scored });
     };
     this.#change(person, new Map([...changes].map(([seq, change]) => [seq, rescored(change)] as const)));
-    for (const { before, after } of changes.values()) {
-      const effect = this.#scoring.change(person.now, before, after);
-      if (effect !== null) counts[effect]++;
-    }
-    return counts;
+  }
+
+  /** Returns what that does to the line; null: nothing counts more or less. */
+  changeScore(personId: number, { before, after }: ScoreChange): "added" | "changed" | "removed" | null {
+    const person = this.#person(personId);
+    return person && this.#scoring.change(person.now, before, after);
   }
 
   /** Retention drops lines of a person, who keeps the times, traits and points that came from them. */
@@ -215,10 +216,15 @@ export class People {
     return ascendingEntries(this.#state.sql, personList(personId), recent, seq);
   }
 
-  /** Counts a match of an entry that has not counted, or moves the day from which a once-ever rule counts. */
-  addMatch(personId: number, scored: Scored): void {
+  /** Counts a match of an entry that has not counted, or moves the day from which a once-ever rule counts. Returns whether it counts. */
+  addMatch(personId: number, scored: Scored): boolean {
     const person = this.#person(personId);
-    if (person !== null) this.#scoring.add(person.now, scored);
+    return person !== null && this.#scoring.add(person.now, scored).length > 0;
+  }
+
+  /** Lets replacements.ts search the earliest match of a once-ever rule whose points lapse. */
+  searchFirstDay(personId: number, match: RuleMatch): void {
+    this.#scoring.searchFirstDay(personId, match);
   }
 
   /** Lets another match count in place of this one. */
@@ -370,7 +376,8 @@ export class People {
   #write(person: KnownPerson): void {
     const { before, now, entries } = person;
     const { sql, due } = this.#state;
-    if (this.#scoring.startReplacements(now.id)) now.score_before ??= person.unlapsed;
+    // One search may end and another start in the same transaction: nothing is compared in between.
+    if (this.#scoring.startReplacements(now.id)) now.score_before ??= before?.score_before ?? person.unlapsed;
     this.#compareScores(person);
     if (entries.length > 0) {
       now.recent = addToRecent(now.recent, entries);

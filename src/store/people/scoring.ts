@@ -93,6 +93,11 @@ export class Scoring {
     return ruleIds.length > 0;
   }
 
+  /** An earlier match than the one that counts may have been passed over while another version of the rule scored. */
+  searchFirstDay(personId: number, match: RuleMatch): void {
+    if (hasFirstDay(match)) this.#noteRemoved(personId, match, FIRST_DAY);
+  }
+
   #noteRemoved(personId: number, { ruleId }: RuleMatch, day: number): void {
     const rules = this.#removed.get(personId) ?? new Map<string, Set<number>>();
     this.#removed.set(personId, rules.set(ruleId, (rules.get(ruleId) ?? new Set()).add(day)));

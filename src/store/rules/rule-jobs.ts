@@ -5,6 +5,7 @@
  * A job processes the lines that existed when it was requested. Lines that are recorded or linked later were evaluated by the rules of
  * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
  */
+import { dayOf } from "../../domain/duration.ts";
 import type { Crossings } from "../../domain/notifications/notification.ts";
 import type { Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import type { Exclusion } from "../../domain/rules/exclusion.ts";
@@ -135,6 +136,12 @@ interface CandidatePortion {
   scanned: number;
 }
 
+/** A line that is not excluded any more. */
+interface Released {
+  change: ScoreChange;
+  line: NumberedLine;
+}
+
 class RuleStep {
   readonly #state: StoreState;
   readonly #before: RuleJobRow;
@@ -144,8 +151,9 @@ class RuleStep {
   readonly #exclusions: readonly Exclusion[] | null;
   readonly #rule: MappingRule | null;
   readonly #compiled: CompiledRules;
-  /** Number of versions of other rules that have matched. */
-  readonly #ruleVersions = new Map<string, number>();
+  /** Of the exclusions: the versions of rules, and lines by the id of their signal. */
+  readonly #ruleVersions = new Map<string, readonly RuleMatch[]>();
+  readonly #lines = new Map<string, NumberedLine | null>();
   /** Version of the rule by id of its outcome. */
   readonly #versions: ReadonlyMap<number, number>;
   /** Ids of outcomes that the job removes, unless the rule still matches. */
@@ -372,29 +380,54 @@ class RuleStep {
   }
 
   /**
-   * A rule that scores once may have changed without being applied. Then a line that is not excluded any more scores again in place of a
-   * later one, which another version of the rule has scored. Of one version, it does not matter which line scores.
+   * A rule that scores once may have changed without being applied. Then a line that is not excluded any more takes its place back from
+   * later lines, which other versions of the rule have scored. Of one version, it does not matter which line scores.
    */
-  #makeWay(people: People, personId: number, released: Scored): void {
-    const { outcomes, signals, singleScores } = this.#state;
-    for (const match of released.outcomes.map((id) => outcomes.get(id))) {
-      const countedId = this.#hasVersions(match) ? singleScores.scoredBy(personId, released, match) : null;
-      const counted = countedId === null ? null : signals.find(countedId);
-      const own = signals.find(released.signalId);
-      if (counted === null || own === null || !isEvaluatedLater(counted, own)) continue;
-      const others = counted.facts.outcomes.filter((id) => outcomes.get(id).ruleId === match.ruleId);
-      const scored = scoredBy({ ...counted.facts, outcomes: others.filter((id) => !released.outcomes.includes(id)) });
-      if (scored === null) continue;
-      people.removeMatch(personId, scored);
-      this.#job.removed++;
-    }
+  #release(people: People, personId: number, { change, line }: Released): void {
+    const matches = this.#matchesWithVersions(line.facts.outcomes);
+    const later = matches.flatMap(({ ruleId }) => this.#laterScored(personId, line, ruleId));
+    for (const scored of later) people.removeMatch(personId, scored);
+    this.#count(people.changeScore(personId, change));
+    for (const match of matches) people.searchFirstDay(personId, match);
+    for (const scored of later) if (!people.addMatch(personId, scored)) this.#job.removed++;
   }
 
-  #hasVersions({ ruleId, frequency }: RuleMatch): boolean {
-    if (frequency === undefined) return false;
-    const known = this.#ruleVersions.get(ruleId) ?? outcomeVersions(this.#state.sql, ruleId).size;
-    this.#ruleVersions.set(ruleId, known);
-    return known > 1;
+  /** What other versions of a rule have scored for the person by lines that became theirs later: in this order. */
+  #laterScored(personId: number, released: NumberedLine, ruleId: string): Scored[] {
+    const { outcomes, singleScores } = this.#state;
+    const versions = this.#versionsOf(ruleId);
+    const isOnceADay = versions.every(({ frequency }) => frequency !== "once_ever");
+    const signalIds = singleScores.signalsOf(personId, ruleId, isOnceADay ? dayOf(released.facts.occurred.ms) : null);
+    const isOther = (id: number): boolean =>
+      outcomes.get(id).ruleId === ruleId && !released.facts.outcomes.includes(id);
+    return signalIds
+      .flatMap((id) => this.#lineOf(id) ?? [])
+      .filter((line) => byEvaluation(line, released) > 0)
+      .sort(byEvaluation)
+      .flatMap((line) => scoredBy({ ...line.facts, outcomes: line.facts.outcomes.filter(isOther) }) ?? []);
+  }
+
+  /** The matches of rules that score once and have several versions. */
+  #matchesWithVersions(ids: readonly number[]): RuleMatch[] {
+    const matches = ids.map((id) => this.#state.outcomes.get(id));
+    return matches.filter(({ ruleId, frequency }) => frequency !== undefined && this.#versionsOf(ruleId).length > 1);
+  }
+
+  /** The versions of a rule that have matched. */
+  #versionsOf(ruleId: string): readonly RuleMatch[] {
+    const { sql, outcomes } = this.#state;
+    const known = this.#ruleVersions.get(ruleId);
+    const versions = known ?? [...outcomeVersions(sql, ruleId).keys()].map((id) => outcomes.get(id));
+    this.#ruleVersions.set(ruleId, versions);
+    return versions;
+  }
+
+  /** Null: retention has dropped the line. */
+  #lineOf(signalId: string): NumberedLine | null {
+    const known = this.#lines.get(signalId);
+    const line = known === undefined ? this.#state.signals.find(signalId) : known;
+    this.#lines.set(signalId, line);
+    return line;
   }
 
   #isOutdated(outcomes: readonly number[]): boolean {
@@ -402,12 +435,26 @@ class RuleStep {
   }
 
   #rescore(people: People, personId: number, changes: ReadonlyMap<number, ScoreChange>): void {
-    for (const { before, after } of changes.values())
-      if (before === null && after !== null && this.#exclusions !== null) this.#makeWay(people, personId, after);
-    const { added, changed, removed } = people.rescore(personId, changes);
-    this.#job.added += added;
-    this.#job.changed += changed;
-    this.#job.removed += removed;
+    people.changeEntries(personId, changes);
+    const released: Released[] = [];
+    // Lines that score no more go first, because released lines may take their places.
+    for (const change of changes.values()) {
+      const line = this.#releasedLine(change);
+      if (line === null) this.#count(people.changeScore(personId, change));
+      else released.push({ change, line });
+    }
+    released.sort((a, b) => byEvaluation(a.line, b.line));
+    for (const one of released) this.#release(people, personId, one);
+  }
+
+  /** Null: the line does not score again by a rule that scores once and has several versions. */
+  #releasedLine({ before, after }: ScoreChange): NumberedLine | null {
+    if (this.#exclusions === null || before !== null || after === null) return null;
+    return this.#matchesWithVersions(after.outcomes).length === 0 ? null : this.#lineOf(after.signalId);
+  }
+
+  #count(effect: ReturnType<People["changeScore"]>): void {
+    if (effect !== null) this.#job[effect]++;
   }
 }
 
@@ -456,10 +503,10 @@ function outcomeVersions(sql: SqlStorage, ruleId: string): ReadonlyMap<number, n
   return new Map(rows.raw<[id: number, version: number]>());
 }
 
-/** Whether a line became a signal of its person after another line. */
-function isEvaluatedLater(line: NumberedLine, other: NumberedLine): boolean {
-  const [at, otherAt] = [line, other].map(({ facts }) => facts.linkedAtMs ?? facts.recordedAtMs) as [number, number];
-  return at === otherAt ? line.seq > other.seq : at > otherAt;
+/** In the order in which lines became signals of their person. */
+function byEvaluation(a: NumberedLine, b: NumberedLine): number {
+  const [atMs, otherMs] = [a, b].map(({ facts }) => facts.linkedAtMs ?? facts.recordedAtMs) as [number, number];
+  return atMs - otherMs || a.seq - b.seq;
 }
 
 /** Estimates the signals of events from event groups. */

@@ -195,6 +195,13 @@ export class SingleScores {
     return row === undefined ? null : { day: row.day, outcome: row.outcome, fromDay: row.from_day };
   }
 
+  /** The signals that count for a rule. @param day on which; null: ever. */
+  signalsOf(personId: number, ruleId: string, day: number | null): string[] {
+    const query = "SELECT signal_id FROM single_scores WHERE person_id = ? AND rule_id = ? AND day BETWEEN ? AND ?";
+    const rows = this.#sql.exec(query, personId, ruleId, day ?? 0, day ?? Number.MAX_SAFE_INTEGER);
+    return [...rows.raw<[signalId: string]>()].flat();
+  }
+
   /** The days of a rule's matches that count. */
   daysOf(personId: number, ruleId: string): Set<number> {
     const rows = this.#sql.exec("SELECT day FROM single_scores WHERE person_id = ? AND rule_id = ?", personId, ruleId);

@@ -38,7 +38,7 @@ export async function expectNobodyNamed(model: Model, real: Real, { inStorage = 
     "a query shows names of deleted people",
   ).toEqual([]);
   if (!inStorage) return;
-  const stored = real.storage();
+  const stored = await real.storage();
   const found = texts.filter((text) => stored.includes(text)).map((text) => around(stored, text));
   expect(found, "storage has names of deleted people").toEqual([]);
 }

@@ -3,11 +3,12 @@ import * as fc from "fast-check";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import { JOBS } from "./real.ts";
 import type { Happening, Life, Sent } from "./life.ts";
-import type { Exclusion } from "./model.ts";
+import type { Exclusion, Rule } from "./model.ts";
 
 const FEATURES = [
   "accounts",
   "clock",
+  "crashes",
   "dead",
   "deletions",
   "duplicates",
@@ -17,6 +18,7 @@ const FEATURES = [
   "lapses",
   "occurrence",
   "once",
+  "outages",
   "retention",
   "rules",
 ] as const;
@@ -94,6 +96,25 @@ function draftOf({ has, people, ids: numberOfIds, events }: Scope): fc.Arbitrary
   ) as fc.Arbitrary<Sent>;
 }
 
+const anyExclusions = fc.subarray<Exclusion>([
+  { hasId: true },
+  { of: "ann@example.com" },
+  { event: "A" },
+  { hasId: false },
+  { of: "bob@example.com" },
+]);
+const detourOf = fc.array(fc.record({ exclusions: anyExclusions, steps: seldom(fc.nat(3)).map((n) => n ?? null) }), {
+  minLength: 1,
+  maxLength: 3,
+});
+const changeOf: fc.Arbitrary<Partial<Rule>> = fc.oneof(
+  fc.record({ points: fc.integer({ min: -3, max: 9 }) }),
+  fc.record({ isEnabled: fc.boolean() }),
+  fc.record({ of: fc.constantFrom(null, null, "ann@example.com") }),
+  fc.record({ frequency: fc.constantFrom("every_time", "once_per_day", "once_ever") }),
+  fc.record({ lastDays: fc.constantFrom(null, 30 as const) }),
+);
+
 function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
   const { has, people } = scope;
   const how = [
@@ -123,6 +144,17 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
       fc.record({ does: fc.constant("step"), job: fc.constantFrom(...JOBS), times: fc.integer({ min: 1, max: 3 }) }),
       true,
     ],
+    [
+      3,
+      fc.record({
+        does: fc.constant("crash"),
+        job: fc.constantFrom(...JOBS),
+        writes: fc.nat(12),
+        isRestarted: fc.boolean(),
+      }),
+      has.has("crashes"),
+    ],
+    [3, fc.record({ does: fc.constant("outage"), job: fc.constantFrom("link", "rule", "cold") }), has.has("outages")],
     [1, fc.constant({ does: "finish" }), true],
     [3, fc.record({ does: fc.constant("delete"), person: fc.nat(people - 1) }), has.has("deletions")],
     [
@@ -130,21 +162,21 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
       fc.record({
         does: fc.constant("rule"),
         rule: fc.nat(2),
-        change: fc.oneof(
-          fc.record({ points: fc.integer({ min: -3, max: 9 }) }),
-          fc.record({ isEnabled: fc.boolean() }),
-          fc.record({ of: fc.constantFrom(null, null, "ann@example.com") }),
-        ),
+        change: changeOf,
         past: fc.boolean(),
       }),
       has.has("rules"),
     ],
     [
       3,
+      fc.record({ does: fc.constant("exclude"), exclusions: anyExclusions, past: fc.boolean() }),
+      has.has("exclusions"),
+    ],
+    [
+      2,
       fc.record({
-        does: fc.constant("exclude"),
-        exclusions: fc.subarray<Exclusion>([{ of: "ann@example.com" }, { event: "A" }, { of: "bob@example.com" }]),
-        past: fc.boolean(),
+        does: fc.constant("detour"),
+        by: detourOf,
       }),
       has.has("exclusions"),
     ],
@@ -204,9 +236,53 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
         { does: "send", signals: [{ kind: "identify", email: other, user }] },
       ];
     });
+  // A rule changes for new signals only, so that a person has matches of both versions. Then exclusions come and go.
+  const versions = fc
+    .record({
+      signals: fc.array(
+        fc.record({ hasId: fc.boolean(), daysAgo: fc.constantFrom(0, 1, 5, 29) }).map(({ daysAgo, hasId }): Sent => {
+          return { kind: "track", event: 0, email: 0, hasId, ...(has.has("occurrence") ? { daysAgo } : {}) };
+        }),
+        { minLength: 2, maxLength: 5 },
+      ),
+      change: changeOf,
+      after: fc.integer({ min: 1, max: 3 }),
+      by: detourOf,
+    })
+    .map(({ signals, change, after, by }): Happening[] => [
+      { does: "send", signals: signals.slice(0, after) },
+      { does: "rule", rule: 0, change, past: false },
+      ...signals.slice(after).map((signal): Happening => ({ does: "send", signals: [signal] })),
+      { does: "detour", by },
+    ]);
+  // Signals whose payloads are in R2 are linked or rescored by a changed rule, first while R2 does not answer.
+  const away = fc
+    .record({
+      person: fc.nat(people - 1),
+      device: fc.nat(ids - 1),
+      change: changeOf,
+      past: fc.boolean(),
+      isLate: fc.boolean(),
+    })
+    .map(({ person, device, change, past, isLate }): Happening[] => {
+      const identify: Happening = { does: "send", signals: [{ kind: "identify", email: person, device }] };
+      return [
+        { does: "send", signals: [{ kind: "track", event: 0, device }] },
+        ...(isLate ? [] : [identify]),
+        { does: "seal" },
+        { does: "wait", ms: DAY_MS },
+        { does: "step", job: "cold", times: 2 },
+        { does: "rule", rule: 0, change, past },
+        ...(isLate ? [identify] : []),
+        { does: "outage", job: "link" },
+        { does: "outage", job: "rule" },
+      ];
+    });
   return fc.oneof(
     { weight: 14, arbitrary: one },
+    ...(has.has("outages") && has.has("rules") ? [{ weight: 2, arbitrary: away }] : []),
     { weight: 2, arbitrary: login },
+    ...(has.has("exclusions") && has.has("rules") ? [{ weight: 2, arbitrary: versions }] : []),
     ...(has.has("retention") ? [{ weight: 1, arbitrary: fc.constant(drop) }] : []),
   );
 }

@@ -38,17 +38,34 @@ export type Happening =
   /** Held signals or dead letters come back. `flight`: they are recorded later. */
   | { does: "release" | "replay"; from: number; count: number; flight?: boolean }
   | { does: "step"; job: Job; times: number }
+  /** A step of a job while R2 does not answer. */
+  | { does: "outage"; job: Job }
+  /** A step of a job stops after a number of writes. */
+  | ({ does: "crash"; job: Job } & Crash)
   /** Takes steps of all jobs until nothing is left to do. */
   | { does: "finish" }
   | { does: "delete"; person: number }
   /** Changes a rule, for new signals only or for the past too. */
-  | { does: "rule"; rule: number; change: Partial<Pick<Rule, "points" | "isEnabled" | "of">>; past: boolean }
+  | {
+      does: "rule";
+      rule: number;
+      change: Partial<Pick<Rule, "points" | "isEnabled" | "of" | "frequency" | "lastDays">>;
+      past: boolean;
+    }
   /** Changes the exclusions, for new signals only or for the past too. */
   | { does: "exclude"; exclusions: Exclusion[]; past: boolean }
+  /** Changes the exclusions for the past again and again, and removes them: at the end, what scores is as it was. */
+  | { does: "detour"; by: Stop[] }
   /** Time passes; negative: the clock is set back. */
   | { does: "wait"; ms: number }
   | { does: "keep"; days: number | null }
   | { does: "seal" | "restart" };
+
+/** Exclusions that are applied. `steps` of the job, which the next exclusions restart; null: until all jobs have ended. */
+export interface Stop {
+  exclusions: Exclusion[];
+  steps: number | null;
+}
 
 export interface Life {
   rules: Pick<Rule, "event" | "points" | "frequency" | "lastDays" | "of">[];
@@ -63,6 +80,12 @@ const PERIOD_MS = 30 * DAY_MS;
 /** Between two happenings. A prime, so that a clock that is set back meets no moment twice. */
 const TICK_MS = 7;
 const TURNS_MAX = 3_000;
+
+interface Crash {
+  writes: number;
+  /** Whether the object starts again, or goes on. */
+  isRestarted: boolean;
+}
 
 interface InFlight {
   signal: ModelSignal;
@@ -136,6 +159,12 @@ class World {
           await this.#step(happening.job);
         }
         return;
+      case "outage":
+        return this.#step(happening.job, () => this.real.stepWithoutR2(happening.job));
+      case "crash": {
+        const { job, writes, isRestarted } = happening;
+        return this.#step(job, () => this.real.crash(job, writes, isRestarted));
+      }
       case "finish":
         return this.#finish();
       case "delete":
@@ -146,6 +175,8 @@ class World {
       case "exclude":
         this.#exclude(happening);
         break;
+      case "detour":
+        return this.#detour(happening.by);
       case "wait":
         return this.#wait(happening.ms);
       case "keep":
@@ -263,7 +294,7 @@ class World {
 
   // Jobs.
 
-  async #step(job: Job): Promise<void> {
+  async #step(job: Job, take = (): Promise<void> => this.real.step(job)): Promise<void> {
     // What a rule's job makes of a line that retention drops meanwhile depends on the moment.
     if (job === "retain") await this.#finishJob("rule");
     // Both wait for a deletion, but not longer than a day.
@@ -271,7 +302,7 @@ class World {
       ({ untilMs, isFinished }) => !isFinished && untilMs > 0 && untilMs < Date.now() - DAY_MS,
     );
     if (isLate && (job === "retain" || job === "purge")) await this.#finishJob("delete");
-    await this.real.step(job);
+    await take();
     await this.#afterStep(job);
   }
 
@@ -343,6 +374,27 @@ class World {
     if (!past) return;
     this.model.startExclusionsJob();
     this.real.startExclusionsJob();
+  }
+
+  /** The first detour excludes everything. After it, of a rule's versions the first match that became the person's counts. */
+  async #detour(by: readonly Stop[]): Promise<void> {
+    await this.#excludeAndBack([{ exclusions: [{ hasId: true }, { hasId: false }], steps: null }]);
+    const before = await this.real.scoringByRule();
+    await this.#excludeAndBack(by);
+    // A match of a line that retention has dropped keeps the place that it has taken.
+    if (this.model.hasDropped) return;
+    expect(await this.real.scoringByRule(), "exclusions that are gone have changed what scores").toEqual(before);
+  }
+
+  async #excludeAndBack(by: readonly Stop[]): Promise<void> {
+    for (const { exclusions, steps } of [...by, { exclusions: [], steps: null }]) {
+      this.#tick(TICK_MS);
+      this.#exclude({ does: "exclude", exclusions, past: true });
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      for (let step = 0; step < (steps ?? 0); step++) await this.#step("rule");
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      if (steps === null) await this.#finish();
+    }
   }
 
   /** Names of deleted people are forgotten after 30 days. Signals on their way arrive before. */

@@ -81,8 +81,8 @@ export interface Rule {
   version: number;
 }
 
-/** What does not score: the signals of a person, or of an event. */
-export type Exclusion = { of: string } | { event: string };
+/** What does not score: the signals of a person, of an event, or with and without a message id. */
+export type Exclusion = { of: string } | { event: string } | { hasId: boolean };
 
 interface ExclusionsJob {
   exclusions: readonly Exclusion[];
@@ -600,7 +600,11 @@ export function matches(rule: Rule, { content }: ModelSignal, email: string | nu
 
 function isExcluded(exclusions: readonly Exclusion[], { content }: ModelSignal, email: string | null): boolean {
   const event = "ABC"[content.event ?? 0];
-  return content.kind === "track" && exclusions.some((one) => ("of" in one ? one.of === email : one.event === event));
+  const covers = (one: Exclusion): boolean => {
+    if ("of" in one) return one.of === email;
+    return "event" in one ? one.event === event : one.hasId === (content.hasId ?? false);
+  };
+  return content.kind === "track" && exclusions.some(covers);
 }
 
 /** The day on which the points of a signal lapse, in days since 1970; null: never. */

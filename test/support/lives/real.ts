@@ -29,13 +29,16 @@ import { deadSignals, heldSignals, type StoredSignal } from "../../../src/store/
 import { findRuleJob, startExclusionsJob, startRuleJob, stepRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import * as due from "../../../src/store/state/due.ts";
 import { wantNotifications } from "../../../src/store/state/raise-notifications.ts";
+import { transact } from "../../../src/store/state/store-state.ts";
 import { updateGroups } from "../../../src/store/state/status-change.ts";
 import { linesOf } from "../adds-up.ts";
+import { bucketWith } from "../cold.ts";
+import { textOfBucket } from "../everything.ts";
 import type { TestStore } from "../store.ts";
 import { wanting } from "../wanting.ts";
 import type { Exclusion, ModelSignal, Rule } from "./model.ts";
 
-export const JOBS = ["link", "rule", "delete", "retain", "purge", "lapse", "replace"] as const;
+export const JOBS = ["link", "rule", "delete", "retain", "purge", "lapse", "replace", "cold"] as const;
 export type Job = (typeof JOBS)[number];
 
 export const PERSON_THRESHOLDS = [5, 12];
@@ -57,15 +60,22 @@ export interface ComparedScores {
   accounts: Map<string, number>;
 }
 
+const R2_AWAY = "R2 is away";
 const PAGE = { cursor: null, limit: 1_000 };
 
 export class Real {
   readonly store: TestStore;
   #rulesVersion = 1;
   #retentionDays: number | null = null;
+  #isR2Away = false;
 
   constructor(store: TestStore, rules: readonly Rule[], wantsNotifications: boolean) {
     this.store = store;
+    store.bucket = bucketWith({
+      before: () => {
+        if (this.#isR2Away) throw new Error(R2_AWAY);
+      },
+    });
     this.setRules(rules, 1);
     this.keepFor(null);
     if (!wantsNotifications) return;
@@ -209,6 +219,7 @@ export class Real {
       purge: () => due.nextPurgeMs(state),
       lapse: () => due.nextLapseMs(state),
       replace: () => due.nextReplacementMs(sql),
+      cold: () => state.signals.workMs(nowMs),
     }[job]();
     // A link job can run before the alarm comes to it.
     return dueMs !== null && dueMs <= nowMs + (job === "link" ? LINK_ALARM_MS : 0);
@@ -216,13 +227,46 @@ export class Real {
 
   async step(job: Job): Promise<void> {
     const { store } = this;
-    const { state } = store;
+    const { state, storage } = store;
     const nowMs = Date.now();
     switch (job) {
       case "link":
         return void (await store.link());
       case "rule":
-        return void (await stepRuleJob(state, store.storage));
+        return void (await stepRuleJob(state, storage));
+      case "cold":
+        try {
+          return await state.signals.work(nowMs);
+        } finally {
+          // The alarm, which alone takes this step, asks all chores afterwards.
+          state.due.by("deletion", due.nextDeletionMs(state));
+        }
+      default:
+        return transact(storage, state, () => this.#stepAtOnce(job, nowMs));
+    }
+  }
+
+  /** A step while R2 does not answer. */
+  async stepWithoutR2(job: Job): Promise<void> {
+    this.#isR2Away = true;
+    try {
+      await this.step(job);
+    } catch (error) {
+      if (!String(error).includes(R2_AWAY)) throw error;
+    } finally {
+      this.#isR2Away = false;
+    }
+  }
+
+  /** A step that stops after a number of writes. @param isRestarted whether the object starts again, or goes on. */
+  async crash(job: Job, writes: number, isRestarted: boolean): Promise<void> {
+    await this.store.crashAfter(writes, () => this.step(job));
+    if (isRestarted) this.store.restart();
+  }
+
+  #stepAtOnce(job: Exclude<Job, "link" | "rule" | "cold">, nowMs: number): void {
+    const { state } = this.store;
+    switch (job) {
       case "delete":
         return stepDeletions(state, nowMs);
       case "retain":
@@ -273,6 +317,16 @@ export class Real {
       scoring,
       accounts: new Map(accounts.map((account) => [account.externalId, account])),
     };
+  }
+
+  /** What scores, without the signals: of a rule that scores once, another signal with the same points may keep the score. */
+  async scoringByRule(): Promise<string[]> {
+    const scoring = await this.#export("scoring_signals");
+    return scoring
+      .map((row) =>
+        ["email", "rule_id", "rule_version", "points", "lapses_at", "lapsed"].map((name) => row[name]).join(" "),
+      )
+      .sort();
   }
 
   async #export(records: ExportedRecords): Promise<ExportRow[]> {
@@ -330,13 +384,13 @@ export class Real {
   }
 
   /**
-   * All text in storage: each row of each table, and the lines of both logs as they are before compression. Without rules: an admin may
-   * name a person in a condition.
+   * All text in storage: each row of each table, the lines of both logs as they are before compression, and the payloads in R2. Without
+   * rules: an admin may name a person in a condition.
    */
-  storage(): string {
-    const { sql, state } = this.store;
+  async storage(): Promise<string> {
+    const { sql, state, workspaceId } = this.store;
     const decoder = new TextDecoder();
-    const texts: string[] = [];
+    const texts: string[] = [await textOfBucket(workspaceId)];
     const tables = sql.exec<{ name: string }>(
       "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name <> 'rule_jobs'",
     );
@@ -358,9 +412,14 @@ export function setClock(ms: number): void {
 }
 
 function toExclusion(exclusion: Exclusion, index: number): StoredExclusion {
-  const [path, value] = "of" in exclusion ? ["email", exclusion.of] : ["event", exclusion.event];
   const id = `exc_${index}`;
-  return { id, name: id, match: "all", conditions: [{ path, operator: "equals", value }] };
+  return { id, name: id, match: "all", conditions: [conditionOf(exclusion)] };
+}
+
+function conditionOf(exclusion: Exclusion): StoredExclusion["conditions"][number] {
+  if ("of" in exclusion) return { path: "email", operator: "equals", value: exclusion.of };
+  if ("event" in exclusion) return { path: "event", operator: "equals", value: exclusion.event };
+  return { path: "payload.messageId", operator: exclusion.hasId ? "exists" : "not_exists" };
 }
 
 function toMappingRule({ id, event, points, frequency, lastDays, of, version }: Rule): MappingRule {

@@ -682,3 +682,55 @@ describe("deletions", () => {
     ]),
   );
 });
+
+describe("exclusions that come and go leave the matches that counted before", () => {
+  const change = (fields: Extract<Happening, { does: "rule" }>["change"]): Happening => {
+    return { does: "rule", rule: 0, change: fields, past: false };
+  };
+  const exclude = (hasId: boolean): Happening => ({ does: "exclude", exclusions: [{ hasId }], past: true });
+  const detour = (...hasIds: boolean[]): Happening => ({
+    does: "detour",
+    by: hasIds.map((hasId) => ({ exclusions: [{ hasId }], steps: null })),
+  });
+  const [early, late] = [track({ email: ANN, daysAgo: 3 }), track({ email: ANN, hasId: false, daysAgo: 0 })];
+  const daily = { rule: { frequency: "once_per_day" as const } };
+  const once = { rule: { frequency: "once_ever" as const } };
+  const lapsing = { rule: { frequency: "once_ever" as const, lastDays: 30 as const } };
+
+  test(
+    "when one exclusion takes the place of another",
+    life([send(early), change({ points: 7 }), send(late), detour(false, true, false)], once),
+  );
+
+  test(
+    "of a once-ever rule from the day of the earliest match, although a changed rule has matched others",
+    life([send(late), send(early), change({ points: 7 }), send(track({ email: BOB })), detour(false)], lapsing),
+  );
+
+  test(
+    "of a once-a-day rule that has become a once-ever rule",
+    life([send(early), change({ frequency: "once_ever" }), send(late), detour(true)], daily),
+  );
+
+  test(
+    "of a once-ever rule that has become a once-a-day rule",
+    life([send(early), change({ frequency: "once_per_day" }), send(late), detour(true)], once),
+  );
+
+  test(
+    "and each threshold, although a replacement was searched when they came",
+    life(
+      [
+        send(identify({ email: ANN, device: 0 }), track({ user: 0, device: 0 })),
+        send(identify({ email: BOB, user: 0 })),
+        step("link"),
+        send(late),
+        change({ frequency: "every_time" }),
+        send(late, track({ email: ANN })),
+        exclude(false),
+        finish,
+      ],
+      { rule: { ...daily.rule, points: 2 }, wantsNotifications: true },
+    ),
+  );
+});

@@ -4,6 +4,10 @@ import { expect, test } from "vitest";
 import { amount } from "../../support/amount.ts";
 import { livesOf } from "../../support/lives/generate.ts";
 import { runLife } from "../../support/lives/life.ts";
+import { expectLogged } from "../../support/logged.ts";
+
+// R2 does not answer.
+expectLogged("cold_read_failed");
 
 const LIVES = amount(25, 100);
 

@@ -140,7 +140,9 @@ test("the removal of a once-a-day rule does not search timelines for replacement
     startRuleJob(store.state, { ruleId: "rule_1", rule: null, rulesVersion: 2 }, NOW);
     const people = new People(store.state, Date.now());
     const reads = rowsRead(store.sql, () => {
-      people.rescore(1, new Map([[1, { before: scored, after: null }]]));
+      const change = { before: scored, after: null };
+      people.changeEntries(1, new Map([[1, change]]));
+      people.changeScore(1, change);
       people.flush();
     });
     expect(reads).toBeLessThan(20);
