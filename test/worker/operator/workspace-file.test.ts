@@ -299,6 +299,9 @@ describe("an interrupted export", () => {
     async (harm) => {
       expectLogged();
       const { workspace } = await fullWorkspace();
+      // Far from midnight, when the counter's day ends. Any call ends the day before.
+      vi.setSystemTime(Math.ceil(Date.now() / DAY_MS) * DAY_MS + 3_600_000);
+      await workspace.operator("GET", "/usage");
       const lines = linesOf(await exportOf(workspace));
       for (let at = 0; at < MOST_CALLS; at++) {
         const interruption = new Interruption(at, harm, { withR2: true });

@@ -39,7 +39,8 @@ async function deliverAll(...payloads: object[]): Promise<string[]> {
 
 /** An update of an account by a Product Org Updates key. */
 async function update(payload: { id: string; plan: string }): Promise<void> {
-  // Signals in flight are sent by the clock.
+  // Signals in flight are sent by the clock. A session of the test's noon may have ended by then.
+  const nowMs = Date.now();
   vi.useRealTimers();
   const payload_template = [
     { target: "external_id", path: "id", type: "string" },
@@ -51,6 +52,7 @@ async function update(payload: { id: string; plan: string }): Promise<void> {
     const [account] = await members.workspace.list(`/accounts?external_id=${encodeURIComponent(payload.id)}`);
     expect(account).toMatchObject({ plan: payload.plan });
   });
+  vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
 }
 
 function joins(email: string, account: string): object {
