@@ -3,9 +3,7 @@
  * profile shows how long a step keeps everything else waiting. Fails if a target is missed.
  */
 import { execFileSync } from "node:child_process";
-import { mkdirSync } from "node:fs";
 import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { WorkspaceFile } from "../../src/dev/workspace-file.ts";
 import { SERVICE_CONFIG, benchWorker, build, type BuiltWorker } from "./build.ts";
 import type { StoreFigure, StorePart } from "./figures.ts";
@@ -32,7 +30,6 @@ export async function measureFile(signals: number, scratch: string, failures: st
   // Otherwise the system would write a gigabyte during the next measurement.
   execFileSync("sync");
   const folder = path.join(scratch, "file");
-  mkdirSync(folder);
   const written = await withService(service, source, (running) => measureExport(running, workspace, folder));
   const read = await withService(service, path.join(scratch, "target"), (running) =>
     measureImport(running, workspace, folder, failures),
@@ -59,22 +56,10 @@ async function withService<T>(
 
 async function measureExport(running: RunningWorker, { id }: FilledWorkspace, folder: string): Promise<StoreFigure[]> {
   const api = new OperatorApi(running.origin, VARS.OPERATOR_TOKEN);
-  const home = `workspaces/${id}/exports`;
   // The first call loads code.
   await api.list("workspaces");
-  const effects = await observed(running, async () => {
-    const begun = await api.post<{ id: string }>(home);
-    for (
-      let state = "waiting";
-      state !== "complete";
-      { state } = await api.get<{ state: string }>(`${home}/${begun.id}`)
-    ) {
-      if (state === "failed") throw new Error("the export has failed");
-      await sleep(100);
-    }
-  });
-  await new WorkspaceFile({ origin: running.origin, token: VARS.OPERATOR_TOKEN }).export(id, folder);
-  return figuresOf("Export", effects);
+  const file = new WorkspaceFile({ origin: running.origin, token: VARS.OPERATOR_TOKEN });
+  return figuresOf("Export", await observed(running, () => file.export(id, folder)));
 }
 
 async function measureImport(
