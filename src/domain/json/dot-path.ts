@@ -358,7 +358,7 @@ export class PathReading {
 
   #holds(value: unknown, selector: Readonly<Step>): boolean {
     const [first] = selector.path;
-    // Nearly all selectors, such as `[type=email]`. A reading of its own takes several times as long.
+    // Most selectors look up one name, such as `[type=email]`. A `PathReading` would take several times as long.
     if (selector.path.length === 1 && first?.kind === "name" && first.rest === first.name && isJsonObject(value)) {
       return this.#spend(first.cost) && Object.hasOwn(value, first.name) && this.#hasText(value[first.name], selector);
     }

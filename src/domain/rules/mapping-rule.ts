@@ -122,11 +122,15 @@ export function compileRules(rules: readonly MappingRule[], exclusions: readonly
     all: match === "all",
     conditions: conditions.map(compileCondition),
   }));
+  const readsPayload = (condition: CompiledCondition | null): boolean => {
+    const path = condition === null ? undefined : paths[condition.pathIndex];
+    return path !== undefined && "from" in path;
+  };
   return {
     byEvent,
     byWildcard,
     exclusions: compiledExclusions,
-    excludesByPayload: exclusions.some(({ conditions }) => conditions.some(readsPayload)),
+    excludesByPayload: compiledExclusions.some(({ conditions }) => conditions.some(readsPayload)),
     paths,
     asksForEmail: pathIndexes.has("email"),
   };
@@ -156,11 +160,6 @@ export function isEvaluable(rules: CompiledRules, event: string): boolean {
 /** Whether the evaluation of a signal with this event reads its payload. */
 export function needsPayload(rules: CompiledRules, event: string): boolean {
   return rules.excludesByPayload || isAboutEvent(rules, event);
-}
-
-function readsPayload({ path }: MappingCondition): boolean {
-  const parsed = parseRulePath(path);
-  return parsed !== undefined && "from" in parsed;
 }
 
 function parseRulePath(path: string): RulePath | undefined {

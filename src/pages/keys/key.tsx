@@ -270,9 +270,10 @@ function SignalsPanel({ days, createdAt }: { days: readonly number[]; createdAt:
   const total = days.reduce((sum, signals) => sum + signals, 0);
   if (total === 0) return <></>;
   const first = dayOf(Date.now()) - days.length + 1;
+  const shownFromMs = firstDayOf(createdAt) * DAY_MS;
   const bars = days
     .map((signals, index): DayBar => ({ ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted: signals }))
-    .filter(({ atMs }) => atMs >= firstDayOf(createdAt) * DAY_MS);
+    .filter(({ atMs }) => atMs >= shownFromMs);
   const label = `${counted(total, "signal")} in ${DAYS_COUNTED} days`;
   return (
     <Panel title="Signals">

@@ -299,21 +299,23 @@ function byDay(entries: readonly TimelineEntry[]): [dayMs: number, runs: Timelin
   return days;
 }
 
+/** The fields that two signals of the same run share. */
+const REPEATED = [
+  "kind",
+  "event",
+  "source",
+  "topic",
+  "status",
+  "isExcluded",
+  "namedBy",
+  "namedByValue",
+  "linkedAtMs",
+] as const satisfies (keyof TimelineSignal)[];
+
 function isRepeat(a: TimelineEntry, b: TimelineEntry): boolean {
   if (a.signal === null || b.signal === null || a.scores.length + b.scores.length > 0) return false;
-  const texts = ({ kind, event, source, topic, status, isExcluded, ...named }: TimelineSignal) =>
-    JSON.stringify([
-      kind,
-      event,
-      source,
-      topic,
-      status,
-      isExcluded,
-      named.namedBy,
-      named.namedByValue,
-      named.linkedAtMs,
-    ]);
-  return texts(a.signal) === texts(b.signal);
+  const [earlier, later] = [a.signal, b.signal];
+  return REPEATED.every((field) => earlier[field] === later[field]);
 }
 
 function Run({ run: [first, ...others], base, rules }: { run: TimelineEntry[]; base: string; rules: RuleNames }) {

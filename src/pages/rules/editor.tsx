@@ -222,7 +222,7 @@ export function Conditions(props: ConditionsProps) {
   );
 }
 
-/** A longer path has a line of its own, so that it can be read. */
+/** A longer path would be cut off beside the operator and the value, so it gets the whole line. */
 const ROW_PATH_CHARACTERS = 22;
 
 interface ConditionProps {

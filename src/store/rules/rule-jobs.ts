@@ -392,7 +392,7 @@ class RuleStep {
     for (const scored of later) if (!people.addMatch(personId, scored)) this.#job.removed++;
   }
 
-  /** What other versions of a rule have scored for the person by lines that became theirs later: in this order. */
+  /** Scores of lines that became the person's after the released line, by other versions of the rule. Sorted by `byEvaluation`. */
   #laterScored(personId: number, released: NumberedLine, ruleId: string): Scored[] {
     const { outcomes, singleScores } = this.#state;
     const versions = this.#versionsOf(ruleId);
@@ -437,7 +437,7 @@ class RuleStep {
   #rescore(people: People, personId: number, changes: ReadonlyMap<number, ScoreChange>): void {
     people.changeEntries(personId, changes);
     const released: Released[] = [];
-    // Lines that score no more go first, because released lines may take their places.
+    // First remove scores. A released line may then take the place of a removed one.
     for (const change of changes.values()) {
       const line = this.#releasedLine(change);
       if (line === null) this.#count(people.changeScore(personId, change));

@@ -54,7 +54,7 @@ export type Happening =
     }
   /** Changes the exclusions, for new signals only or for the past too. */
   | { does: "exclude"; exclusions: Exclusion[]; past: boolean }
-  /** Changes the exclusions for the past again and again, and removes them: at the end, what scores is as it was. */
+  /** Applies several exclusions to the past, one after the other, then removes them. The scores must be the same as before. */
   | { does: "detour"; by: Stop[] }
   /** Time passes; negative: the clock is set back. */
   | { does: "wait"; ms: number }

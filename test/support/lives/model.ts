@@ -81,7 +81,7 @@ export interface Rule {
   version: number;
 }
 
-/** What does not score: the signals of a person, of an event, or with and without a message id. */
+/** Covers the signals of a person, of an event, or of all signals with (or without) a message id. */
 export type Exclusion = { of: string } | { event: string } | { hasId: boolean };
 
 interface ExclusionsJob {

@@ -252,8 +252,9 @@ export class Real {
     try {
       await this.step(job);
     } catch (error) {
-      // Some steps go on with other objects, and say at their end that one was not read.
-      if (![R2_AWAY, "an object could not be read"].some((said) => String(error).includes(said))) throw error;
+      // Some steps continue with other objects, and throw this at their end.
+      const isOutage = String(error).includes(R2_AWAY) || String(error).includes("an object could not be read");
+      if (!isOutage) throw error;
     } finally {
       this.#isR2Away = false;
     }
@@ -320,7 +321,7 @@ export class Real {
     };
   }
 
-  /** What scores, without the signals: of a rule that scores once, another signal with the same points may keep the score. */
+  /** Scoring signals without their signal ids: if a rule scores once, another signal may carry the same points. */
   async scoringByRule(): Promise<string[]> {
     const scoring = await this.#export("scoring_signals");
     return scoring
