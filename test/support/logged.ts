@@ -26,8 +26,14 @@ const scopeOf = (expected: Iterable<string> = []): Scope => ({ expected: new Set
 
 let ofFile = scopeOf();
 let current = ofFile;
-/** The tests that made workspaces, also of earlier files of this runtime. */
-const owners = new Map<string, Scope>();
+/**
+ * The tests that made workspaces, also of earlier files of this runtime. The runtime keeps it, because Vitest may load this
+ * module again in a runtime where work of earlier files still runs.
+ */
+const owners = ((globalThis as { testsOfWorkspaces?: Map<string, Scope> }).testsOfWorkspaces ??= new Map<
+  string,
+  Scope
+>());
 let entries: LogEntry[] = [];
 
 /**
