@@ -1,6 +1,9 @@
 /** SHA-256. WebCrypto (spec §5.4) is asynchronous, so transactions and bulk work use Node's hash. */
 import type { Hash } from "node:crypto";
 
+/** Loaded with the first hash: most isolates start without one. */
+let nodeCrypto: typeof import("node:crypto") | undefined;
+
 const encoder = new TextEncoder();
 
 /** FNV-1a as a signed number of 32 bits: to sort out most texts quickly. Others may have the same. */
@@ -27,5 +30,6 @@ const MAX_BYTES = 3;
 export function hashAtOnce(text: string): Hash {
   const isShort = text.length * MAX_BYTES <= reused.length;
   const bytes = isShort ? reused.subarray(0, encoder.encodeInto(text, reused).written) : encoder.encode(text);
-  return process.getBuiltinModule("node:crypto").createHash("sha256").update(bytes);
+  nodeCrypto ??= process.getBuiltinModule("node:crypto");
+  return nodeCrypto.createHash("sha256").update(bytes);
 }

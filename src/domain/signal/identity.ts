@@ -236,10 +236,15 @@ interface NamesOfSignal {
  */
 export function groupSource(source: string, { email, userId, anonymousId, traits }: NamesOfSignal): string {
   if (source.includes("@")) return "";
-  const names = [email?.split("@")[0], userId, anonymousId, traits.name, ...(traits.name?.split(/\s+/) ?? [])];
   const text = source.toLowerCase();
-  const isNamed = names.some((name) => name && name.length >= NAME_MIN_LENGTH && hasWords(text, name.toLowerCase()));
-  return isNamed ? "" : source;
+  const isNamed = (name: string | null | undefined): boolean =>
+    // Lower case is never shorter, and most names are longer than the source.
+    typeof name === "string" &&
+    name.length >= NAME_MIN_LENGTH &&
+    name.length <= text.length &&
+    hasWords(text, name.toLowerCase());
+  if (isNamed(email?.split("@")[0]) || isNamed(userId) || isNamed(anonymousId) || isNamed(traits.name)) return "";
+  return traits.name?.split(/\s+/).some((word) => isNamed(word)) === true ? "" : source;
 }
 
 function hasWords(text: string, words: string): boolean {

@@ -80,7 +80,8 @@ interface KnownPerson {
   now: PersonColumns;
   /** The stored score without the points that have lapsed since. */
   unlapsed: number;
-  traitOrders: TraitOrders;
+  /** Of `now.trait_orders`; null until something asks: few signals carry traits. */
+  traitOrders: TraitOrders | null;
   /** Entries that this transaction adds. */
   entries: Entry[];
   /** The fields whose values came from lines that the person has lost. `#findLost` searches them again. */
@@ -350,8 +351,9 @@ export class People {
 
   /** Finds the times and traits that the person still has without the lost lines: in the timeline, or of dropped lines. */
   #findLost(person: KnownPerson): void {
-    const { now, lost, traitOrders } = person;
+    const { now, lost } = person;
     if (lost.size === 0) return;
+    const traitOrders = traitOrdersOf(person);
     const { sql, signals } = this.#state;
     const [list, base] = [personList(now.id), baseOf(person)];
     for (const field of lost) {
@@ -390,7 +392,7 @@ export class People {
     this.#forgetLapsed(person);
     this.#findLost(person);
     this.accounts.changeMember(before, now);
-    now.trait_orders = writeTraitOrders(person.traitOrders);
+    if (person.traitOrders !== null) now.trait_orders = writeTraitOrders(person.traitOrders);
     const isRenamed = before === null || SEARCHED_TRAITS.some((trait) => before[trait] !== now[trait]);
     const row = isRenamed ? { ...now, names: searchedText(now) } : now;
     if (before === null) insertRow(sql, "people", row);
@@ -415,27 +417,32 @@ export class People {
 }
 
 /** Of conflicting traits the latest received wins, field by field. */
-function addTraits({ now, traitOrders }: KnownPerson, { admission, occurred, traits }: SignalFacts): void {
+function addTraits(person: KnownPerson, { admission, occurred, traits }: SignalFacts): void {
+  const { now } = person;
   const { receivedAtMs, ordinal } = admission;
   now.first_seen = Math.min(now.first_seen, occurred.ms);
   now.last_seen = Math.max(now.last_seen, occurred.ms);
   now.last_day = dayOf(now.last_seen);
   for (const field of PERSON_FIELDS) {
     const value = traits[field];
+    if (value === undefined) continue;
+    const traitOrders = traitOrdersOf(person);
     const known = traitOrders[field];
-    if (value === undefined || (known !== undefined && !isLater(admission, known))) continue;
+    if (known !== undefined && !isLater(admission, known)) continue;
     now[field] = value;
     traitOrders[field] = { receivedAtMs, ordinal };
   }
 }
 
 /** Notes which times and traits of a person came from a line that the person loses. */
-function noteLost({ now, traitOrders, lost }: KnownPerson, { admission, occurred, traits }: SignalFacts): void {
+function noteLost(person: KnownPerson, { admission, occurred, traits }: SignalFacts): void {
+  const { now, lost } = person;
   if (occurred.ms === now.first_seen || occurred.ms === now.last_seen) lost.add("times");
   for (const field of PERSON_FIELDS) {
-    const order = traitOrders[field];
+    if (traits[field] === undefined) continue;
+    const order = traitOrdersOf(person)[field];
     // A line that is later received in the same transaction may have replaced the value.
-    if (traits[field] !== undefined && order !== undefined && !isLater(order, admission)) lost.add(field);
+    if (order !== undefined && !isLater(order, admission)) lost.add(field);
   }
 }
 
@@ -452,8 +459,11 @@ function toRow(raw: SqlStorageValue[]): PersonColumns {
 }
 
 function toKnown(before: PersonColumns | null, now: PersonColumns): KnownPerson {
-  const traitOrders = readTraitOrders(now.trait_orders);
-  return { before, now, unlapsed: now.score, traitOrders, entries: [], lost: new Set(), hasLapsed: false };
+  return { before, now, unlapsed: now.score, traitOrders: null, entries: [], lost: new Set(), hasLapsed: false };
+}
+
+function traitOrdersOf(person: KnownPerson): TraitOrders {
+  return (person.traitOrders ??= readTraitOrders(person.now.trait_orders));
 }
 
 /** Null: retention has dropped no line of the person. */

@@ -421,9 +421,11 @@ export function writeEntries(entries: readonly Entry[]): string {
 
 /** @param text not empty. @param entries later than those of the text. */
 function appended(text: string, entries: readonly Entry[]): string {
-  const { occurredMs = 0 } = readEntry(firstOf(text), 0);
+  // The time of a scored entry is in its id.
+  const isRelative = entries.some(({ scored }) => scored === null);
+  const { occurredMs: firstMs = 0 } = isRelative ? readEntry(firstOf(text), 0) : {};
   let all = text;
-  for (const entry of entries) all += `,${writeEntry(entry, occurredMs)}`;
+  for (const entry of entries) all += `,${writeEntry(entry, firstMs)}`;
   return all;
 }
 
