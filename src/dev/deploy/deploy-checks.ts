@@ -3,6 +3,8 @@ import { parseArgs, stripVTControlCharacters } from "node:util";
 import { unstable_readConfig, type Unstable_Config } from "wrangler";
 import { DEPLOYABLE_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
 import { NEEDED_BINDINGS, NEEDED_SETTINGS, bindingsOf, settingsOf, type ComparedConfig } from "./needed-settings.ts";
+import { CommandError } from "../local-service.ts";
+import { causeOf } from "../operator-client.ts";
 import { jurisdictionProblem, queueKind, QUEUE_WORDS, type QueueKind } from "../../env.ts";
 
 interface Arguments {
@@ -47,8 +49,19 @@ export interface Section {
   hosts: readonly string[];
 }
 
-/** All sections of the file, the top level first. @throws where wrangler cannot use the file. */
+/** All sections of the file, the top level first. @throws CommandError where wrangler cannot use the file. */
 export function readSections(file: string): Section[] {
+  try {
+    return sectionsOf(file);
+  } catch (error) {
+    const { location } = error as { location?: { line?: number } };
+    const line = location?.line === undefined ? "" : `, line ${location.line}`;
+    const message = error instanceof Error ? error.message : String(error);
+    throw new CommandError(`wrangler.toml${line} cannot be used:\n\n${message}`);
+  }
+}
+
+function sectionsOf(file: string): Section[] {
   // An empty name selects the top level, even if CLOUDFLARE_ENV names an environment.
   const read = (name = "") => unstable_readConfig({ config: file, env: name }, { hideWarnings: true });
   return [undefined, ...(read().definedEnvironments ?? [])].map((environment) => {
@@ -523,7 +536,7 @@ export async function missingAtOrigin(origin: string, fetchUrl: Fetch): Promise<
     if (isOurs && answer.headers.get("x-request-id")?.startsWith("req_") === true) return [];
     found = `${answer.status}, ${type}`;
   } catch (error) {
-    found = error instanceof Error ? error.message : String(error);
+    found = causeOf(error);
   }
   const problem = `A server's call of ${origin} is not answered by the Worker (${found}): senders lose their signals.`;
   const fix = "Security, Bots in the dashboard of the zone: Bot Fight Mode off; then its rules, and Access";

@@ -6,8 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { parseArgs } from "node:util";
-import { PROJECT_DIR } from "../local-service.ts";
+import { CommandError, PROJECT_DIR, readOptions, reportErrors } from "../local-service.ts";
 import {
   environmentArguments,
   isCreated,
@@ -20,16 +19,17 @@ import { quietWrangler } from "./run-wrangler.ts";
 import { createdDatabaseId, PLACES, withDatabase, withJurisdiction } from "./setup-file.ts";
 
 const FILE = path.join(PROJECT_DIR, "wrangler.toml");
-const USAGE = `npm run deploy:setup -- --jurisdiction ${PLACES.join("|")} [--env NAME]`;
+const USAGE = `Usage: npm run deploy:setup -- --jurisdiction ${PLACES.join("|")} [--env NAME]`;
 
-process.exitCode = (await run()) ? 0 : 1;
+await reportErrors(async () => ((await run()) ? 0 : 1));
 
 async function run(): Promise<boolean> {
-  const { values } = parseArgs({ options: { env: { type: "string" }, jurisdiction: { type: "string" } } });
+  const { values } = readOptions({ options: { env: { type: "string" }, jurisdiction: { type: "string" } } }, USAGE);
   const place = PLACES.find((known) => known === values.jurisdiction);
   if (place === undefined) {
-    console.log(`Where will the data stay? It cannot be moved later.\n\n  ${USAGE}\n\nnone: the platform chooses.`);
-    return false;
+    throw new CommandError(
+      `Where will the data stay? It cannot be moved later. none: the platform chooses.\n\n${USAGE}`,
+    );
   }
   const environment = values.env;
   await edit((text) => withJurisdiction(text, environment, place));
@@ -97,7 +97,7 @@ function failed(problem: string, out: string): false {
 
 function sectionOf(environment: string | undefined): Section {
   const found = readSections(FILE).find((section) => section.environment === environment);
-  if (found === undefined) throw new Error(`wrangler.toml has no [env.${environment}].`);
+  if (found === undefined) throw new CommandError(`wrangler.toml has no [env.${environment}].`);
   return found;
 }
 

@@ -1,0 +1,35 @@
+/** What the commands of the repository say when they are called in a wrong way. */
+import { mkdtempSync, writeFileSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { expect, test } from "vitest";
+import { readSections } from "../../../src/dev/deploy/deploy-checks.ts";
+import { OperatorClient } from "../../../src/dev/operator-client.ts";
+import { runProgram } from "../../support/run-program.ts";
+
+test.each([
+  ["demo.ts", ["--help"], "Usage: npm run demo"],
+  ["demo.ts", ["--origin"], "Usage: npm run demo"],
+  ["deploy/setup.ts", [], "Usage: npm run deploy:setup"],
+  ["deploy/setup.ts", ["--help"], "Usage: npm run deploy:setup"],
+  ["deploy/setup.ts", ["eu"], "Usage: npm run deploy:setup"],
+  ["deploy/setup.ts", ["--jurisdiction", "eu", "--env", "none"], "wrangler.toml has no [env.none]."],
+  ["workspace.ts", ["--help"], "Usage: npm run workspace"],
+  ["start.ts", ["--port"], "--port needs a value."],
+  ["start.ts", ["--persist-to", import.meta.filename], `--persist-to ${import.meta.filename}: EEXIST`],
+])("%s %j answers in words, without the lines of an error in the program", async (file, args, text) => {
+  const { code, output } = await runProgram(path.join("src/dev", file), args, {});
+  expect([code, output]).toEqual([1, expect.stringContaining(text)]);
+  expect(output).not.toMatch(/^ {4}at /m);
+});
+
+test("a fault in wrangler.toml is named with its line", () => {
+  const file = path.join(mkdtempSync(path.join(os.tmpdir(), "sections-")), "wrangler.toml");
+  writeFileSync(file, 'name = "x"\n[vars\n');
+  expect(() => readSections(file)).toThrow("wrangler.toml, line 2 cannot be used:\n\nInvalid TOML document");
+});
+
+test("a deployment that does not answer is named, with the cause", async () => {
+  const client = new OperatorClient("http://localhost:1", "token");
+  await expect(client.get("plans")).rejects.toThrow(/^http:\/\/localhost:1 does not answer: .*(?:ECONNREFUSED|bad port)/);
+});
