@@ -1,5 +1,9 @@
 /** What the commands of the repository say when they are called in a wrong way. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import os from "node:os";
 import path from "node:path";
 import { expect, test } from "vitest";
@@ -31,5 +35,24 @@ test("a fault in wrangler.toml is named with its line", () => {
 
 test("a deployment that does not answer is named, with the cause", async () => {
   const client = new OperatorClient("http://localhost:1", "token");
-  await expect(client.get("plans")).rejects.toThrow(/^http:\/\/localhost:1 does not answer: .*(?:ECONNREFUSED|bad port)/);
+  await expect(client.get("plans")).rejects.toThrow(
+    /^http:\/\/localhost:1 does not answer: .*(?:ECONNREFUSED|bad port)/,
+  );
 });
+
+test("Ctrl-C ends npm run workspace while it waits for an answer", async () => {
+  const server = createServer().listen(0);
+  const asked = once(server, "request");
+  const { port } = server.address() as AddressInfo;
+  const args = ["src/dev/workspace.ts", "export", "ws_1", os.tmpdir(), "--origin", `http://localhost:${port}`];
+  const child = spawn(process.execPath, args, { env: { ...process.env, OPERATOR_TOKEN: "token" } });
+  try {
+    await asked;
+    child.kill("SIGINT");
+    expect(await once(child, "close")).toEqual([null, "SIGINT"]);
+  } finally {
+    child.kill("SIGKILL");
+    server.closeAllConnections();
+    server.close();
+  }
+}, 20_000);
