@@ -13,6 +13,7 @@ interface FilePart {
 }
 
 interface Manifest {
+  exportedAtMs: number;
   workspace: { id: string; slug: string };
   parts: FilePart[];
 }
@@ -86,9 +87,7 @@ export class WorkspaceFile {
     }
     const list = options["deleted-people"];
     const finished = await this.#operator.post<{ deletions_repeated: number }>(`${home}/finish`, {
-      ...(list === undefined
-        ? {}
-        : { deleted_people: deletedPeople(readFileSync(list, "utf8"), manifest.workspace.id) }),
+      ...(list === undefined ? {} : { deleted_people: deletedPeople(readFileSync(list, "utf8"), manifest) }),
       without_deletions: options["without-deletions"],
     });
     console.log(`${begun.workspace_id} is complete; ${finished.deletions_repeated} deletions were repeated.`);
@@ -117,15 +116,26 @@ export class WorkspaceFile {
 }
 
 /**
- * The hashes of a list of deleted people: one a line, or what `wrangler d1 execute --json` prints of the table `deletions`.
- *
- * @param workspaceId of the source: in the table, deletions of other workspaces are left out.
+ * The hashes of a list of deleted people: one a line, or what `wrangler d1 execute --json` prints of the table `deletions`. Of the
+ * table, those of the workspace since its export: whoever was deleted before and came back is a person again.
  */
-export function deletedPeople(text: string, workspaceId: string): string[] {
-  if (!/^\s*\[/.test(text)) return text.split(/\s+/).filter(Boolean);
-  const answers = JSON.parse(text) as { results: { workspace_id: string; email_hash: string }[] }[];
-  const rows = answers.flatMap(({ results }) => results);
-  return rows.filter((row) => row.workspace_id === workspaceId).map((row) => row.email_hash);
+export function deletedPeople(text: string, { workspace, exportedAtMs }: Since): string[] {
+  // The output may begin with a hint about a newer version.
+  const at = text.search(/^\[/m);
+  if (at === -1) return text.split(/\s+/).filter(Boolean);
+  const answers = JSON.parse(text.slice(at)) as { results: DeletionRow[] }[];
+  return answers
+    .flatMap(({ results }) => results)
+    .filter((row) => row.workspace_id === workspace.id && Date.parse(row.requested_at) >= exportedAtMs)
+    .map((row) => row.email_hash);
+}
+
+type Since = Pick<Manifest, "workspace" | "exportedAtMs">;
+
+interface DeletionRow {
+  workspace_id: string;
+  requested_at: string;
+  email_hash: string;
 }
 
 function manifestOf(folder: string): Manifest {
