@@ -1,7 +1,7 @@
 /**
  * `npm run demo -- --origin https://…`: proves the promises (design §1) at a running deployment, with the operator token in
  * OPERATOR_TOKEN. It uses a workspace of its own, which it ends, also after a failure. What stays is the plan `proof`, which no
- * workspace is offered. It sends some thousand signals.
+ * workspace is offered. It sends about a thousand signals.
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
