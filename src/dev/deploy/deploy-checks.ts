@@ -77,6 +77,8 @@ export interface Missing {
   fix: string;
   /** Present if the deployment itself corrects it. */
   byDeploy?: true;
+  /** Present if wrangler could not say whether it is missing. */
+  unread?: true;
 }
 
 type Problem = readonly [problem: string, setting: string];
@@ -358,6 +360,7 @@ export async function missingInAccount(section: Section, wrangler: Wrangler, fet
   const unread = [...Map.groupBy(failed, ({ error }) => error)].map(([error, parts]) => ({
     problem: `Wrangler could not check ${parts.map(({ name }) => name).join(", ")}: ${error}`,
     fix: "npx wrangler login, or the variable CLOUDFLARE_API_TOKEN",
+    unread: true as const,
   }));
   const hosts = section.hosts.filter((host) => !host.includes("*"));
   const behindAccess = signInSettings(textOf(section.config, "SIGN_IN"))?.behindAccess === true;
@@ -382,8 +385,6 @@ function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
     check: async () => ((await isThere()) ? [] : [{ problem: `There is no ${name}.`, fix }]),
   });
   const exists = async (...args: string[]) => (await ask(wrangler, args)) !== null;
-  const secrets = () =>
-    list<{ name: string }>(wrangler, ["secret", "list", "--format", "json", ...environmentArguments(environment)]);
   const flag = environment === undefined ? "" : ` --env ${environment}`;
   return [
     ...config.d1_databases.filter(isCreated).map((database) => ({
@@ -406,10 +407,18 @@ function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
     { name: "the jurisdiction of the data", check: async () => checkDataJurisdiction(config, await workspace) },
     part(
       "secret OPERATOR_TOKEN, without which nobody can create a workspace",
-      async () => (await secrets()).some(({ name }) => name === "OPERATOR_TOKEN"),
-      `openssl rand -base64 32 | npx wrangler secret put OPERATOR_TOKEN${flag}`,
+      () => hasOperatorToken(environment, wrangler),
+      // `tee` shows the token, which nobody could read later.
+      `openssl rand -base64 32 | tee /dev/stderr | npx wrangler secret put OPERATOR_TOKEN${flag}`,
     ),
   ];
+}
+
+/** @throws if wrangler cannot say: a token that is there must not be replaced. */
+export async function hasOperatorToken(environment: string | undefined, wrangler: Wrangler): Promise<boolean> {
+  const args = ["secret", "list", "--format", "json", ...environmentArguments(environment)];
+  const secrets = await list<{ name: string }>(wrangler, args);
+  return secrets.some(({ name }) => name === "OPERATOR_TOKEN");
 }
 
 async function checkDatabase(database: Database, config: DeployConfig, wrangler: Wrangler): Promise<Missing[]> {
@@ -479,7 +488,7 @@ async function ask(wrangler: Wrangler, args: string[]): Promise<string | null> {
   const { code, out } = await wrangler(args);
   if (code === 0) return out;
   if (NOT_THERE.test(out)) return null;
-  throw new Error(lastError(out));
+  throw new CommandError(lastError(out));
 }
 
 /** As `ask`, for a list in JSON; empty if the Worker or the table that has it does not exist yet. */
@@ -489,7 +498,7 @@ async function list<T>(wrangler: Wrangler, args: string[]): Promise<T[]> {
     // The output may begin with a hint about a newer version.
     return JSON.parse(out.slice(out.search(/^[[{]/m))) as T[];
   } catch {
-    throw new Error(`no JSON: ${out.slice(0, 200)}`);
+    throw new CommandError(`no JSON: ${out.slice(0, 200)}`);
   }
 }
 

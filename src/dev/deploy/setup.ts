@@ -9,6 +9,7 @@ import path from "node:path";
 import { CommandError, PROJECT_DIR, readOptions, reportErrors } from "../local-service.ts";
 import {
   environmentArguments,
+  hasOperatorToken,
   isCreated,
   jurisdictionArguments,
   missingInAccount,
@@ -56,6 +57,8 @@ async function makeDatabase(environment: string | undefined): Promise<boolean> {
 /** Runs the commands that the check before a deployment would name. */
 async function makeOthers(environment: string | undefined): Promise<boolean> {
   const missing = await missingInAccount(sectionOf(environment), quietWrangler, fetch);
+  const unread = missing.find((part) => part.unread);
+  if (unread !== undefined) return failed(unread.problem, unread.fix);
   for (const { problem, fix } of missing) {
     const [npx, name, ...args] = fix.split(" ");
     const isCreation = npx === "npx" && name === "wrangler" && args.includes("create");
@@ -69,9 +72,8 @@ async function makeOthers(environment: string | undefined): Promise<boolean> {
 }
 
 async function makeToken(environment: string | undefined): Promise<boolean> {
+  if (await hasOperatorToken(environment, quietWrangler)) return true;
   const flags = environmentArguments(environment);
-  const { out } = await quietWrangler(["secret", "list", "--format", "json", ...flags]);
-  if (out.includes('"OPERATOR_TOKEN"')) return true;
   const token = randomBytes(32).toString("base64url");
   const put = await quietWrangler(["secret", "put", "OPERATOR_TOKEN", ...flags], `${token}\n`);
   if (put.code !== 0) return failed("The operator token was not stored.", put.out);
