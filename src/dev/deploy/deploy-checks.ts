@@ -421,9 +421,14 @@ export async function hasOperatorToken(environment: string | undefined, wrangler
   return secrets.some(({ name }) => name === "OPERATOR_TOKEN");
 }
 
+/** @throws CommandError if wrangler cannot list them. */
+export function listDatabases(wrangler: Wrangler): Promise<{ uuid: string; name: string }[]> {
+  return list(wrangler, ["d1", "list", "--json"]);
+}
+
 async function checkDatabase(database: Database, config: DeployConfig, wrangler: Wrangler): Promise<Missing[]> {
   const { database_id: id, database_name: name } = database;
-  const databases = await list<{ uuid: string; name: string }>(wrangler, ["d1", "list", "--json"]);
+  const databases = await listDatabases(wrangler);
   if (databases.some(({ uuid }) => uuid === id)) return [];
   const named = databases.find((known) => known.name === name);
   const fix = named === undefined ? createDatabase(database, config) : `database_id = "${named.uuid}" in wrangler.toml`;

@@ -12,6 +12,7 @@ import {
   hasOperatorToken,
   isCreated,
   jurisdictionArguments,
+  listDatabases,
   missingInAccount,
   readSections,
   type Section,
@@ -46,6 +47,11 @@ async function makeDatabase(environment: string | undefined): Promise<boolean> {
   const { config } = sectionOf(environment);
   const [database] = config.d1_databases;
   if (database?.database_name === undefined || isCreated(database)) return true;
+  const there = (await listDatabases(quietWrangler)).find(({ name }) => name === database.database_name);
+  if (there !== undefined) {
+    const line = `database_id = "${there.uuid}"`;
+    return failed(`The database ${there.name} exists, and wrangler.toml does not name it.`, `If it is yours: ${line}`);
+  }
   const { out, code } = await quietWrangler(["d1", "create", database.database_name, ...jurisdictionArguments(config)]);
   const id = createdDatabaseId(out);
   if (code !== 0 || id === null) return failed(`The database ${database.database_name} was not created.`, out);

@@ -56,3 +56,31 @@ test("Ctrl-C ends npm run workspace while it waits for an answer", async () => {
     server.close();
   }
 }, 20_000);
+
+test("deploy:setup names a database that the account has and wrangler.toml has not, and makes none", async () => {
+  const asked: string[] = [];
+  const databases = [{ uuid: "0b6a1f6e-1111-4222-8333-444455556666", name: "signal-ingestion" }];
+  const account = createServer((request, response) => {
+    asked.push(`${request.method} ${request.url?.split("?")[0]}`);
+    response.setHeader("content-type", "application/json");
+    response.end(JSON.stringify({ success: true, errors: [], messages: [], result: databases }));
+  }).listen(0);
+  const { port } = account.address() as AddressInfo;
+  try {
+    const { code, output } = await runProgram("src/dev/deploy/setup.ts", ["--jurisdiction", "none"], {
+      CLOUDFLARE_API_BASE_URL: `http://localhost:${port}`,
+      CLOUDFLARE_API_TOKEN: "token",
+      CLOUDFLARE_ACCOUNT_ID: "account",
+      WRANGLER_SEND_METRICS: "false",
+      WRANGLER_LOG: "log",
+    });
+    expect([code, output]).toEqual([
+      1,
+      expect.stringContaining('If it is yours: database_id = "0b6a1f6e-1111-4222-8333-444455556666"'),
+    ]);
+    expect(asked).toEqual(["GET /accounts/account/d1/database"]);
+  } finally {
+    account.closeAllConnections();
+    account.close();
+  }
+}, 60_000);
