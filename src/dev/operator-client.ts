@@ -101,5 +101,5 @@ export function causeOf(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   if (!(cause instanceof Error)) return String(cause);
   // Of several addresses that all failed, the error has only a code.
-  return cause.message || String((cause as NodeJS.ErrnoException).code ?? cause.name);
+  return cause.message || ((cause as NodeJS.ErrnoException).code ?? cause.name);
 }
