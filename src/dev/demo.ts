@@ -8,7 +8,6 @@ import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { parseArgs } from "node:util";
 import {
   customerDataPlatforms,
   history,
@@ -27,17 +26,26 @@ import { startReceiver, report } from "./demo/report.ts";
 import { createDemoWorkspace } from "./demo-workspace.ts";
 import { deploymentAt } from "./deployment.ts";
 import { untilProcessed, OperatorClient } from "./operator-client.ts";
-import { applyMigrations, runCommand, startService, untilInterrupted, type Service } from "./local-service.ts";
+import {
+  applyMigrations,
+  readOptions,
+  runCommand,
+  startService,
+  untilInterrupted,
+  type Service,
+} from "./local-service.ts";
 import { bold, dim } from "./terminal.ts";
+
+const USAGE = `Usage: npm run demo [-- --keep]           on this machine; --keep leaves the service running
+       npm run demo -- --origin URL      at a deployment, with its operator token in OPERATOR_TOKEN`;
 
 await runCommand(run);
 // Calls may still be waiting for answers, which are no longer needed.
 process.exit();
 
 async function run(signal: AbortSignal): Promise<number> {
-  const { keep, origin } = parseArgs({
-    options: { keep: { type: "boolean", default: false }, origin: { type: "string" } },
-  }).values;
+  const options = { keep: { type: "boolean", default: false }, origin: { type: "string" } } as const;
+  const { keep, origin } = readOptions({ options }, USAGE).values;
   if (origin !== undefined) return (await proveDeployment(deploymentAt(origin), signal)) ? 0 : 1;
   const stateDir = await mkdtemp(path.join(tmpdir(), "signal-demo-"));
   let service: Service | undefined;

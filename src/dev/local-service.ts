@@ -3,7 +3,7 @@ import { fork, type ChildProcess } from "node:child_process";
 import { constants as os } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { stripVTControlCharacters } from "node:util";
+import { parseArgs, stripVTControlCharacters, type ParseArgsConfig } from "node:util";
 import { CLOCK_AHEAD, clockAheadMs, SHIFTED_WORKER } from "./clock-ahead.ts";
 
 export const PROJECT_DIR = path.resolve(import.meta.dirname, "../..");
@@ -51,6 +51,15 @@ export class CommandError extends Error {
   }
 }
 
+/** The options of a command. @throws CommandError with the usage, for an option that the command does not have. */
+export function readOptions<T extends ParseArgsConfig>(config: T, usage: string): ReturnType<typeof parseArgs<T>> {
+  try {
+    return parseArgs(config);
+  } catch (error) {
+    throw new CommandError(`${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
+  }
+}
+
 /**
  * Runs a command that SIGINT, SIGTERM and SIGHUP abort, and sets the process's exit code.
  *
@@ -69,10 +78,31 @@ export async function runCommand(command: (signal: AbortSignal) => Promise<numbe
     process.exitCode = await command(interruption.signal);
   } catch (error) {
     const { aborted, reason } = interruption.signal;
-    if (!aborted) console.error(error instanceof CommandError ? error.message : error);
-    const exitCode = error instanceof CommandError && error.exitCode !== 0 ? error.exitCode : 1;
-    process.exitCode = aborted ? 128 + os.signals[reason as NodeJS.Signals] : exitCode;
+    if (!aborted) printError(error);
+    process.exitCode = aborted ? 128 + os.signals[reason as NodeJS.Signals] : exitCodeOf(error);
   }
+}
+
+/**
+ * Runs a command that has nothing to clean up, so that Ctrl-C ends it at once, and sets the process's exit code.
+ *
+ * @param command returns the exit code.
+ */
+export async function reportErrors(command: () => Promise<number>): Promise<void> {
+  try {
+    process.exitCode = await command();
+  } catch (error) {
+    printError(error);
+    process.exitCode = exitCodeOf(error);
+  }
+}
+
+function printError(error: unknown): void {
+  console.error(error instanceof CommandError ? error.message : error);
+}
+
+function exitCodeOf(error: unknown): number {
+  return error instanceof CommandError && error.exitCode !== 0 ? error.exitCode : 1;
 }
 
 /** Creates or migrates the local D1 database in the state folder. @throws CommandError */

@@ -21,13 +21,15 @@ export class OperatorClient {
     return (response.status === 204 ? null : await response.json()) as T;
   }
 
-  /** @throws for a status other than 2xx. */
+  /** @throws for a status other than 2xx, and if nothing answers. */
   async send(method: Method, path: string, body?: string | Uint8Array<ArrayBuffer>): Promise<Response> {
     const response = await fetch(`${this.#origin}/operator/${path}`, {
       method,
       // A new connection for each call, because the local runtime may close an idle one at the moment of its next use.
       headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json", connection: "close" },
       ...(body === undefined ? {} : { body }),
+    }).catch((error: unknown) => {
+      throw new Error(`${this.#origin} does not answer: ${causeOf(error)}`, { cause: error });
     });
     if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${await response.text()}`);
     return response;
@@ -92,4 +94,12 @@ export async function untilProcessed(operator: OperatorClient, home: string): Pr
     if (books.in_flight === 0) return;
     if (Date.now() > untilMs) throw new Error(`Signals are still in flight: ${JSON.stringify(books)}`);
   }
+}
+
+/** Why a call got no answer, such as "connect ECONNREFUSED": `fetch` itself says only that it failed. */
+export function causeOf(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  if (!(cause instanceof Error)) return String(cause);
+  // Of several addresses that all failed, the error has only a code.
+  return cause.message || ((cause as NodeJS.ErrnoException).code ?? cause.name);
 }

@@ -7,7 +7,14 @@ import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { demoWorkspaceFile, seedDemoWorkspace } from "./demo-workspace.ts";
-import { applyMigrations, PROJECT_DIR, runCommand, startService, untilInterrupted } from "./local-service.ts";
+import {
+  applyMigrations,
+  CommandError,
+  PROJECT_DIR,
+  runCommand,
+  startService,
+  untilInterrupted,
+} from "./local-service.ts";
 import { claimState, operatorToken, requireFreePort, welcome } from "./local-setup.ts";
 import { OperatorClient } from "./operator-client.ts";
 import { fillSample } from "./sample.ts";
@@ -42,13 +49,17 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
     console.log(HELP);
     return 0;
   }
+  for (const name of ["port", "persist-to"] as const)
+    if (values[name] === true) throw new CommandError(`--${name} needs a value.\n\n${HELP}`);
   const port = String(values.port ?? DEFAULT_PORT);
   const stateDir = path.resolve(PROJECT_DIR, String(values["persist-to"] ?? ".wrangler/state"));
   const known = tokens.filter((token) => token.kind === "option" && token.name in options);
   const rest = args.filter((_, at) => !known.some((token) => at === token.index || at === valueIndex(token)));
 
+  await mkdir(stateDir, { recursive: true }).catch((error: unknown) => {
+    throw new CommandError(`--persist-to ${stateDir}: ${error instanceof Error ? error.message : String(error)}`);
+  });
   const token = await operatorToken(path.join(PROJECT_DIR, ".dev.vars"));
-  await mkdir(stateDir, { recursive: true });
   // Check the state folder before the port: if both are in use, another port would not be enough.
   await using _claim = await claimState(stateDir, port);
   await requireFreePort(port);

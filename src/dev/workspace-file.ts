@@ -1,6 +1,6 @@
 /** Writes the file of a workspace into a folder, and imports it from there: the parts, and the manifest with their hashes. */
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Deployment } from "./deployment.ts";
@@ -13,6 +13,7 @@ interface FilePart {
 }
 
 interface Manifest {
+  exportedAtMs: number;
   workspace: { id: string; slug: string };
   parts: FilePart[];
 }
@@ -31,6 +32,9 @@ interface ImportAnswer {
 }
 
 const POLL_MS = 1_000;
+/** The files of a folder that this program writes. */
+const OWN_FILE = /^(?:manifest|import-.+)\.json$|^part-\d{5}\.ndjson\.gz$/;
+
 export interface ImportOptions {
   slug?: string | undefined;
   "deleted-people"?: string | undefined;
@@ -55,6 +59,8 @@ export class WorkspaceFile {
     }
     const { manifest } = found;
     mkdirSync(folder, { recursive: true });
+    // An earlier file, and the imports that it began: this is another one.
+    for (const name of readdirSync(folder)) if (OWN_FILE.test(name)) rmSync(join(folder, name));
     for (const described of manifest.parts) {
       const part = await this.#operator.send("GET", `${home}/${found.id}/parts/${described.part}`);
       const bytes = Buffer.from(await part.arrayBuffer());
@@ -81,7 +87,7 @@ export class WorkspaceFile {
     }
     const list = options["deleted-people"];
     const finished = await this.#operator.post<{ deletions_repeated: number }>(`${home}/finish`, {
-      ...(list === undefined ? {} : { deleted_people: readFileSync(list, "utf8").split(/\s+/).filter(Boolean) }),
+      ...(list === undefined ? {} : { deleted_people: deletedPeople(readFileSync(list, "utf8"), manifest) }),
       without_deletions: options["without-deletions"],
     });
     console.log(`${begun.workspace_id} is complete; ${finished.deletions_repeated} deletions were repeated.`);
@@ -93,7 +99,12 @@ export class WorkspaceFile {
     const note = join(folder, `import-${host}.json`);
     if (existsSync(note)) {
       const { workspace_id: id } = JSON.parse(readFileSync(note, "utf8")) as ImportAnswer;
-      return this.#operator.get<ImportAnswer>(`workspaces/${id}/import`);
+      return this.#operator.get<ImportAnswer>(`workspaces/${id}/import`).catch((error: unknown) => {
+        if (!String(error).includes(": 404 ")) throw error;
+        throw new Error(
+          `${folder} was imported as ${id}, or that import was deleted. Delete ${note} to import it again.`,
+        );
+      });
     }
     const begun = await this.#operator.post<ImportAnswer>("imports", {
       manifest,
@@ -102,6 +113,29 @@ export class WorkspaceFile {
     writeFileSync(note, JSON.stringify(begun));
     return begun;
   }
+}
+
+/**
+ * The hashes of a list of deleted people: one a line, or what `wrangler d1 execute --json` prints of the table `deletions`. Of the
+ * table, those of the workspace since its export: whoever was deleted before and came back is a person again.
+ */
+export function deletedPeople(text: string, { workspace, exportedAtMs }: Since): string[] {
+  // The output may begin with a hint about a newer version.
+  const at = text.search(/^\[/m);
+  if (at === -1) return text.split(/\s+/).filter(Boolean);
+  const answers = JSON.parse(text.slice(at)) as { results: DeletionRow[] }[];
+  return answers
+    .flatMap(({ results }) => results)
+    .filter((row) => row.workspace_id === workspace.id && Date.parse(row.requested_at) >= exportedAtMs)
+    .map((row) => row.email_hash);
+}
+
+type Since = Pick<Manifest, "workspace" | "exportedAtMs">;
+
+interface DeletionRow {
+  workspace_id: string;
+  requested_at: string;
+  email_hash: string;
 }
 
 function manifestOf(folder: string): Manifest {

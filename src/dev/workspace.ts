@@ -6,9 +6,8 @@
  *
  * OPERATOR_TOKEN has the operator token. A repeated import goes on: parts that are there are not sent again.
  */
-import { parseArgs } from "node:util";
 import { deploymentAt } from "./deployment.ts";
-import { CommandError, runCommand } from "./local-service.ts";
+import { CommandError, readOptions, reportErrors } from "./local-service.ts";
 import { WorkspaceFile } from "./workspace-file.ts";
 
 const USAGE =
@@ -21,10 +20,10 @@ const OPTIONS = {
   "without-deletions": { type: "boolean", default: false },
 } as const;
 
-await runCommand(run);
+await reportErrors(run);
 
 async function run(): Promise<number> {
-  const { positionals, values } = readArguments();
+  const { positionals, values } = readOptions({ allowPositionals: true, options: OPTIONS }, USAGE);
   const [command, first, second] = positionals;
   const isExport = command === "export" && first !== undefined && second !== undefined;
   if (values.origin === undefined || !(isExport || (command === "import" && first !== undefined)))
@@ -37,12 +36,4 @@ async function run(): Promise<number> {
     throw error instanceof Error ? new CommandError(error.message) : error;
   }
   return 0;
-}
-
-function readArguments() {
-  try {
-    return parseArgs({ allowPositionals: true, options: OPTIONS });
-  } catch (error) {
-    throw new CommandError(`${error instanceof Error ? error.message : String(error)}\n${USAGE}`);
-  }
 }

@@ -105,4 +105,17 @@ test("the copy in another deployment has the same books, scores, rules and keys,
   expect(await send(to, visit(99))).toEqual([202, "held"]);
   expect(await send(to, visit(0))).toEqual([202, "held"]);
   expect(await to.api.settled(copies[0]?.id ?? "")).toMatchObject({ held: 7, balanced: true });
+
+  expect(await imported()).toMatchObject({
+    code: 1,
+    output: expect.stringContaining(`was imported as ${copies[0]?.id}`),
+  });
+  // A new file in the same folder is another one, and begins another import.
+  expect(await exported(folder)).toMatchObject({ code: 0 });
+  const table = path.join(from.scratch, "deletions.json");
+  writeFileSync(table, JSON.stringify([{ results: [{ workspace_id: "ws_other", email_hash: "of somebody else" }] }]));
+  expect(await imported("--slug", "again", "--deleted-people", table)).toMatchObject({
+    code: 1,
+    output: expect.stringContaining("key_in_use"),
+  });
 }, 180_000);

@@ -1,7 +1,7 @@
 /**
  * `npm run demo -- --origin https://…`: proves the promises (design §1) at a running deployment, with the operator token in
  * OPERATOR_TOKEN. It uses a workspace of its own, which it ends, also after a failure. What stays is the plan `proof`, which no
- * workspace is offered. It sends some thousand signals.
+ * workspace is offered. It sends about a thousand signals.
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -68,12 +68,8 @@ async function firstCalls(operator: OperatorClient, slug: string): Promise<Works
     await operator.call("PUT", "plans/proof", plan);
     return await operator.post<WorkspaceAnswer>("workspaces", { slug, name: "Proof", plan: "proof" });
   } catch (error) {
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-    const text = cause instanceof Error ? cause.message : String(cause);
-    throw new CommandError(
-      `The deployment does not answer as expected. Check --origin and OPERATOR_TOKEN.\n${text}`,
-      1,
-    );
+    const text = error instanceof Error ? error.message : String(error);
+    throw new CommandError(`The deployment does not answer as expected. Check --origin and OPERATOR_TOKEN.\n${text}`);
   }
 }
 

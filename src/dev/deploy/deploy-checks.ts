@@ -3,6 +3,8 @@ import { parseArgs, stripVTControlCharacters } from "node:util";
 import { unstable_readConfig, type Unstable_Config } from "wrangler";
 import { DEPLOYABLE_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
 import { NEEDED_BINDINGS, NEEDED_SETTINGS, bindingsOf, settingsOf, type ComparedConfig } from "./needed-settings.ts";
+import { CommandError } from "../local-service.ts";
+import { causeOf } from "../operator-client.ts";
 import { jurisdictionProblem, queueKind, QUEUE_WORDS, type QueueKind } from "../../env.ts";
 
 interface Arguments {
@@ -47,8 +49,19 @@ export interface Section {
   hosts: readonly string[];
 }
 
-/** All sections of the file, the top level first. @throws where wrangler cannot use the file. */
+/** All sections of the file, the top level first. @throws CommandError where wrangler cannot use the file. */
 export function readSections(file: string): Section[] {
+  try {
+    return sectionsOf(file);
+  } catch (error) {
+    const { location } = error as { location?: { line?: number } };
+    const line = location?.line === undefined ? "" : `, line ${location.line}`;
+    const message = error instanceof Error ? error.message : String(error);
+    throw new CommandError(`wrangler.toml${line} cannot be used:\n\n${message}`);
+  }
+}
+
+function sectionsOf(file: string): Section[] {
   // An empty name selects the top level, even if CLOUDFLARE_ENV names an environment.
   const read = (name = "") => unstable_readConfig({ config: file, env: name }, { hideWarnings: true });
   return [undefined, ...(read().definedEnvironments ?? [])].map((environment) => {
@@ -64,6 +77,8 @@ export interface Missing {
   fix: string;
   /** Present if the deployment itself corrects it. */
   byDeploy?: true;
+  /** Present if wrangler could not say whether it is missing. */
+  unread?: true;
 }
 
 type Problem = readonly [problem: string, setting: string];
@@ -345,6 +360,7 @@ export async function missingInAccount(section: Section, wrangler: Wrangler, fet
   const unread = [...Map.groupBy(failed, ({ error }) => error)].map(([error, parts]) => ({
     problem: `Wrangler could not check ${parts.map(({ name }) => name).join(", ")}: ${error}`,
     fix: "npx wrangler login, or the variable CLOUDFLARE_API_TOKEN",
+    unread: true as const,
   }));
   const hosts = section.hosts.filter((host) => !host.includes("*"));
   const behindAccess = signInSettings(textOf(section.config, "SIGN_IN"))?.behindAccess === true;
@@ -369,8 +385,6 @@ function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
     check: async () => ((await isThere()) ? [] : [{ problem: `There is no ${name}.`, fix }]),
   });
   const exists = async (...args: string[]) => (await ask(wrangler, args)) !== null;
-  const secrets = () =>
-    list<{ name: string }>(wrangler, ["secret", "list", "--format", "json", ...environmentArguments(environment)]);
   const flag = environment === undefined ? "" : ` --env ${environment}`;
   return [
     ...config.d1_databases.filter(isCreated).map((database) => ({
@@ -393,15 +407,28 @@ function partsOf({ config, environment }: Section, wrangler: Wrangler): Part[] {
     { name: "the jurisdiction of the data", check: async () => checkDataJurisdiction(config, await workspace) },
     part(
       "secret OPERATOR_TOKEN, without which nobody can create a workspace",
-      async () => (await secrets()).some(({ name }) => name === "OPERATOR_TOKEN"),
-      `openssl rand -base64 32 | npx wrangler secret put OPERATOR_TOKEN${flag}`,
+      () => hasOperatorToken(environment, wrangler),
+      // `tee` shows the token, which nobody could read later.
+      `openssl rand -base64 32 | tee /dev/stderr | npx wrangler secret put OPERATOR_TOKEN${flag}`,
     ),
   ];
 }
 
+/** @throws if wrangler cannot say: a token that is there must not be replaced. */
+export async function hasOperatorToken(environment: string | undefined, wrangler: Wrangler): Promise<boolean> {
+  const args = ["secret", "list", "--format", "json", ...environmentArguments(environment)];
+  const secrets = await list<{ name: string }>(wrangler, args);
+  return secrets.some(({ name }) => name === "OPERATOR_TOKEN");
+}
+
+/** @throws CommandError if wrangler cannot list them. */
+export function listDatabases(wrangler: Wrangler): Promise<{ uuid: string; name: string }[]> {
+  return list(wrangler, ["d1", "list", "--json"]);
+}
+
 async function checkDatabase(database: Database, config: DeployConfig, wrangler: Wrangler): Promise<Missing[]> {
   const { database_id: id, database_name: name } = database;
-  const databases = await list<{ uuid: string; name: string }>(wrangler, ["d1", "list", "--json"]);
+  const databases = await listDatabases(wrangler);
   if (databases.some(({ uuid }) => uuid === id)) return [];
   const named = databases.find((known) => known.name === name);
   const fix = named === undefined ? createDatabase(database, config) : `database_id = "${named.uuid}" in wrangler.toml`;
@@ -466,7 +493,7 @@ async function ask(wrangler: Wrangler, args: string[]): Promise<string | null> {
   const { code, out } = await wrangler(args);
   if (code === 0) return out;
   if (NOT_THERE.test(out)) return null;
-  throw new Error(lastError(out));
+  throw new CommandError(lastError(out));
 }
 
 /** As `ask`, for a list in JSON; empty if the Worker or the table that has it does not exist yet. */
@@ -476,7 +503,7 @@ async function list<T>(wrangler: Wrangler, args: string[]): Promise<T[]> {
     // The output may begin with a hint about a newer version.
     return JSON.parse(out.slice(out.search(/^[[{]/m))) as T[];
   } catch {
-    throw new Error(`no JSON: ${out.slice(0, 200)}`);
+    throw new CommandError(`no JSON: ${out.slice(0, 200)}`);
   }
 }
 
@@ -523,7 +550,7 @@ export async function missingAtOrigin(origin: string, fetchUrl: Fetch): Promise<
     if (isOurs && answer.headers.get("x-request-id")?.startsWith("req_") === true) return [];
     found = `${answer.status}, ${type}`;
   } catch (error) {
-    found = error instanceof Error ? error.message : String(error);
+    found = causeOf(error);
   }
   const problem = `A server's call of ${origin} is not answered by the Worker (${found}): senders lose their signals.`;
   const fix = "Security, Bots in the dashboard of the zone: Bot Fight Mode off; then its rules, and Access";

@@ -53,7 +53,7 @@ async function check(
   try {
     all = readSections(path.join(PROJECT_DIR, "wrangler.toml"));
   } catch (error) {
-    console.log(`wrangler.toml cannot be used:\n\n${messageOf(error)}`);
+    console.log(messageOf(error));
     return false;
   }
   const missing = missingInConfig(all, environment);

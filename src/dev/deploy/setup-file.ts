@@ -1,17 +1,21 @@
 /** What `npm run deploy:setup` writes into wrangler.toml. Comments and all other lines stay as they are. */
+import { CommandError } from "../local-service.ts";
 
 /** `none`: the platform chooses the place of each object. */
 export const PLACES = ["eu", "us", "none"] as const;
 export type Place = (typeof PLACES)[number];
 
-/** The text with the jurisdiction of the objects and of the bucket. @throws if the file names another place already. */
+/** The text with the jurisdiction of the objects and of the bucket. @throws CommandError if the file names another place already. */
 export function withJurisdiction(text: string, environment: string | undefined, place: Place): string {
   const wanted = place === "none" ? "" : place;
   return inSection(text, environment, (section) => {
     const named = /^JURISDICTION = "(.*)"$/m.exec(section)?.[1];
-    if (named === undefined) throw new Error("wrangler.toml has no line JURISDICTION in this environment.");
+    if (named === undefined) throw new CommandError("wrangler.toml has no line JURISDICTION in this environment.");
     if (named === wanted) return section;
-    if (named !== "") throw new Error(`wrangler.toml has JURISDICTION = "${named}" already. Data cannot be moved.`);
+    if (named !== "")
+      throw new CommandError(
+        `wrangler.toml has JURISDICTION = "${named}" already. Data cannot be moved. If nothing is created yet, empty that line and delete the bucket's jurisdiction.`,
+      );
     return section
       .replace(/^JURISDICTION = ""$/m, `JURISDICTION = "${wanted}"`)
       .replace(/^(bucket_name = ".*")$/m, `$1\njurisdiction = "${wanted}"`)
@@ -22,7 +26,7 @@ export function withJurisdiction(text: string, environment: string | undefined, 
 /** The text with the id of the database that was created. */
 export function withDatabase(text: string, environment: string | undefined, id: string): string {
   return inSection(text, environment, (section) => {
-    if (!EMPTY_ID.test(section)) throw new Error(`wrangler.toml has no place for database_id = "${id}".`);
+    if (!EMPTY_ID.test(section)) throw new CommandError(`wrangler.toml has no place for database_id = "${id}".`);
     return section.replace(EMPTY_ID, `database_id = "${id}"`);
   });
 }
@@ -43,7 +47,7 @@ function inSection(text: string, environment: string | undefined, change: (secti
   const lines = text.split("\n");
   const headings = lines.flatMap((line, at) => (/^\[+[a-z]/.test(line) ? [at] : []));
   const first = environment === undefined ? 0 : headings.find((at) => isOf(lines[at] ?? ""));
-  if (first === undefined) throw new Error(`wrangler.toml has no [env.${environment}].`);
+  if (first === undefined) throw new CommandError(`wrangler.toml has no [env.${environment}].`);
   const end = headings.find((at) => at > first && !isOf(lines[at] ?? "")) ?? lines.length;
   const parts = [lines.slice(0, first), lines.slice(first, end), lines.slice(end)].map((part) => part.join("\n"));
   const [before = "", section = "", after = ""] = parts;

@@ -6,12 +6,13 @@
 import { randomBytes } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { parseArgs } from "node:util";
-import { PROJECT_DIR } from "../local-service.ts";
+import { CommandError, PROJECT_DIR, readOptions, reportErrors } from "../local-service.ts";
 import {
   environmentArguments,
+  hasOperatorToken,
   isCreated,
   jurisdictionArguments,
+  listDatabases,
   missingInAccount,
   readSections,
   type Section,
@@ -20,16 +21,17 @@ import { quietWrangler } from "./run-wrangler.ts";
 import { createdDatabaseId, PLACES, withDatabase, withJurisdiction } from "./setup-file.ts";
 
 const FILE = path.join(PROJECT_DIR, "wrangler.toml");
-const USAGE = `npm run deploy:setup -- --jurisdiction ${PLACES.join("|")} [--env NAME]`;
+const USAGE = `Usage: npm run deploy:setup -- --jurisdiction ${PLACES.join("|")} [--env NAME]`;
 
-process.exitCode = (await run()) ? 0 : 1;
+await reportErrors(async () => ((await run()) ? 0 : 1));
 
 async function run(): Promise<boolean> {
-  const { values } = parseArgs({ options: { env: { type: "string" }, jurisdiction: { type: "string" } } });
+  const { values } = readOptions({ options: { env: { type: "string" }, jurisdiction: { type: "string" } } }, USAGE);
   const place = PLACES.find((known) => known === values.jurisdiction);
   if (place === undefined) {
-    console.log(`Where will the data stay? It cannot be moved later.\n\n  ${USAGE}\n\nnone: the platform chooses.`);
-    return false;
+    throw new CommandError(
+      `Where will the data stay? It cannot be moved later. none: the platform chooses.\n\n${USAGE}`,
+    );
   }
   const environment = values.env;
   await edit((text) => withJurisdiction(text, environment, place));
@@ -45,6 +47,11 @@ async function makeDatabase(environment: string | undefined): Promise<boolean> {
   const { config } = sectionOf(environment);
   const [database] = config.d1_databases;
   if (database?.database_name === undefined || isCreated(database)) return true;
+  const there = (await listDatabases(quietWrangler)).find(({ name }) => name === database.database_name);
+  if (there !== undefined) {
+    const line = `database_id = "${there.uuid}"`;
+    return failed(`The database ${there.name} exists, and wrangler.toml does not name it.`, `If it is yours: ${line}`);
+  }
   const { out, code } = await quietWrangler(["d1", "create", database.database_name, ...jurisdictionArguments(config)]);
   const id = createdDatabaseId(out);
   if (code !== 0 || id === null) return failed(`The database ${database.database_name} was not created.`, out);
@@ -56,6 +63,8 @@ async function makeDatabase(environment: string | undefined): Promise<boolean> {
 /** Runs the commands that the check before a deployment would name. */
 async function makeOthers(environment: string | undefined): Promise<boolean> {
   const missing = await missingInAccount(sectionOf(environment), quietWrangler, fetch);
+  const unread = missing.find((part) => part.unread);
+  if (unread !== undefined) return failed(unread.problem, unread.fix);
   for (const { problem, fix } of missing) {
     const [npx, name, ...args] = fix.split(" ");
     const isCreation = npx === "npx" && name === "wrangler" && args.includes("create");
@@ -69,9 +78,8 @@ async function makeOthers(environment: string | undefined): Promise<boolean> {
 }
 
 async function makeToken(environment: string | undefined): Promise<boolean> {
+  if (await hasOperatorToken(environment, quietWrangler)) return true;
   const flags = environmentArguments(environment);
-  const { out } = await quietWrangler(["secret", "list", "--format", "json", ...flags]);
-  if (out.includes('"OPERATOR_TOKEN"')) return true;
   const token = randomBytes(32).toString("base64url");
   const put = await quietWrangler(["secret", "put", "OPERATOR_TOKEN", ...flags], `${token}\n`);
   if (put.code !== 0) return failed("The operator token was not stored.", put.out);
@@ -97,7 +105,7 @@ function failed(problem: string, out: string): false {
 
 function sectionOf(environment: string | undefined): Section {
   const found = readSections(FILE).find((section) => section.environment === environment);
-  if (found === undefined) throw new Error(`wrangler.toml has no [env.${environment}].`);
+  if (found === undefined) throw new CommandError(`wrangler.toml has no [env.${environment}].`);
   return found;
 }
 

@@ -7,6 +7,7 @@ import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import {
   argumentsOf,
+  hasOperatorToken,
   missingAtOrigin,
   missingInAccount,
   missingInConfig,
@@ -406,7 +407,7 @@ describe("the account", () => {
       "npx wrangler d1 create signal-ingestion",
       ...QUEUES.map((queue) => `npx wrangler queues create ${queue}`),
       "npx wrangler r2 bucket create signals-cold",
-      "openssl rand -base64 32 | npx wrangler secret put OPERATOR_TOKEN --env staging",
+      "openssl rand -base64 32 | tee /dev/stderr | npx wrangler secret put OPERATOR_TOKEN --env staging",
     ]);
   });
 
@@ -416,7 +417,7 @@ describe("the account", () => {
       "npx wrangler d1 create signal-ingestion --jurisdiction eu",
       ...QUEUES.map((queue) => `npx wrangler queues create ${queue} --jurisdiction eu`),
       "npx wrangler r2 bucket create signals-cold --jurisdiction eu",
-      "openssl rand -base64 32 | npx wrangler secret put OPERATOR_TOKEN",
+      "openssl rand -base64 32 | tee /dev/stderr | npx wrangler secret put OPERATOR_TOKEN",
     ]);
     expect(asked).toContain("r2 bucket info signals-cold --jurisdiction eu");
     const noId = edited(TOP, { ...EU, [ID]: "" });
@@ -443,6 +444,15 @@ describe("the account", () => {
       expect([first?.problem, others]).toEqual([expect.stringContaining("Wrangler could not check"), []]);
     }
     expect((await missing({ ...EVERYTHING, "d1 list": "<html>" }))[0]?.problem).toContain("no JSON: <html>");
+  });
+
+  test("keeps its operator token if wrangler cannot say whether there is one", async () => {
+    const has = (secrets: Answers[string]) => hasOperatorToken(undefined, answering({ "secret list": secrets }));
+    expect(await has(EVERYTHING["secret list"])).toBe(true);
+    expect([await has("[]"), await has(NO_WORKER)]).toEqual([false, false]);
+    await expect(has(NO_LOGIN)).rejects.toThrow("In a non-interactive environment");
+    expect((await missing({ ...EVERYTHING, "secret list": NO_LOGIN }))[0]?.unread).toBe(true);
+    expect((await missing(EMPTY)).some(({ unread }) => unread)).toBe(false);
   });
 
   test("must have its data in the configured jurisdiction", async () => {
