@@ -20,6 +20,7 @@ import {
   Form,
   FormErrors,
   SelectField,
+  summaryOf,
   textareaText,
   TextField,
 } from "../kit/forms.tsx";
@@ -116,8 +117,7 @@ export function RuleEditor(props: EditorProps) {
 
 /** Above the fields, which show their own. */
 export function RuleErrors({ errors: { "": ofForm, ...atFields } }: { errors: FieldErrors }) {
-  const areSeveral = Object.keys(atFields).length > 1;
-  return <FormErrors errors={[ofForm ?? [], areSeveral ? "Fix the fields marked below." : []].flat()} />;
+  return <FormErrors errors={summaryOf({ ...atFields, form: ofForm })} />;
 }
 
 type FieldsProps = EditorProps & { errors: FieldErrors };
