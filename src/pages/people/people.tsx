@@ -5,7 +5,7 @@ import { SEARCHED_TRAITS, TRAIT_NAMES, traitLabel, traitsInWords } from "../../d
 import { PAGE_ROWS, PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { AccountSummary, PeopleSort, PersonSummary } from "../../store/protocol/people-and-accounts.ts";
 import { exportFile } from "../../use-cases/export-file.ts";
-import { AccountName } from "../accounts.tsx";
+import { AccountName } from "../account-text.tsx";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { counted } from "../kit/format.ts";
