@@ -14,6 +14,8 @@ interface RejectionRecord {
   /** For admins: the reason in short; `advice` says what to do. */
   label: string;
   advice: string;
+  /** The detail of each such rejection says what `advice` says, so beside a detail the advice is left out. */
+  adviceIsInDetail?: true;
 }
 
 export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
@@ -40,6 +42,7 @@ export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
     label: "Wrong endpoint for the key",
     advice:
       "Post to the webhook URL that was shown with the key: Signal Staging keys to /api/signal-staging/…, Product Org Updates keys to /api/product-orgs/….",
+    adviceIsInDetail: true,
   },
   body_empty: {
     status: 400,
@@ -78,6 +81,7 @@ export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
     get advice() {
       return `Send at most ${grouped(BODY_MAX_SIGNALS)} signals in a call.`;
     },
+    adviceIsInDetail: true,
   },
   batch_empty: {
     status: 422,
@@ -85,6 +89,7 @@ export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
     when: "There is no signal in the body.",
     label: "No signal in the body",
     advice: "Send at least one signal per call.",
+    adviceIsInDetail: true,
   },
   media_type_unsupported: {
     status: 415,
@@ -100,6 +105,7 @@ export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
     when: "The body is compressed with something other than gzip.",
     label: "Unknown compression",
     advice: "Send the body uncompressed, or with Content-Encoding: gzip.",
+    adviceIsInDetail: true,
   },
   idempotency_key_invalid: {
     status: 400,
@@ -114,6 +120,7 @@ export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
     when: "The source is no text, too long, or has a control character; the detail names it and its position.",
     label: "Invalid source",
     advice: `Name the source by a text of at most ${NAME_MAX_CODE_POINTS} characters, without control characters, in the path or as "source".`,
+    adviceIsInDetail: true,
   },
   signal_not_json: {
     status: 422,
@@ -165,6 +172,7 @@ export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
     when: "The event is no text, too long, or has a control character such as U+0007; the detail names it and its position.",
     label: "Invalid event",
     advice: `Send "event" as a text of at most ${NAME_MAX_CODE_POINTS} characters, without control characters.`,
+    adviceIsInDetail: true,
   },
   email_invalid: {
     status: 422,
@@ -179,6 +187,7 @@ export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
     when: "The properties are not an object.",
     label: "Invalid properties",
     advice: 'Send "properties" as a JSON object, or leave it out.',
+    adviceIsInDetail: true,
   },
   template_mismatch: {
     status: 422,
@@ -235,6 +244,7 @@ export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
     when: "Not confirmed as stored, for a reason that passes: the same request may be sent again.",
     label: "Temporarily unavailable",
     advice: "Send the same request again after Retry-After seconds.",
+    adviceIsInDetail: true,
   },
 };
 

@@ -444,7 +444,8 @@ export function toJson(schema: z.core.$ZodType, value: unknown): unknown {
   const fields = value as Record<string, unknown>;
   return Object.fromEntries(
     Object.entries(schema.shape).map(([name, field]) => {
-      const domainName = camelCase(name);
+      // What is stored as JSON, such as a condition, has its names already.
+      const domainName = name in fields ? name : camelCase(name);
       if (domainName in fields) return [name, toJson(field, fields[domainName])];
       const ms = fields[`${domainName}Ms`];
       return [name, typeof ms === "number" ? new Date(ms).toISOString() : ms];

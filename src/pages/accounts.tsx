@@ -34,6 +34,7 @@ import {
 } from "./kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "./page.tsx";
 import { pages, storeOf, workspacePath, accountPath, keyPath, personPath, signalPath, withQuery } from "./pages-env.ts";
+import { AccountName, JsonValue, NO_VALUE, ShortValue, VALUE_CHARACTERS } from "./account-text.tsx";
 import { PeopleTable } from "./people/people.tsx";
 import { Breakdown, Curve, NoScores, type RuleNames, Score } from "./people/person.tsx";
 import { SignalLink } from "./signals/signals.tsx";
@@ -213,10 +214,6 @@ export function AccountsTable({ base, accounts, order }: AccountsTableProps) {
       ]}
     />
   );
-}
-
-export function AccountName({ name, externalId }: Pick<AccountSummary, "name" | "externalId">) {
-  return name === null ? <>{externalId}</> : <ShortValue json={name} characters={ACCOUNT_LIST_CHARACTERS} />;
 }
 
 function NoAccounts({ base, mayCreate }: { base: string; mayCreate: boolean }) {
@@ -403,24 +400,6 @@ function Change({ base, change: { field, before, after, atMs, signalId } }: { ba
       </div>
     </li>
   );
-}
-
-const NO_VALUE = <span class="quiet">–</span>;
-const VALUE_CHARACTERS = 10_000;
-
-/** @param props.json may be cut (see AccountSummary). */
-function ShortValue({ json, characters }: { json: string | null; characters: number }) {
-  if (json === null) return NO_VALUE;
-  if (json.length > characters) return <>{cut(json, characters)}</>;
-  return /^[[{]/.test(json) ? <code>{json}</code> : <JsonValue value={JSON.parse(json) as unknown} />;
-}
-
-function JsonValue({ value }: { value: unknown }): Child {
-  if (value === null) return NO_VALUE;
-  if (typeof value === "number") return <>{grouped(value)}</>;
-  if (typeof value === "boolean") return <>{value ? "Yes" : "No"}</>;
-  if (typeof value === "string") return <>{cut(value, VALUE_CHARACTERS)}</>;
-  return <code>{cut(JSON.stringify(value, null, 1), VALUE_CHARACTERS)}</code>;
 }
 
 const SCALAR = z.union([z.boolean(), z.string(), z.number()]);

@@ -216,6 +216,8 @@ function callPage(c: Ctx, entry: RejectionEntry, names: KeyNames) {
   const { code, cause, keyId, detail, requestId, calls, signals, firstAtMs, lastAtMs } = entry;
   const key = names.get(keyId);
   const active = key !== undefined && <a href={`${keyPath(base, keyId)}/rotate`}>Rotate key</a>;
+  const hasAdvice = REJECTIONS[code].adviceIsInDetail !== true;
+  const usage = OVER_LIMIT.includes(code) && <a href={`${base}/usage`}>View usage</a>;
   const isLost = cause === "secret_missing" || cause === "secret_wrong";
   return page(
     c,
@@ -227,14 +229,17 @@ function callPage(c: Ctx, entry: RejectionEntry, names: KeyNames) {
       actions: <LinkButton href={withQuery(`${base}/rejections`, { key: keyId })} text="All rejections of this key" />,
     },
     <div class="columns main-first">
-      <Panel title="How to fix">
+      <Panel title={hasAdvice ? "How to fix" : "The answer said"}>
+        {hasAdvice && (
+          <>
+            <p>
+              {adviceFor(entry)} {usage} {isLost && active}
+            </p>
+            <h3>The answer said</h3>
+          </>
+        )}
         <p>
-          {adviceFor(entry)} {OVER_LIMIT.includes(code) && <a href={`${base}/usage`}>View usage</a>}
-          {isLost && active}
-        </p>
-        <h3>The answer said</h3>
-        <p>
-          <WithCode text={detail} />
+          <WithCode text={detail} /> {!hasAdvice && usage}
         </p>
         {code === "event_missing" && mayManage(c) && (
           <p>

@@ -213,7 +213,7 @@ function formPage(c: Ctx, typed: TypedToken, errors: Errors = {}) {
       crumbs: [],
       intro: "The next page shows the full token once.",
       fieldErrors: errors,
-      errorTitle: "The token was not created",
+      errorTitle: "Nothing was created",
     },
     <Form
       action={`${path}/new`}

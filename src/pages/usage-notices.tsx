@@ -137,7 +137,7 @@ export function UsageTabs({ base, current, usage, room, error }: UsageTabsProps)
   return (
     <>
       <Tabs label="Usage" tabs={tabs} />
-      {error !== undefined && <Notice tone="bad" title="Nothing changed" text={error} />}
+      {error !== undefined && <Notice tone="bad" title="Nothing was changed" text={error} />}
       {notices.map((notice) => notice !== null && <Notice {...notice} />)}
     </>
   );

@@ -152,7 +152,7 @@ export async function sendTest(
 ): Promise<Result<Delivery, DestinationProblem>> {
   const destination = await objectOf(context).find(id);
   if (destination === null) return reject("not_found");
-  const sent = await objectOf(context).sendTest(id, `A test of the destination “${destination.name}”: it works.`);
+  const sent = await objectOf(context).sendTest(id, `A test of the destination “${destination.name}”.`);
   if (sent.ok) await writeAudit(context, "destination.tested", destination, { delivery: sent.value.id });
   return sent;
 }

@@ -1,8 +1,22 @@
 /** The schema of a mapping rule, for its form, the operator API and imports. */
 import * as z from "zod";
-import { COMPARATOR_NAMES, conditionValue, toComparable, type ComparatorName } from "../domain/rules/comparators.ts";
-import { isEventPattern, isRulePath, POINTS_LAST_DAYS, RULE_FREQUENCIES } from "../domain/rules/mapping-rule.ts";
+import {
+  COMPARATOR_NAMES,
+  conditionValue,
+  toComparable,
+  type ComparatorName,
+  type MappingCondition,
+} from "../domain/rules/comparators.ts";
+import {
+  groupsOf,
+  isEventPattern,
+  isRulePath,
+  parseListRulePath,
+  POINTS_LAST_DAYS,
+  RULE_FREQUENCIES,
+} from "../domain/rules/mapping-rule.ts";
 import { isExact } from "../domain/json/json-value.ts";
+import { holdsCredential } from "../domain/keys/api-key.ts";
 import { exclusionsSize, ruleSize } from "../domain/rules/rule-content.ts";
 import { grouped } from "../domain/text.ts";
 import { repeatedNames } from "../domain/rules/exclusion.ts";
@@ -46,11 +60,20 @@ const condition = z
       .describe(
         `A list for ${namesWith("list")}; a number for ${namesWith("number")}; nothing for ${namesWith("none")}.`,
       ),
+    same_element: z
+      .boolean()
+      .exactOptional()
+      .describe(
+        "True: about the same element of a list as the condition before it. Such conditions in a row count as one, which holds if " +
+          "an element fits all of them. Their paths are the same up to the last `[]`. Absent: about any element.",
+      ),
   })
   .superRefine(({ operator, value }, ctx) => {
     const message = valueError(operator, value);
     if (message !== null) ctx.addIssue({ code: "custom", path: ["value"], message });
   })
+  // Equal conditions are stored as equal texts.
+  .overwrite(({ same_element, ...rest }) => (same_element === true ? { ...rest, same_element } : rest))
   .meta({ id: "MappingCondition" });
 
 function valueError(operator: ComparatorName, value: unknown): string | null {
@@ -62,9 +85,40 @@ function valueError(operator: ComparatorName, value: unknown): string | null {
   return conditionValue(operator) === "number" && !isNumber ? "a number is needed, such as 100" : null;
 }
 
+/** Problems of conditions that are about the same element. @returns field of the condition at the index, and message. */
+function sameElementErrors(
+  listed: readonly MappingCondition[],
+): [index: number, field: "path" | "same_element", message: string][] {
+  if (listed[0]?.same_element === true) {
+    return [[0, "same_element", "the first condition has none before it: leave “same_element” out"]];
+  }
+  let next = 0;
+  return groupsOf(listed).flatMap((group): ReturnType<typeof sameElementErrors> => {
+    const [first, ...joined] = group;
+    const at = next;
+    next += group.length;
+    // A wrong path has its own error.
+    if (joined.length === 0 || !isRulePath(first.path) || holdsCredential(first.path)) return [];
+    const list = parseListRulePath(first.path)?.list;
+    if (list === undefined) return [[at, "path", NEEDS_LIST]];
+    const message = `it is about the same element as the condition before it: begin the path with “${list}”, and write no further “[]”`;
+    return joined.flatMap(({ path }, nth) =>
+      !isRulePath(path) || parseListRulePath(path)?.list === list ? [] : [[at + 1 + nth, "path" as const, message]],
+    );
+  });
+}
+
+const NEEDS_LIST =
+  "the next condition is about the same element: write a path with “[]”, such as properties.items[].sku";
+
 const conditions = z
   .array(condition)
   .max(RULE_MAX_CONDITIONS)
+  .superRefine((listed, ctx) => {
+    for (const [index, field, message] of sameElementErrors(listed)) {
+      ctx.addIssue({ code: "custom", path: [index, field], message });
+    }
+  })
   .refine((listed) => ruleSize({ event: "", conditions: listed }) <= RULE_MAX_SIZE, {
     message: `at most ${RULE_MAX_SIZE} paths and values, of which a long one counts as several`,
   });
@@ -142,6 +196,7 @@ const FIELD_PROBLEM: Readonly<Record<string, string>> = {
   conditions: `A rule has a list of at most ${RULE_MAX_CONDITIONS} conditions.`,
   path: "Enter a path.",
   value: "Enter a text, a number, true, false, or a list of them.",
+  same_element: "Enter true or false.",
 };
 
 /** Says how to fix a field of a rule, for people who use its form or import a file. */

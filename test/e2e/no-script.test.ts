@@ -9,6 +9,16 @@ const { open } = browserForFile();
 const signInPlain = (email: string, to: string) => open(email, to, { javaScriptEnabled: false });
 const submit = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).click();
 
+test("the button that takes a sender is as wide as its text", async () => {
+  const { home, owner } = await newWorkspace("plain-sender");
+  const page = await signInPlain(owner, `${home}/settings/api-keys/new`);
+  const [button, field] = await Promise.all([
+    page.getByRole("button", { name: "Use this sender" }).boundingBox(),
+    page.getByLabel("Who sends?").boundingBox(),
+  ]);
+  expect(button?.width).toBeLessThan((field?.width ?? 0) / 2);
+});
+
 test("a key with a payload template is created, used and deactivated", async () => {
   const { id, home, owner, operator } = await newWorkspace("plain-key");
   const page = await signInPlain(owner, `${home}/settings/api-keys/new`);

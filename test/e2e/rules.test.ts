@@ -50,6 +50,38 @@ test("a new rule focuses its name, and its suggestions follow the event while th
   expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Ordered something");
 });
 
+test.each([
+  ["with a script where both paths have a list", "same-element", {}, [false, false, true]],
+  ["without a script always", "plain-same-element", { javaScriptEnabled: false }, [true, true, true]],
+])("a condition about the same element is offered %s, and is saved", async (_, slug, options, offered) => {
+  const page = await open(await newWorkspace(slug), "/new", options);
+  const box = page.getByRole("checkbox", { name: "Condition 2: about the same element as the condition above" });
+  await page.getByLabel("Condition 1: path").fill("properties.items[].kind");
+  await page.getByLabel("Condition 1: value").fill("book");
+  const seen: boolean[] = [];
+  await page.getByRole("button", { name: "Add condition" }).click();
+  await page.getByLabel("Condition 2: path").waitFor();
+  seen.push(await box.isVisible());
+  await page.getByLabel("Condition 2: path").fill("properties.total");
+  seen.push(await box.isVisible());
+  await page.getByLabel("Condition 2: path").fill("properties.items[].price");
+  seen.push(await box.isVisible());
+  expect(seen).toEqual(offered);
+  await box.check();
+  await page.getByLabel("Condition 2: value").fill("50");
+  for (const [label, text] of Object.entries({
+    Name: "Book",
+    Event: "Ordered",
+    "Scoring signal": "book",
+    Points: "5",
+  })) {
+    await page.getByLabel(label, { exact: true }).fill(text);
+  }
+  await page.getByRole("button", { name: "Create rule" }).last().click();
+  await page.getByRole("heading", { name: "Book" }).waitFor();
+  expect(await box.isChecked()).toBe(true);
+});
+
 test("a copy is saved as a second rule and applied to the past from the banner", async () => {
   const workspace = await newWorkspace("copied");
   const key = await workspace.newKey();

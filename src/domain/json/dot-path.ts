@@ -59,7 +59,30 @@ export function parseDotPath(text: string): DotPath | undefined {
   return new PathParser(text).path();
 }
 
+/** A path with a `[]`: the way to the elements of its last `[]`, and the way from an element to the value. */
+export interface ListPath {
+  /** The text up to and including the last `[]`. */
+  list: string;
+  /** Finds no property whose name is the text of the whole path: it is no list. */
+  elements: DotPath;
+  /** Empty: the element itself. */
+  inElement: DotPath;
+}
+
+/** Undefined: the text is no path, or has no `[]`. */
+export function parseListPath(text: string): ListPath | undefined {
+  const parser = new PathParser(text);
+  const [path, last] = [parser.path(), parser.lastList];
+  if (path === undefined || last === undefined) return undefined;
+  const elements = path
+    .slice(0, last.steps)
+    .map((step) => (step.kind === "name" ? { ...step, rest: step.name } : step));
+  return { list: text.slice(0, last.end), elements, inElement: path.slice(last.steps) };
+}
+
 class PathParser {
+  /** Where the last `[]` ends, in the text and in the steps; undefined: there is none. */
+  lastList: { end: number; steps: number } | undefined;
   readonly #text: string;
   /** Without a bracket or quote from here on, a search would only read to the end, from each beginning again. */
   readonly #lastClose: number;
@@ -91,7 +114,7 @@ class PathParser {
     const { nameEnd, brackets, end, selectorsEnd, selectorSteps } = segment;
     const isSelf = nameEnd === start;
     // Only a selector may begin a path, as a condition on the value itself.
-    if (isSelf && (start > 0 || brackets[0]?.kind !== "selector")) return undefined;
+    if (isSelf && (start > 0 || brackets[0]?.step.kind !== "selector")) return undefined;
     const name = propertyName(isQuoted ? this.#text.slice(start + 1, nameEnd - 1) : this.#text.slice(start, nameEnd));
     const isMembers = !isQuoted && name === "*";
     const rest = propertyName(this.#text.slice(start));
@@ -105,7 +128,10 @@ class PathParser {
     const kind = isSelf ? "self" : isMembers ? "members" : "name";
     this.#steps.push({ ...BLANK_STEP, kind, name, rest, cost, asWritten });
     // One by one, because a call with very many arguments overflows the stack.
-    for (const bracket of brackets) this.#steps.push(bracket);
+    for (const { step, end: bracketEnd } of brackets) {
+      this.#steps.push(step);
+      if (step.kind === "any") this.lastList = { end: bracketEnd, steps: this.#steps.length };
+    }
     return end;
   }
 
@@ -119,7 +145,7 @@ class PathParser {
   /** Reads to the segment's end. Brackets before other characters belong to the name (`utm[0]x`). */
   #nameAndBrackets(start: number) {
     let [at, nameEnd]: [number, number] = [start, start];
-    let brackets: Step[] = [];
+    let brackets: { step: Step; end: number }[] = [];
     let selectorsStart: number | undefined;
     let selectorsEnd: number | undefined;
     let selectorSteps = 0;
@@ -133,7 +159,7 @@ class PathParser {
         [selectorsStart, selectorsEnd, selectorSteps] = [undefined, undefined, 0];
         continue;
       }
-      brackets.push(bracket.step);
+      brackets.push(bracket);
       if (bracket.step.kind === "selector") {
         [selectorsStart, selectorsEnd, selectorSteps] = [selectorsStart ?? at, bracket.end, brackets.length];
       }

@@ -299,7 +299,7 @@ export const NOTIFICATION_CATALOGUE: { [Type in AnyNotificationType]: CatalogueE
   "destination.test": {
     label: "Test",
     when: "Sent once, only to the tested destination.",
-    example: { message: "A test of the destination “CRM”: it works." },
+    example: { message: "A test of the destination “CRM”." },
     sentence: ({ message }, formatName) => ({ text: formatName(message), page: NOTIFICATIONS_PAGE }),
     withoutPeople: keepAll,
   },

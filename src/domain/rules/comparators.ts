@@ -75,6 +75,8 @@ export interface MappingCondition {
   path: string;
   operator: ComparatorName;
   value?: Scalar | Scalar[];
+  /** It is about the same element of a list as the condition before it. Absent: it is about any element. */
+  same_element?: boolean;
 }
 
 /** Null: the condition lacks the value that its comparator needs, and never holds. */

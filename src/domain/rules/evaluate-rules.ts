@@ -3,14 +3,16 @@
  * Reads each path once for all rules.
  */
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../limits.ts";
-import { PathReading } from "../json/dot-path.ts";
+import { PathReading, type DotPath } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-value.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
 import { fitsWildcard } from "./mapping-rule.ts";
-import { toComparable, type Comparable } from "./comparators.ts";
+import { toComparable, type Comparable, type Comparator } from "./comparators.ts";
 import {
   type CompiledCondition,
   type CompiledConditions,
+  type CompiledElementCondition,
+  type CompiledGroup,
   type CompiledRule,
   type CompiledRules,
   type RuleMatch,
@@ -51,7 +53,7 @@ export function evaluate(
   email?: string,
   count?: StepCount,
 ): Evaluation | null {
-  const run = new Run(compiled.paths, signal, email);
+  const run = new Run(compiled, signal, email);
   const exclusion = compiled.exclusions.find((one) => run.holds(one));
   let rulesTried = 0;
   const matches: RuleMatch[] = [];
@@ -71,14 +73,19 @@ export function evaluate(
 
 class Run {
   readonly #paths: readonly RulePath[];
+  readonly #lists: readonly RulePath[];
   readonly #signal: EvaluatedSignal;
   readonly #email: string | undefined;
   readonly #values: (readonly Comparable[] | undefined)[] = [];
+  readonly #elements: (readonly unknown[] | undefined)[] = [];
+  /** By path and then by the number of the element. */
+  readonly #elementValues: (readonly Comparable[] | undefined)[][] = [];
   #longTexts: Map<string, Comparable> | undefined;
   #steps = 0;
 
-  constructor(paths: readonly RulePath[], signal: EvaluatedSignal, email: string | undefined) {
+  constructor({ paths, lists }: CompiledRules, signal: EvaluatedSignal, email: string | undefined) {
     this.#paths = paths;
+    this.#lists = lists;
     this.#signal = signal;
     this.#email = email;
   }
@@ -95,12 +102,16 @@ class Run {
     this.#steps += steps;
   }
 
-  holds({ conditions, all }: CompiledConditions): boolean {
+  holds({ conditions, groups, all }: CompiledConditions): boolean {
     this.#steps++;
-    if (conditions.length === 0) return true;
+    if (conditions.length + groups.length === 0) return true;
     for (const condition of conditions) {
       if (this.isExceeded) return false;
       if ((condition !== null && this.#conditionHolds(condition)) !== all) return !all;
+    }
+    for (const group of groups) {
+      if (this.isExceeded) return false;
+      if (this.#groupHolds(group) !== all) return !all;
     }
     return all;
   }
@@ -108,22 +119,42 @@ class Run {
   /** A missing path has no values: only `not_` operators hold. With `[]`, one matching value is enough. */
   #conditionHolds({ pathIndex, comparator, negated }: CompiledCondition): boolean {
     this.#steps++;
-    for (const value of this.#valuesAt(pathIndex)) {
+    return this.#fitsAny(comparator, this.#valuesAt(pathIndex)) !== negated;
+  }
+
+  #fitsAny(comparator: Comparator, values: readonly Comparable[]): boolean {
+    for (const value of values) {
       this.#steps += comparator.scans === 0 ? 1 : comparator.scans * (1 + stepsOfText(value));
-      if (comparator.fits(value)) return !negated;
+      if (comparator.fits(value)) return true;
     }
-    return negated;
+    return false;
+  }
+
+  /** One element fits all conditions, each as if the list had this element alone. Without elements it does not hold. */
+  #groupHolds({ listIndex, conditions }: CompiledGroup): boolean {
+    this.#steps++;
+    const list = this.#lists[listIndex];
+    const elements = (this.#elements[listIndex] ??= list === undefined ? [] : this.#found(list));
+    for (let number = 0; number < elements.length && !this.isExceeded; number++) {
+      if (conditions.every((condition) => this.#holdsFor(condition, elements[number], number))) return true;
+    }
+    return false;
+  }
+
+  #holdsFor({ pathIndex, path, comparator, negated }: CompiledElementCondition, element: unknown, number: number) {
+    this.#steps++;
+    const known = (this.#elementValues[pathIndex] ??= []);
+    const values = (known[number] ??= this.#comparables(this.#read(path, element)));
+    return this.#fitsAny(comparator, values) !== negated;
   }
 
   #valuesAt(pathIndex: number): readonly Comparable[] {
-    return (this.#values[pathIndex] ??= this.#read(this.#paths[pathIndex]));
+    const path = this.#paths[pathIndex];
+    return (this.#values[pathIndex] ??= path === undefined ? [] : this.#comparables(this.#found(path)));
   }
 
-  #read(path: RulePath | undefined): readonly Comparable[] {
-    if (path === undefined) return [];
-    return this.#found(path)
-      .filter((value) => value !== undefined && value !== null)
-      .map((value) => this.#comparable(value));
+  #comparables(found: readonly unknown[]): readonly Comparable[] {
+    return found.filter((value) => value !== undefined && value !== null).map((value) => this.#comparable(value));
   }
 
   /** Converts a long text once, even if several paths reach it: lower-casing is slow in some scripts. */
@@ -142,9 +173,13 @@ class Run {
     if (!("from" in path)) {
       return [path.field === "email" ? (this.#email ?? this.#signal.email) : this.#signal[path.field]];
     }
+    return this.#read(path.path, this.#signal[path.from]);
+  }
+
+  #read(path: DotPath, root: unknown): readonly unknown[] {
     const maxSteps = Math.max(0, RULES_MAX_STEPS - this.#steps);
-    const reading = new PathReading(path.path, { maxElements: RULE_PATH_MAX_ELEMENTS, maxSteps });
-    reading.read(this.#signal[path.from]);
+    const reading = new PathReading(path, { maxElements: RULE_PATH_MAX_ELEMENTS, maxSteps });
+    reading.read(root);
     this.#steps += reading.steps;
     return reading.found;
   }

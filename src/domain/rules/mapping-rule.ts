@@ -2,7 +2,7 @@
  * Mapping rules (spec §1), compiled once and indexed by event. No part of a rule becomes a regular
  * expression.
  */
-import { parseDotPath, readValue, type DotPath } from "../json/dot-path.ts";
+import { parseDotPath, parseListPath, readValue, type DotPath, type ListPath } from "../json/dot-path.ts";
 import { isJsonObject, type JsonObject } from "../json/json-value.ts";
 import { comparatorOf, negates, type Comparator, type MappingCondition } from "./comparators.ts";
 import type { Exclusion } from "./exclusion.ts";
@@ -54,10 +54,27 @@ export interface CompiledCondition {
   negated: boolean;
 }
 
+/** A condition on an element of a list. */
+export interface CompiledElementCondition {
+  /** Index of the path's values in each element. */
+  pathIndex: number;
+  path: DotPath;
+  comparator: Comparator;
+  negated: boolean;
+}
+
+/** Conditions that one element of a list must fit together. */
+export interface CompiledGroup {
+  listIndex: number;
+  conditions: readonly CompiledElementCondition[];
+}
+
 export interface CompiledConditions {
   all: boolean;
-  /** `null`: a condition that no validated rule can have; it never holds. */
+  /** `null`: a condition or group that no validated rule can have; it never holds. */
   conditions: readonly (CompiledCondition | null)[];
+  /** Each counts as one condition. */
+  groups: readonly CompiledGroup[];
 }
 
 export interface CompiledRule extends CompiledConditions {
@@ -72,6 +89,8 @@ export interface CompiledRules {
   /** Whether an exclusion reads more than event, source and email. */
   readonly excludesByPayload: boolean;
   readonly paths: readonly RulePath[];
+  /** The lists of groups: each path leads to the elements. */
+  readonly lists: readonly RulePath[];
   /** Whether a condition reads the email. A signal without an email is then evaluated once its person is known. */
   readonly asksForEmail: boolean;
 }
@@ -84,27 +103,33 @@ export function isRulePath(path: string): boolean {
   return fitsName(path) && parseRulePath(path) !== undefined;
 }
 
+/** The path of a condition in a group; undefined: it has no `[]`. `list` begins with `properties.` or `payload.`. */
+export function parseListRulePath(path: string): (ListPath & { from: "properties" | "payload" }) | undefined {
+  const from = rootOf(path);
+  const parsed = from && parseListPath(path.slice(from.length + 1));
+  return parsed && { ...parsed, from, list: `${from}.${parsed.list}` };
+}
+
+/** Conditions in a row that are about one element. Most groups have one condition, which is about any element. */
+export function groupsOf(conditions: readonly MappingCondition[]): [MappingCondition, ...MappingCondition[]][] {
+  const groups: [MappingCondition, ...MappingCondition[]][] = [];
+  for (const condition of conditions) {
+    const group = condition.same_element === true ? groups.at(-1) : undefined;
+    if (group === undefined) groups.push([condition]);
+    else group.push(condition);
+  }
+  return groups;
+}
+
 export function compileRules(rules: readonly MappingRule[], exclusions: readonly Exclusion[] = []): CompiledRules {
   const byEvent = new Map<string, CompiledRule[]>();
   const byWildcard: (Wildcard & { rule: CompiledRule })[] = [];
-  const paths: RulePath[] = [];
-  const pathIndexes = new Map<string, number>();
-
-  const compileCondition = (condition: MappingCondition): CompiledCondition | null => {
-    const path = parseRulePath(condition.path);
-    const comparator = comparatorOf(condition);
-    if (path === undefined || comparator === null) return null;
-    const pathIndex = pathIndexes.get(condition.path) ?? paths.push(path) - 1;
-    pathIndexes.set(condition.path, pathIndex);
-    return { pathIndex, comparator, negated: negates(condition.operator) };
-  };
-
+  const compiler = new ConditionsCompiler();
   for (const rule of rules) {
     const compiled: CompiledRule = {
       // All matches share one object, so that a message that repeats the match carries it once.
       match: Object.freeze(matchOf(rule)),
-      all: rule.match === "all",
-      conditions: rule.conditions.map(compileCondition),
+      ...compiler.compile(rule),
     };
     // Events arrive trimmed, so white space around a pattern can only be a mistake.
     const pattern = rule.event.trim().normalize("NFC");
@@ -117,11 +142,8 @@ export function compileRules(rules: readonly MappingRule[], exclusions: readonly
     if (sameEvent === undefined) byEvent.set(pattern, [compiled]);
     else sameEvent.push(compiled);
   }
-  const compiledExclusions = exclusions.map(({ id, match, conditions }) => ({
-    id,
-    all: match === "all",
-    conditions: conditions.map(compileCondition),
-  }));
+  const compiledExclusions = exclusions.map((exclusion) => ({ id: exclusion.id, ...compiler.compile(exclusion) }));
+  const { paths, lists } = compiler;
   const readsPayload = (condition: CompiledCondition | null): boolean => {
     const path = condition === null ? undefined : paths[condition.pathIndex];
     return path !== undefined && "from" in path;
@@ -130,10 +152,60 @@ export function compileRules(rules: readonly MappingRule[], exclusions: readonly
     byEvent,
     byWildcard,
     exclusions: compiledExclusions,
-    excludesByPayload: compiledExclusions.some(({ conditions }) => conditions.some(readsPayload)),
+    excludesByPayload: compiledExclusions.some(
+      ({ conditions, groups }) => groups.length > 0 || conditions.some(readsPayload),
+    ),
     paths,
-    asksForEmail: pathIndexes.has("email"),
+    lists,
+    asksForEmail: paths.some((path) => "field" in path && path.field === "email"),
   };
+}
+
+/** Collects the paths of all conditions, so that each is read once for all rules. */
+class ConditionsCompiler {
+  readonly paths: RulePath[] = [];
+  readonly lists: RulePath[] = [];
+  readonly #pathIndexes = new Map<string, number>();
+  readonly #listIndexes = new Map<string, number>();
+  readonly #elementPathIndexes = new Map<string, number>();
+
+  compile({ match, conditions: listed }: Pick<MappingRule, "match" | "conditions">): CompiledConditions {
+    const conditions: (CompiledCondition | null)[] = [];
+    const groups: CompiledGroup[] = [];
+    for (const [first, ...joined] of groupsOf(listed)) {
+      const group = joined.length === 0 ? null : this.#group([first, ...joined]);
+      if (group !== null) groups.push(group);
+      else conditions.push(joined.length === 0 ? this.#condition(first) : null);
+    }
+    return { all: match === "all", conditions, groups };
+  }
+
+  #condition(condition: MappingCondition): CompiledCondition | null {
+    const path = parseRulePath(condition.path);
+    const comparator = comparatorOf(condition);
+    if (path === undefined || comparator === null) return null;
+    const pathIndex = this.#pathIndexes.get(condition.path) ?? this.paths.push(path) - 1;
+    this.#pathIndexes.set(condition.path, pathIndex);
+    return { pathIndex, comparator, negated: negates(condition.operator) };
+  }
+
+  #group(group: readonly MappingCondition[]): CompiledGroup | null {
+    let ofGroup: number | undefined;
+    const conditions: CompiledElementCondition[] = [];
+    for (const condition of group) {
+      const parsed = parseListRulePath(condition.path);
+      const comparator = comparatorOf(condition);
+      if (parsed === undefined || comparator === null) return null;
+      const { from, list, elements, inElement } = parsed;
+      const listIndex = this.#listIndexes.get(list) ?? this.lists.push({ from, path: elements }) - 1;
+      this.#listIndexes.set(list, listIndex);
+      if (listIndex !== (ofGroup ??= listIndex)) return null;
+      const pathIndex = this.#elementPathIndexes.get(condition.path) ?? this.#elementPathIndexes.size;
+      this.#elementPathIndexes.set(condition.path, pathIndex);
+      conditions.push({ pathIndex, path: inElement, comparator, negated: negates(condition.operator) });
+    }
+    return ofGroup === undefined ? null : { listIndex: ofGroup, conditions };
+  }
 }
 
 function matchOf({ id, version, scoringSignal, points, ...rule }: MappingRule): RuleMatch {
@@ -164,9 +236,13 @@ export function needsPayload(rules: CompiledRules, event: string): boolean {
 
 function parseRulePath(path: string): RulePath | undefined {
   if (path === "event" || path === "source" || path === "email") return { field: path };
-  const from = (["properties", "payload"] as const).find((root) => path.startsWith(`${root}.`));
+  const from = rootOf(path);
   const steps = from && parseDotPath(path.slice(from.length + 1));
   return steps && { from, path: steps };
+}
+
+function rootOf(path: string): "properties" | "payload" | undefined {
+  return (["properties", "payload"] as const).find((root) => path.startsWith(`${root}.`));
 }
 
 export function isEventPattern(pattern: string): boolean {

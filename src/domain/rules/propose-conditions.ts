@@ -82,7 +82,7 @@ export function proposeRule(signal: SampleSignal, similar: readonly SampleSignal
     event: signal.event,
     match: "all",
     conditions,
-    scoringSignal: signal.event,
+    scoringSignal: toName(signal.event),
     points: PROPOSED_POINTS,
   };
 }
@@ -194,8 +194,10 @@ function lowerCase(value: unknown): unknown {
   return typeof value === "string" ? value.trim().toLowerCase() : value;
 }
 
+/** Without the invisible characters that a sender's text may have, and a name may not. */
 function toName(text: string): string {
-  return fitsName(text) ? text.trim() : Array.from(text).slice(0, NAME_MAX_CODE_POINTS).join("").trim();
+  const visible = text.replaceAll(/[\p{Cc}\p{Cf}]/gu, "");
+  return fitsName(visible) ? visible.trim() : Array.from(visible).slice(0, NAME_MAX_CODE_POINTS).join("").trim();
 }
 
 function words(list: string): ReadonlySet<string> {

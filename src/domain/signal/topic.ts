@@ -3,7 +3,7 @@
  * the event, because the event alone (`Filled Out Form`) does not say which one.
  */
 import { cut } from "../text.ts";
-import { presentText, WrittenNumber } from "../json/json-value.ts";
+import { isJsonObject, presentText, WrittenNumber, type JsonObject } from "../json/json-value.ts";
 import { withoutKeys } from "../keys/api-key.ts";
 import type { NormalisedSignal } from "./signal.ts";
 
@@ -30,13 +30,18 @@ const PROPERTIES = [
   "stage",
   "order",
   "report",
-  "name",
+  "tag",
+  "task",
+  "link",
 ] as const;
 
 /** Each with its spellings: `form_name`, `formName`. */
 const SPELLINGS = PROPERTIES.flatMap((name) => [
   ...new Set([name, name.replaceAll(/_[a-z]/g, ([, letter = ""]) => letter.toUpperCase())]),
 ]);
+
+/** The names of what an object is, such as `campaign[name]` of a form. */
+const OBJECT_NAMES = ["name", "title", "subject", "url"] as const;
 
 const TOPIC_CHARACTERS = 60;
 /** A longer text is not looked at. */
@@ -45,11 +50,28 @@ const READ_CHARACTERS = 2_000;
 /** Undefined: no property says it. An address of a person is never a topic, because lists show it without the person. */
 export function topicOf({ properties, groupTraits, traits }: NormalisedSignal): string | undefined {
   if (groupTraits !== undefined) return topicText(groupTraits["name"]) ?? topicText(traits.account);
+  const { data, name } = properties;
+  const inner = isJsonObject(data) ? data : {};
+  return topicIn(properties) ?? topicText(name, "name") ?? topicIn(inner) ?? listIn(properties) ?? listIn(inner);
+}
+
+/** Senders of forms put what a signal is about into objects. */
+function topicIn(fields: JsonObject): string | undefined {
   for (const name of SPELLINGS) {
-    const text = topicText(properties[name], name);
-    if (text !== undefined) return text;
+    const value = fields[name];
+    const texts = isJsonObject(value) ? OBJECT_NAMES.map((inner) => value[inner]) : [value];
+    for (const one of texts) {
+      const text = topicText(one, name);
+      if (text !== undefined) return text;
+    }
   }
   return undefined;
+}
+
+/** Which list, if nothing has a name. Senders write 0 for none. */
+function listIn({ list_id: id, list }: JsonObject): string | undefined {
+  const text = topicText(id ?? list);
+  return text === undefined || text === "0" ? undefined : `list ${text}`;
 }
 
 /** A value as a topic; undefined: it is none. @param name of the property: a number alone says nothing. */

@@ -66,9 +66,9 @@ export function openApiDocument(operations: readonly Operation[]): ApiDocument {
         title: "Signal ingestion",
         version: "1",
         description:
-          "Accepts behavioural signals and account data over webhooks, authenticated by API keys in the path. The " +
-          "operator API takes `Authorization: Bearer` with the Worker secret OPERATOR_TOKEN, from the deployer's own " +
-          "systems, or with an API token of a workspace, from the workspace's programs.",
+          "Accepts behavioural signals and account data over webhooks, authenticated by API keys in the path. Programs of a " +
+          "workspace call the API with `Authorization: Bearer` and an API token of the workspace. The deployer's own systems " +
+          "use the operator token, which is the Worker secret OPERATOR_TOKEN.",
       },
       servers: [{ url: "/" }],
       tags: TAGS.map((name) => ({ name })),
@@ -76,13 +76,13 @@ export function openApiDocument(operations: readonly Operation[]): ApiDocument {
       webhooks,
       components: {
         securitySchemes: {
-          operator: { type: "http", scheme: "bearer", description: "The Worker secret OPERATOR_TOKEN." },
           apiToken: {
             type: "http",
             scheme: "bearer",
             description:
               "An API token of the workspace in the path. The requirement of an operation names the scope that the token needs.",
           },
+          operator: { type: "http", scheme: "bearer", description: "The Worker secret OPERATOR_TOKEN." },
         },
       },
       "x-error-codes": allCodes(),

@@ -97,6 +97,12 @@ document.addEventListener("swapped", (event) => {
   if (last?.value === "") last.focus();
 });
 
+// Styles see only the attribute of a path, and offer "same element" by it.
+document.addEventListener("input", (event) => {
+  const path = (event.target as Element).closest<HTMLInputElement>(".condition > input");
+  path?.setAttribute("value", path.value);
+});
+
 document.addEventListener("change", (event) => {
   const button = (event.target as HTMLElement).dataset["press"];
   if (button !== undefined) document.querySelector<HTMLButtonElement>(button)?.click();

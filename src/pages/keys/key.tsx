@@ -428,7 +428,7 @@ async function rotatePage(c: Ctx, apiKey: ApiKey, typed: TypedRotation, errors: 
     title: "Rotate API key",
     heading: `Rotate ${apiKey.name}`,
     crumbs: [[apiKey.name, `${path}/${apiKey.id}`]],
-    errorTitle: "The key was not rotated",
+    errorTitle: "Nothing was rotated",
   } as const;
   if (!isActive(apiKey)) {
     const create = <LinkButton href={`${path}/new`} text="Create API key" look="primary" />;

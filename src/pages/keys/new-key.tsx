@@ -216,7 +216,7 @@ async function formPage(c: Ctx, typed: TypedKey, errors: Errors = {}) {
       crumbs: [],
       intro: "The next page shows the full key once.",
       fieldErrors: errors,
-      errorTitle: "The key was not created",
+      errorTitle: "Nothing was created",
     },
     <div class="columns main-first">
       <Form

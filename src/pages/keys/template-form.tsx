@@ -292,9 +292,11 @@ export function TemplateFields({ typed, errors, isStored, signal }: FieldsProps)
             options={SENDER_OPTIONS}
             press="#use-sender"
           />
-          <button class="no-script" id="use-sender" name="do" value="sender" data-swap="#sender-fields">
-            Use this sender
-          </button>
+          <div class="row no-script">
+            <button id="use-sender" name="do" value="sender" data-swap="#sender-fields">
+              Use this sender
+            </button>
+          </div>
           {preset !== undefined && <AboutPreset preset={preset} />}
         </div>
       </Panel>

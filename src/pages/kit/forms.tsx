@@ -256,32 +256,22 @@ export function ErrorText({ text }: { text: string }) {
   );
 }
 
-const FIELD_LABEL: Record<string, string> = {
-  name: "Name",
-  scopes: "Scopes",
-  overlap: "The old key ends",
-  expiresAt: "Expiration",
-  template: "Payload template",
-  sender: "Sender",
-  signal_limit: "Signal limit",
-};
-
 /** Sentences by field; `form` is about the form as a whole, `rows.0.path` about a field of the first mapping. */
 export type FieldErrors = Partial<Record<string, string>>;
 
+/** All errors, with the number of the mapping that has one. */
 export function errorList(errors: FieldErrors): string[] {
   return Object.entries(errors).flatMap(([field, text]) => {
     if (text === undefined) return [];
     const row = /^(?:rows|map)\.(\d+)/.exec(field)?.[1];
-    const label = row === undefined ? FIELD_LABEL[field] : `Mapping ${Number(row) + 1}`;
-    return label === undefined ? text : `${label}: ${text}`;
+    return row === undefined ? text : `Mapping ${Number(row) + 1}: ${text}`;
   });
 }
 
-/** The errors for the box above a form. A single one of a field stands only there, where the focus is. */
-export function summaryOf(errors: FieldErrors): string[] {
-  const texts = errorList(errors);
-  return texts.length === 1 && errors["form"] === undefined ? [] : texts;
+/** The errors for the box above a form. Those of fields stand at the fields, of which the first has the focus. */
+export function summaryOf({ form, ...atFields }: FieldErrors): string[] {
+  const areSeveral = errorList(atFields).length > 1;
+  return [form ?? [], areSeveral ? "Fix the fields marked below." : []].flat();
 }
 
 interface ErrorsProps {

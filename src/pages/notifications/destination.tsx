@@ -101,7 +101,7 @@ async function destinationPage(c: Ctx, rejected?: string, errorStatus: 409 | 422
       crumbs: [],
       actions: <DestinationActions path={path} destination={destination} />,
       errors: [rejected],
-      errorTitle: "Nothing changed",
+      errorTitle: "Nothing was changed",
       errorStatus,
     },
     NOTICED_TONES.includes(tone) && <Notice tone={tone} title={label} text={text} />,

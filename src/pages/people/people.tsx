@@ -3,15 +3,16 @@ import type { Child } from "hono/jsx";
 import { emailAsStored } from "../../domain/signal/identity.ts";
 import { SEARCHED_TRAITS, TRAIT_NAMES, traitLabel, traitsInWords } from "../../domain/signal/traits.ts";
 import { PAGE_ROWS, PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
-import type { PeopleSort, PersonSummary } from "../../store/protocol/people-and-accounts.ts";
+import type { AccountSummary, PeopleSort, PersonSummary } from "../../store/protocol/people-and-accounts.ts";
 import { exportFile } from "../../use-cases/export-file.ts";
+import { AccountName } from "../account-text.tsx";
 import { EXPORT_LABEL, FORMAT_LABEL } from "../copy.ts";
 import { LinkButton, Menu } from "../kit/forms.tsx";
 import { counted } from "../kit/format.ts";
 import { Filters, LapsingNote, ListAddress, ListPanel, scanUntilMatch, totalOf } from "../kit/list.tsx";
 import { Count, Empty, shareText, Table, Time } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { contextOf, pages, storeOf, workspacePath, personPath, withQuery } from "../pages-env.ts";
+import { contextOf, type Ctx, pages, storeOf, workspacePath, personPath, withQuery } from "../pages-env.ts";
 import { problemPage } from "../session/form-guard.tsx";
 import { requireManager } from "../session/sign-in.tsx";
 import { deletionPages } from "./deletion.tsx";
@@ -38,11 +39,17 @@ export const peoplePages = pages
       text: list.searchText("q", "Search", `Search email, ${traitsInWords(SEARCHED_TRAITS, "or")}`),
       sort: list.sort(SORTS, "score"),
       minScore: list.wholeNumber("score", "Score at least"),
-      account: list.text("account", "Account", "External id of the account"),
+      account: list.text("account", "Account", "Name or external id of the account"),
       ...list.days("Last seen", "Last seen from"),
     };
     const people = await scanUntilMatch(list.slice(PAGE_ROWS), (slice) => storeOf(c).findPeople(query, slice));
     const isEmpty = people.items.length === 0;
+    const isOfNobody = isEmpty && people.complete && list.query["cursor"] === undefined;
+    const named = isOfNobody && query.account !== undefined ? await accountsNamed(c, query.account) : [];
+    const [account, ...further] = named;
+    if (account !== undefined && further.length === 0) {
+      return c.redirect(withQuery(list.path, { ...list.query, account: account.externalId }), 303);
+    }
     const email = query.text?.toLowerCase() ?? "";
     const wasDeleted = isEmpty && email.includes("@") && (await storeOf(c).deletion(email)) !== null;
     const scanned = query.text === undefined || query.account !== undefined ? PEOPLE_SCAN : PEOPLE_SEARCHED;
@@ -66,11 +73,12 @@ export const peoplePages = pages
         empty={<NobodyYet base={base} />}
         noun="people"
         noMatches={
-          wasDeleted && (
+          (wasDeleted && (
             <Empty title="This person was deleted">
               <LinkButton href={`${personPath(base, email)}/deletion`} text="View the receipt" />
             </Empty>
-          )
+          )) ||
+          (named.length > 0 && <ChooseAccount list={list} accounts={named} />)
         }
       >
         <PeopleTable base={base} people={people.items} order={list.order} />
@@ -91,6 +99,37 @@ export const peoplePages = pages
   })
   .route("/", deletionPages)
   .route("/", personPages);
+
+/**
+ * The accounts that a typed text names, if it is no external id: that with the name, else those whose name or external id
+ * contains it. Empty: it is an external id, or names none.
+ */
+async function accountsNamed(c: Ctx, text: string): Promise<AccountSummary[]> {
+  const found = await storeOf(c).findAccounts({ sort: "score", text }, { cursor: null, limit: ACCOUNTS_OFFERED });
+  if (found.items.some(({ externalId }) => externalId === text)) return [];
+  // A name is JSON.
+  const wanted = JSON.stringify(text).toLowerCase();
+  const exact = found.items.filter(({ name }) => name?.toLowerCase() === wanted);
+  return exact.length === 1 ? exact : found.items;
+}
+
+/** Accounts to choose from, if several have the typed name. */
+const ACCOUNTS_OFFERED = 10;
+
+function ChooseAccount({ list, accounts }: { list: ListAddress; accounts: readonly AccountSummary[] }) {
+  return (
+    <Empty title="Several accounts fit">
+      {accounts.map(({ name, externalId }) => (
+        <p>
+          <a href={withQuery(list.path, { ...list.query, account: externalId })}>
+            <AccountName name={name} externalId={externalId} />
+          </a>{" "}
+          <small>{externalId}</small>
+        </p>
+      ))}
+    </Empty>
+  );
+}
 
 export function PeopleTable({
   base,

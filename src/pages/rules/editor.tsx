@@ -20,6 +20,7 @@ import {
   Form,
   FormErrors,
   SelectField,
+  summaryOf,
   textareaText,
   TextField,
 } from "../kit/forms.tsx";
@@ -116,8 +117,7 @@ export function RuleEditor(props: EditorProps) {
 
 /** Above the fields, which show their own. */
 export function RuleErrors({ errors: { "": ofForm, ...atFields } }: { errors: FieldErrors }) {
-  const areSeveral = Object.keys(atFields).length > 1;
-  return <FormErrors errors={[ofForm ?? [], areSeveral ? "Fix the fields marked below." : []].flat()} />;
+  return <FormErrors errors={summaryOf({ ...atFields, form: ofForm })} />;
 }
 
 type FieldsProps = EditorProps & { errors: FieldErrors };
@@ -204,7 +204,7 @@ export function Conditions(props: ConditionsProps) {
       <p class="hint">
         A path is <code>event</code>, <code>source</code>, <code>email</code>, or such as{" "}
         <code>properties.form_name</code> or <code>payload.context.page</code>. <code>properties.items[].sku</code>{" "}
-        looks at the first {grouped(RULE_PATH_MAX_ELEMENTS)} items. Text is not case-sensitive.
+        looks at the first {grouped(RULE_PATH_MAX_ELEMENTS)} items, of which one must fit. Text is not case-sensitive.
       </p>
       {rows.length === 0 && <p class="quiet">{without}</p>}
       {rows.map((row, index) => (
@@ -234,7 +234,9 @@ interface ConditionProps {
 
 function Condition({ row, index, errors, focused }: ConditionProps) {
   const label = `Condition ${index + 1}`;
-  const wrong = ["path", "operator", "value"].flatMap((field) => errors[`conditions.${index}.${field}`] ?? []);
+  const wrong = ["path", "operator", "value", "same_element"].flatMap(
+    (field) => errors[`conditions.${index}.${field}`] ?? [],
+  );
   const control = (name: "path" | "operator" | "value", text: string) => ({
     name,
     id: `${name}-${index}`,
@@ -283,6 +285,18 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
       >
         Remove
       </button>
+      {index > 0 && (
+        <label class="same-element">
+          <input
+            type="checkbox"
+            name="same_element"
+            value={String(index)}
+            checked={row.sameElement === true}
+            aria-label={`${label}: about the same element as the condition above`}
+          />
+          About the same element as the condition above
+        </label>
+      )}
       {wrong.length > 0 && (
         <span class="error" id={`condition-${index}-error`}>
           {wrong.join(" ")}

@@ -7,7 +7,12 @@ import {
   restoreExclusions,
   type ExclusionVersion,
 } from "../../d1/exclusions.ts";
-import { exclusionChanges, type Exclusion, type ExclusionContent } from "../../domain/rules/exclusion.ts";
+import {
+  exclusionChanges,
+  type Exclusion,
+  type ExclusionContent,
+  type ImportedExclusion,
+} from "../../domain/rules/exclusion.ts";
 import { RULE_VERSIONS_KEPT } from "../../limits.ts";
 import { SCANNERS } from "../../presets/scanners.ts";
 import type { RuleJob } from "../../store/protocol/store-operations.ts";
@@ -22,7 +27,7 @@ import { mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, done, formText, pages, signalPath, storeOf, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { managersOnly, requireManager } from "../session/sign-in.tsx";
-import { Conditions, Effects, PreviewRange, PreviewsBusy, RuleErrors } from "./editor.tsx";
+import { Conditions, Effects, PreviewRange, PreviewsBusy, RuleErrors, TYPING_SIGNALS } from "./editor.tsx";
 import {
   BLANK_FORM,
   changeRows,
@@ -44,8 +49,10 @@ export const exclusionPages = pages
   .createApp()
   .get("/", (c) => listPage(c))
   .get("/new", managersOnly("New exclusion", "exclude signals", "rules"), async (c) => {
-    const form = c.req.query("preset") === "scanners" ? formOfExclusion(SCANNERS) : BLANK_FORM;
-    return editPage(c, await listOf(c), { form });
+    const list = await listOf(c);
+    if (c.req.query("preset") !== "scanners") return editPage(c, list, { form: BLANK_FORM });
+    const preview = await previewOf(c, withItem(list, undefined, SCANNERS), BLANK_FORM, TYPING_SIGNALS);
+    return editPage(c, list, { form: formOfExclusion(SCANNERS), preview });
   })
   .post("/", requireManager, readForm(), (c) => save(c, null))
   .post("/apply", requireManager, async (c) => {
@@ -62,7 +69,8 @@ export const exclusionPages = pages
     const list = await listOf(c);
     const exclusion = exclusionOfPath(c, list);
     if (exclusion === undefined) return notFoundPage(c, "exclusion");
-    return editPage(c, list, { form: formOfExclusion(exclusion), exclusion });
+    const form = formOfExclusion(exclusion);
+    return editPage(c, list, { form, exclusion, preview: await previewOf(c, list.exclusions, form, TYPING_SIGNALS) });
   })
   .post("/:exclusion_id", requireManager, readForm(), (c) => save(c, c.req.param("exclusion_id")))
   .post("/:exclusion_id/remove", requireManager, async (c) => {
@@ -295,17 +303,24 @@ async function save(c: Ctx, id: string | null): Promise<Response> {
   if (!parsed.ok && isPreview) return editPage(c, list, { ...editor, preview: "incomplete" });
   if (!parsed.ok) return editPage(c, list, { ...editor, errors: parsed.rejection, status: 422 });
   const items = withItem(list, exclusion, parsed.value);
-  if (isPreview) {
-    const days = previewDays(form);
-    const found = await previewExclusions(contextOf(c), items, days);
-    return editPage(c, list, { ...editor, preview: found === null ? "busy" : { days, found } });
-  }
+  if (isPreview) return editPage(c, list, { ...editor, preview: await previewOf(c, items, form) });
   const errors = errorsOfList(items, exclusion === undefined ? items.length - 1 : list.exclusions.indexOf(exclusion));
   if (errors !== null) return editPage(c, list, { ...editor, errors, status: 422 });
   const saved = await replaceExclusions(contextOf(c), items, { version });
   if (saved.ok) return done(c, "rules/exclusions", "exclusions_saved");
   const current = await listOf(c);
   return editPage(c, current, { ...editor, version: current.version, isOutdated: true, status: 409 });
+}
+
+async function previewOf(
+  c: Ctx,
+  items: readonly ImportedExclusion[],
+  form: RuleForm,
+  signals?: number,
+): Promise<Preview> {
+  const days = previewDays(form);
+  const found = await previewExclusions(contextOf(c), items, days, signals);
+  return found === null ? "busy" : { days, found };
 }
 
 function withItem({ exclusions }: List, before: Exclusion | undefined, content: ExclusionContent) {
@@ -414,7 +429,7 @@ function PreviewText({ base, preview }: { base: string; preview: Preview | null 
       <p class="quiet small">
         {found.complete
           ? `All ${counted(found.scanned, "signal")} of the last ${counted(days, "day")} read. This happens when the exclusions are applied to past signals.`
-          : `Only the latest ${counted(found.scanned, "signal")} read.`}
+          : `Only the latest ${counted(found.scanned, "signal")} read. Press Preview to read more.`}
       </p>
       <Effects base={base} found={found} isSaved={false} />
       {found.samples.length > 0 && (

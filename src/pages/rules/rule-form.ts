@@ -20,8 +20,15 @@ import { formText, typedText } from "../pages-env.ts";
 /** By field, such as `name` or `conditions.0.value`. */
 export type FieldErrors = Record<string, string>;
 
-const BLANK_ROW = { path: "", operator: "equals", value: "" };
-export type ConditionRow = typeof BLANK_ROW;
+export interface ConditionRow {
+  path: string;
+  operator: string;
+  value: string;
+  /** Absent: the condition is about any element. */
+  sameElement?: boolean;
+}
+
+const BLANK_ROW: ConditionRow = { path: "", operator: "equals", value: "" };
 
 /** The fields as text; `days` is for the preview. */
 export const BLANK_FORM = {
@@ -41,6 +48,8 @@ export type RuleForm = typeof BLANK_FORM;
 export function readRuleForm(data: FormData): RuleForm {
   const text = (name: string) => typedText(data, name).replaceAll("\r\n", "\n");
   const [operators, values] = [data.getAll("operator"), data.getAll("value")];
+  // A browser posts only the boxes that are checked, so each has the number of its row.
+  const joined = new Set(data.getAll("same_element"));
   return {
     name: text("name"),
     event: text("event"),
@@ -53,6 +62,7 @@ export function readRuleForm(data: FormData): RuleForm {
         path: entryText(path),
         operator: entryText(operators[index]),
         value: entryText(values[index]),
+        ...(joined.has(String(index)) && { sameElement: true }),
       })),
     scoringSignal: text("scoring_signal"),
     points: text("points"),
@@ -99,13 +109,27 @@ export function changeRows(form: RuleForm, button: string): RuleForm {
   if (button === "add") return { ...form, conditions: [...form.conditions, BLANK_ROW] };
   const removed = /^remove-(\d+)$/.exec(button)?.[1];
   if (removed === undefined) return form;
-  return { ...form, conditions: form.conditions.filter((_, index) => index !== Number(removed)) };
+  return { ...form, conditions: rowsThat(form.conditions, (_, index) => index !== Number(removed)) };
+}
+
+/** Without the first condition about an element, the next one begins: it must not join the condition above. */
+function rowsThat(rows: readonly ConditionRow[], stays: (row: ConditionRow, index: number) => boolean): ConditionRow[] {
+  const left: ConditionRow[] = [];
+  let beginnerLeft = false;
+  for (const [index, row] of rows.entries()) {
+    const { sameElement = false, ...alone } = row;
+    const isJoined: boolean = sameElement && !beginnerLeft;
+    const isKept = stays(row, index);
+    if (isKept) left.push(isJoined ? row : alone);
+    beginnerLeft = !isKept && !isJoined;
+  }
+  return left;
 }
 
 export function withoutBlankRows(form: RuleForm): RuleForm {
   return {
     ...form,
-    conditions: form.conditions.filter(({ path, value }) => path.trim() !== "" || value.trim() !== ""),
+    conditions: rowsThat(form.conditions, ({ path, value }) => path.trim() !== "" || value.trim() !== ""),
   };
 }
 
@@ -182,7 +206,8 @@ function conditionsOf(rows: readonly ConditionRow[], source: readonly MappingCon
       ({ row: { path, operator, value } }) =>
         row.path === postedInput(path) && row.operator === operator && row.value === postedText(value),
     );
-    return at < 0 ? conditionOf(row) : left.splice(at, 1)[0]?.condition;
+    const [known] = at < 0 ? [] : left.splice(at, 1);
+    return { ...(known === undefined ? conditionOf(row) : known.condition), same_element: row.sameElement === true };
   });
 }
 
@@ -196,7 +221,7 @@ function postedInput(text: string): string {
   return postedText(text).replaceAll("\n", "");
 }
 
-function conditionOf({ path, operator, value }: ConditionRow): unknown {
+function conditionOf({ path, operator, value }: ConditionRow): object {
   const condition = { path: path.trim(), operator };
   const needed = isComparatorName(operator) ? conditionValue(operator) : "one";
   if (needed === "none") return condition;
@@ -233,7 +258,7 @@ function scalarOf(text: string): string | number {
 }
 
 /** The line end after a list says that a comma in its only value is part of it. */
-function rowOf({ path, operator, value }: MappingCondition): ConditionRow {
+function rowOf({ path, operator, value, same_element }: MappingCondition): ConditionRow {
   const text = Array.isArray(value) ? `${value.map(String).join("\n")}\n` : String(value ?? "");
-  return { path, operator, value: text };
+  return { path, operator, value: text, ...(same_element === true && { sameElement: true }) };
 }

@@ -68,7 +68,7 @@ export function ConditionText({
   condition: MappingCondition;
   maxValues?: number | undefined;
 }) {
-  const { path, operator, value } = condition;
+  const { path, operator, value, same_element = false } = condition;
   const values = value === undefined ? [] : Array.isArray(value) ? value : [value];
   const shown = values.slice(0, maxValues);
   return (
@@ -81,6 +81,7 @@ export function ConditionText({
         </>
       ))}
       {shown.length < values.length && ` and ${grouped(values.length - shown.length)} more`}
+      {same_element && " (same element as the condition before)"}
     </>
   );
 }

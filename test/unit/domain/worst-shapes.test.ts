@@ -79,6 +79,9 @@ const patterns = (event: string, count: number): object[] =>
 
 /** Different paths to the same text. */
 const alias = (nth: number): string => `properties.t[${"0".repeat((nth % 200) + 1)}]`;
+/** 50 conditions of a rule about the same element. */
+const ofElement = (nth: number, condition: MappingCondition): MappingCondition =>
+  nth % 50 === 0 ? condition : { ...condition, same_element: true };
 const ROOM = SIGNAL_MAX_BYTES - 200;
 const text = (unit: string, end = ""): string => unit.repeat(Math.floor(ROOM / Buffer.byteLength(unit))) + end;
 const elements = (element: unknown): unknown[] =>
@@ -135,6 +138,21 @@ const RULES: [shape: string, rules: object[], properties: unknown, event?: strin
     "elements of elements",
     rulesOf((nth) => on(`properties.t[][].x${nth}`, "equals")),
     { t: elements(times(8, () => ({}))) },
+  ],
+  [
+    "conditions about one element",
+    rulesOf((nth) => ofElement(nth, on(`properties.t[].x${nth}`, nth % 50 === 49 ? "equals" : "not_equals"))),
+    { t: elements({}) },
+  ],
+  [
+    "conditions about one element, with the same paths",
+    rulesOf((nth) => ofElement(nth, on(`properties.t[].x${nth % 50}`, nth % 50 === 49 ? "equals" : "not_equals"))),
+    { t: elements({ x1: 1, x2: "a" }) },
+  ],
+  [
+    "conditions about one element of many members",
+    rulesOf((nth) => ofElement(nth, on(`properties.t[].*.x${nth}`, nth % 50 === 49 ? "equals" : "not_equals"))),
+    { t: elements({ a: {}, b: {} }) },
   ],
   ["deep paths", rulesOf((nth) => on(`properties.${"a.".repeat(110)}${nth}`, "equals")), nested(28, 1)],
   ["deep paths that end", rulesOf((nth) => on(`properties.${"a.".repeat(27)}x${nth}`, "equals")), nested(28, 1)],

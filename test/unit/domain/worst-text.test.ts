@@ -307,6 +307,7 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "notifications/notification notificationSentence": onNotifications((sent) => catalogue.notificationSentence(sent)),
   "notifications/notification withoutPerson": onNotifications((sent) => catalogue.withoutPerson(sent, () => false)),
   "json/dot-path parseDotPath": onForm(dotPath.parseDotPath),
+  "json/dot-path parseListPath": onForm((sent) => dotPath.parseListPath(`a[].${sent}`)),
   "json/dot-path PathReading": ({ name, payloads }) => {
     const steps = dotPath.parseDotPath(name) ?? [];
     return payloads.map((payload) => () => new dotPath.PathReading(steps, { maxSteps: 50_000 }).read(payload));
@@ -392,6 +393,8 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     return [() => exclusion.withIds(known, known, () => "exc_1")];
   },
   "rules/mapping-rule isRulePath": onForm((sent) => mappingRule.isRulePath(`properties.${sent}`)),
+  "rules/mapping-rule parseListRulePath": onForm((sent) => mappingRule.parseListRulePath(`properties.a[].${sent}`)),
+  "rules/mapping-rule groupsOf": onName((name) => mappingRule.groupsOf(ruleOf(name).conditions)),
   "rules/mapping-rule compileRules": ({ name }) => {
     const rules = rulesOf(name);
     return [() => mappingRule.compileRules(rules)];

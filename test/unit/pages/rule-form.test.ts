@@ -163,11 +163,12 @@ describe("a form that is saved unchanged", () => {
   const condition = fc.record(
     {
       path: fc.oneof(
-        fc.constantFrom("event", "source", "email", "properties.x "),
+        fc.constantFrom("event", "source", "email", "properties.x ", "properties.a[].x", "properties.a[]"),
         text.map((name) => `properties.${name}`),
       ),
       operator: fc.constantFrom(...COMPARATOR_NAMES),
       value: fc.oneof(scalar, fc.array(scalar, { minLength: 1, maxLength: 4 })),
+      same_element: fc.boolean(),
     },
     { requiredKeys: ["path", "operator"] },
   );
@@ -189,7 +190,11 @@ describe("a form that is saved unchanged", () => {
       name: name.replaceAll(/\p{Cc}/gu, "") || "n",
       event: event.trim() || "e",
       scoring_signal: scoring_signal.replaceAll(/\p{Cc}/gu, "") || "s",
-      conditions: conditions.filter((row) => newRule.shape.conditions.safeParse([row]).success),
+      conditions: conditions.reduce<unknown[]>((rows, row) => {
+        const { same_element: _, ...alone } = row;
+        const fits = [row, alone].find((one) => newRule.shape.conditions.safeParse([...rows, one]).success);
+        return fits === undefined ? rows : [...rows, fits];
+      }, []),
     }))
     .map((rule) => newRule.safeParse(rule))
     .filter((parsed) => parsed.success)

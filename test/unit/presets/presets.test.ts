@@ -7,6 +7,7 @@ import { parseFormBody } from "../../../src/domain/template/form-body.ts";
 import { compileSignalTemplate } from "../../../src/domain/template/signal-template.ts";
 import { parseDotPath, readValue } from "../../../src/domain/json/dot-path.ts";
 import { readPayload, type JsonObject } from "../../../src/domain/json/json-value.ts";
+import { topicOf } from "../../../src/domain/signal/topic.ts";
 import type { Preset } from "../../../src/presets/preset.ts";
 import { PRESETS } from "../../../src/presets/presets.ts";
 
@@ -61,7 +62,7 @@ function applied(preset: Preset, body: unknown, headers: Record<string, string> 
     const { normalised, occurred, id } = outcome.signal;
     const at = occurred.from === "received" ? null : new Date(occurred.ms).toISOString();
     const { event, email = null, userId } = normalised;
-    return { event, email, at, userId, id, payload };
+    return { event, email, at, userId, id, payload, topic: topicOf(normalised) };
   });
 }
 
@@ -153,6 +154,18 @@ test("an admin of Intercom and the owner of a shop are no persons", () => {
   expect(applied(presetOf("intercom"), admin)[0]).toMatchObject({ email: null, userId: undefined });
   const shop = { id: 5, name: "Super Toys", email: "owner@example.com" };
   expect(applied(presetOf("shopify"), shop, { "x-shopify-topic": "shop/update" })[0]).toMatchObject({ email: null });
+});
+
+test.each([
+  ["mailchimp", ["subscribe", "unsubscribe", "campaign"]],
+  ["activecampaign", ["contact_tag_added", "open", "click", "deal_add"]],
+])("%s: the forms of %j say what they are about", (id, events) => {
+  const preset = presetOf(id);
+  const read = samplesOf(preset).flatMap(({ line, sample }) => applied(preset, bodyOf(line, sample), sample.headers));
+  for (const event of events) {
+    const topics = read.flatMap((one) => (one.event === event ? [one.topic] : []));
+    expect([event, topics.length > 0, topics.includes(undefined)]).toEqual([event, true, false]);
+  }
 });
 
 test("guests of a shop do not become one person", () => {

@@ -336,6 +336,13 @@ describe("/docs", () => {
       expect(codes.only(`tr[id="${code}"]`).text).toContain(advice);
   });
 
+  test("begins with the token that a workspace has, then names the operator's", async () => {
+    const [workspace, operator] = ["an API token of the workspace", "OPERATOR_TOKEN"];
+    const { text } = await docsPage("/docs");
+    expect(text.indexOf(workspace)).toBeGreaterThan(0);
+    expect(text.indexOf(operator)).toBeGreaterThan(text.indexOf(workspace));
+  });
+
   test("names the origin at which it was asked for, also after another Host has asked", async () => {
     for (const origin of ["https://a.example", "https://b.example:8443", ORIGIN]) {
       const page = readHtml(await (await exports.default.fetch(`${origin}/docs/senders`)).text());

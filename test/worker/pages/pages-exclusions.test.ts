@@ -138,6 +138,16 @@ describe("the exclusions of a workspace", () => {
 });
 
 describe("exclusions and past signals", () => {
+  test("are previewed as soon as their form opens, if it has conditions", async () => {
+    await withSignals();
+    await members.owner.post(base, fields([OWN]));
+    const [exclusion] = (await stored()).items;
+    expect((await members.owner.read(`${base}/${exclusion?.id}`)).text).toContain("ann@own.example -5 5 → 0");
+    const scanners = await members.owner.read(`${base}/new?preset=scanners`);
+    expect(scanners.text).toContain("All 2 signals of the last 30 days read.");
+    expect((await members.owner.read(`${base}/new`)).text).toContain("Press Preview");
+  });
+
   test("are previewed by person, saved, applied, and named by the trace", async () => {
     await withSignals();
     await workspace.operator("PUT", "/thresholds", { thresholds: [5] });

@@ -143,6 +143,10 @@ describe("a test of a destination", () => {
     const { location: delivery } = await of.admin.post(`${at}/test`);
     const failed = await of.admin.read(delivery);
     expect(failed.text).toMatch(/Test failed It answered 500\..*<script>alert\(1\)<\/script>/);
+    for (const text of [failed.text, await textAt(at)]) {
+      expect(text).toContain("Test failed");
+      expect(text).not.toContain("it works");
+    }
     expect(failed.inlineScripts).toHaveLength(0);
     for (const path of [at, list]) expect(await textAt(path)).toContain("Test failed");
     expect(await textAt(at)).toContain("It answered 500.");

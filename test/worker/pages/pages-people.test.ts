@@ -54,6 +54,39 @@ describe("the list of people", () => {
     }
   });
 
+  test("is filtered by an account's external id or name, and offers accounts if several fit", async () => {
+    const joins = (email: string, id: string, name: string): Partial<Delivered> => ({
+      payload: { type: "identify", userId: email, traits: { email, company: { id, name } } },
+    });
+    const group = (email: string, groupId: string, name: string): Partial<Delivered> => ({
+      payload: { type: "group", userId: email, groupId, traits: { name } },
+    });
+    const of: [email: string, id: string, name: string][] = [
+      ["ann@x.example", "a-1", "Initech"],
+      ["bob@x.example", "a-2", "Initech West"],
+      ["eve@x.example", "a-3", "Umbrella"],
+    ];
+    await deliverAll(...of.flatMap((one) => [joins(...one), group(...one)]));
+    const at = (account: string) => members.member.get(`${people}?sort=email&account=${account}`);
+    const heads = async (path: string) => (await members.member.read(path)).rowHeads;
+    for (const [typed, id, email] of [
+      ["umbr", "a-3", "eve@x.example"],
+      ["initech", "a-1", "ann@x.example"],
+      ["WEST", "a-2", "bob@x.example"],
+    ] as const) {
+      const location = (await at(typed)).headers.get("location") ?? "";
+      expect(location).toBe(`${people}?sort=email&account=${id}`);
+      expect(await heads(location)).toEqual([email]);
+    }
+    expect(await heads(`${people}?account=a-2`)).toEqual(["bob@x.example"]);
+    const several = await members.member.read(`${people}?account=inite&score=0`);
+    expect(several.text).toContain("Several accounts fit");
+    expect(await heads(several.link(/^Initech West/).target ?? "")).toEqual(["bob@x.example"]);
+    expect((await members.member.read(`${people}?account=nobody`)).text).not.toContain("Several accounts fit");
+    // An external id that exists is none that a name is looked for by.
+    expect((await at("a-1")).status).toBe(200);
+  });
+
   test("keeps search, order, score and days across its pages and in its form", async () => {
     await newRule("scored", 3);
     const some = (count: number, event: string) =>

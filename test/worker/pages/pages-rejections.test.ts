@@ -51,6 +51,15 @@ describe("the Rejections page", () => {
     expect((await members.owner.get(`${path}/req_none`)).status).toBe(404);
   });
 
+  test("gives no advice that only repeats what the answer said", async () => {
+    await workspace.send({ event: "ok", properties: 1 });
+    const page = await members.owner.read(path);
+    const call = await members.owner.read(page.table("Rejected calls").link(/^Invalid properties/).target ?? "");
+    expect(call.text).toContain("The answer said properties is a number; send an object such as");
+    expect(call.text).not.toContain("How to fix");
+    expect(call.text).not.toContain("as a JSON object");
+  });
+
   test.each([
     ["key_deactivated", "Switch the sender to an active key.", false],
     ["key_expired", "Switch the sender to an active key.", false],

@@ -131,7 +131,7 @@ test.each<[AnyNotificationType, Changes, string]>([
     { reason: "gone" },
     "The destination “CRM” was switched off: it answered 410 Gone. [settings/notifications]",
   ],
-  ["destination.test", {}, "A test of the destination “CRM”: it works. [settings/notifications]"],
+  ["destination.test", {}, "A test of the destination “CRM”. [settings/notifications]"],
 ])("the sentence of %s with %j", (type, changes, sentence) => {
   expect(sentenceOf(type, changes)).toBe(sentence);
 });

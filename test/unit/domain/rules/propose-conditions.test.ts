@@ -276,6 +276,12 @@ describe("§6.3 a proposed rule", () => {
     expect(withConditions).toBeGreaterThan(300);
   });
 
+  test("is valid for an event with invisible characters", () => {
+    const { scoringSignal, ...rest } = proposeRule(signal({}, { event: "De\u200Bmo\u200E" }));
+    expect([rest.name, rest.event, scoringSignal]).toEqual(["Demo", "De\u200Bmo\u200E", "Demo"]);
+    expect(newRule.safeParse({ ...rest, scoring_signal: scoringSignal }).success).toBe(true);
+  });
+
   test("is valid with the longest event name and value", () => {
     const draft = proposeRule(signal({ form_name: "n".repeat(40) }, { event: "😀".repeat(255) }));
     expect(draft.conditions).toHaveLength(1);

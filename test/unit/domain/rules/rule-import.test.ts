@@ -82,6 +82,7 @@ describe("a file of mapping rules", () => {
         points: -5,
         conditions: [
           { path: "properties.a[].b", operator: "in", value: ["x", 1, true] },
+          { path: "properties.a[].c", operator: "equals", value: 1, same_element: true },
           { path: "email", operator: "not_exists" },
         ],
       }),

@@ -19,6 +19,15 @@ test.each([
   // The name of a person or a key is no topic.
   [track({ form_name: "bob@example.com", feature: "export" }), "export"],
   [track({ form_name: { nested: true } }), undefined],
+  // What the forms of senders hold in objects.
+  [track({ campaign: { id: "7", name: "October news" } }), "October news"],
+  [track({ deal: { title: "Big one" }, data: { subject: "later" } }), "Big one"],
+  [track({ campaign: { id: "7" }, link: { url: "https://example.com/a?b=c" } }), "/a"],
+  [track({ data: { subject: "Spring", list_id: "a6b5" } }), "Spring"],
+  [track({ data: { name: "Ann Lee", list_id: "a6b5" } }), "list a6b5"],
+  [track({ list: "3", name: "Offer" }), "Offer"],
+  [track({ list: "3" }), "list 3"],
+  [track({ list: "0", contact: { name: "Ann Lee" } }), undefined],
   [track({ unknown: "x" }), undefined],
   [{ event: "e" }, undefined],
   [{ type: "page", anonymousId: "v", name: "Home", context: { page: { url: "https://example.com/a/b" } } }, "/a/b"],

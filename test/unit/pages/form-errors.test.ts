@@ -1,0 +1,21 @@
+/** The box above a form that was rejected. */
+import { expect, test } from "vitest";
+import { summaryOf } from "../../../src/pages/kit/forms.tsx";
+
+const MARKED = "Fix the fields marked below.";
+
+test.each([
+  [{}, []],
+  [{ name: "Enter a name." }, []],
+  [{ name: "Enter a name.", target: "Enter the URL." }, [MARKED]],
+  [{ name: "Enter a name.", "rows.0.path": "Enter a path." }, [MARKED]],
+  [{ form: "This is the last owner." }, ["This is the last owner."]],
+  [{ form: "This is the last owner.", name: "Enter a name." }, ["This is the last owner."]],
+  [
+    { form: "This is the last owner.", name: "Enter a name.", role: "Choose a role." },
+    ["This is the last owner.", MARKED],
+  ],
+  [{ name: "Enter a name.", role: undefined }, []],
+])("the errors %j are summed up as %j, in the same words on each form", (errors, summary) => {
+  expect(summaryOf(errors)).toEqual(summary);
+});
