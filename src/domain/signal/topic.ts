@@ -59,6 +59,7 @@ export function topicOf({ properties, groupTraits, traits }: NormalisedSignal): 
 function topicIn(fields: JsonObject): string | undefined {
   for (const name of SPELLINGS) {
     const value = fields[name];
+    if (value === undefined) continue;
     const texts = isJsonObject(value) ? OBJECT_NAMES.map((inner) => value[inner]) : [value];
     for (const one of texts) {
       const text = topicText(one, name);
