@@ -236,23 +236,35 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
         { does: "send", signals: [{ kind: "identify", email: other, user }] },
       ];
     });
-  // A rule changes for new signals only, so that a person has matches of both versions. Then exclusions come and go.
+  // A rule changes for new signals only, so that a person has matches of several versions. The first match may move to another person, and
+  // a signal may become the person's late. Then exclusions come and go.
   const versions = fc
     .record({
       signals: fc.array(
-        fc.record({ hasId: fc.boolean(), daysAgo: fc.constantFrom(0, 1, 5, 29) }).map(({ daysAgo, hasId }): Sent => {
-          return { kind: "track", event: 0, email: 0, hasId, ...(has.has("occurrence") ? { daysAgo } : {}) };
+        fc.record({
+          hasId: fc.boolean(),
+          daysAgo: fc.constantFrom(0, 1, 5, 29),
+          change: seldom(changeOf),
+          by: fc.constantFrom("email", "email", "moving", "late"),
         }),
-        { minLength: 2, maxLength: 5 },
+        { minLength: 2, maxLength: 6 },
       ),
-      change: changeOf,
-      after: fc.integer({ min: 1, max: 3 }),
+      areDropped: fc.constantFrom(false, false, true),
       by: detourOf,
     })
-    .map(({ signals, change, after, by }): Happening[] => [
-      { does: "send", signals: signals.slice(0, after) },
-      { does: "rule", rule: 0, change, past: false },
-      ...signals.slice(after).map((signal): Happening => ({ does: "send", signals: [signal] })),
+    .map(({ signals, areDropped, by }): Happening[] => [
+      { does: "send", signals: [{ kind: "identify", email: 0, device: 0 }] },
+      ...signals.flatMap(({ hasId, daysAgo, change, by: name }): Happening[] => {
+        const names = { email: { email: 0 }, moving: { user: 0, device: 0 }, late: { device: 1 } }[name];
+        const when = has.has("occurrence") ? { daysAgo } : {};
+        return [
+          { does: "send", signals: [{ kind: "track", event: 0, hasId, ...names, ...when }] },
+          ...(change === undefined ? [] : [{ does: "rule" as const, rule: 0, change, past: false }]),
+        ];
+      }),
+      { does: "send", signals: [{ kind: "identify", email: 1, user: 0 }] },
+      { does: "send", signals: [{ kind: "identify", email: 0, device: 1 }] },
+      ...(areDropped && has.has("retention") ? drop : []),
       { does: "detour", by },
     ]);
   // Signals whose payloads are in R2 are linked or rescored by a changed rule, first while R2 does not answer.
