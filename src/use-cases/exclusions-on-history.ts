@@ -108,12 +108,12 @@ class Sums {
   }
 }
 
-/** The change of points by the matches of one occasion. The match that counts goes on to count; else the earliest does. */
+/** The change of points by the matches of one occasion: the first recorded match counts, which is the last here. */
 function changeOf(matches: readonly SingleMatch[]): number {
   const before = matches.find(({ counts }) => counts === "yes");
   // A match that the preview has not read counts.
   if (before === undefined && matches.some(({ counts }) => counts === "other")) return 0;
-  const after = before?.isExcluded === false ? before : matches.findLast(({ isExcluded }) => !isExcluded);
+  const after = matches.findLast(({ isExcluded }) => !isExcluded);
   return (after?.points ?? 0) - (before?.points ?? 0);
 }
 
