@@ -183,7 +183,7 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
     [2, fc.constantFrom(1, 1, 5, 15, 31).map((days) => ({ does: "wait", ms: days * DAY_MS })), true],
     [1, fc.constantFrom(1_000, DAY_MS, 3 * DAY_MS).map((ms) => ({ does: "wait", ms: -ms })), has.has("clock")],
     [2, fc.constantFrom(1, 3, 10, null).map((days) => ({ does: "keep", days })), has.has("retention")],
-    [1, fc.constantFrom({ does: "seal" as const }, { does: "restart" as const }), true],
+    [1, fc.constantFrom({ does: "seal" as const }, { does: "restart" as const }, { does: "import" as const }), true],
   ] as [number, fc.Arbitrary<Happening>, boolean][];
   return fc.oneof(...choices.filter(([, , isIn]) => isIn).map(([weight, arbitrary]) => ({ weight, arbitrary })));
 }

@@ -59,7 +59,8 @@ export type Happening =
   /** Time passes; negative: the clock is set back. */
   | { does: "wait"; ms: number }
   | { does: "keep"; days: number | null }
-  | { does: "seal" | "restart" };
+  /** `import`: the store becomes a file, and the file an empty store. */
+  | { does: "seal" | "restart" | "import" };
 
 /** Exclusions that are applied. `steps` of the job, which the next exclusions restart; null: until all jobs have ended. */
 export interface Stop {
@@ -187,6 +188,9 @@ class World {
         break;
       case "restart":
         this.real.store.restart();
+        break;
+      case "import":
+        this.real.import();
     }
     await this.#look();
   }

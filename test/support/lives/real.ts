@@ -4,7 +4,8 @@ import { DAY_MS } from "../../../src/domain/duration.ts";
 import type { Exclusion as StoredExclusion } from "../../../src/domain/rules/exclusion.ts";
 import type { MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
 import { hashOfName } from "../../../src/domain/signal/identity.ts";
-
+import { readRows, writeRows, type TableLine, type TablePlace } from "../../../src/platform/table-rows.ts";
+import { STORE_TABLES } from "../../../src/wire/workspace-file.ts";
 import type { Notification } from "../../../src/domain/notifications/notification.ts";
 import {
   beginDeletion,
@@ -61,6 +62,8 @@ export interface ComparedScores {
 }
 
 const R2_AWAY = "R2 is away";
+/** Some rows, so that slices end within tables. */
+const SLICE_BYTES = 700;
 const PAGE = { cursor: null, limit: 1_000 };
 
 export class Real {
@@ -264,6 +267,27 @@ export class Real {
   async crash(job: Job, writes: number, isRestarted: boolean): Promise<void> {
     await this.store.crashAfter(writes, () => this.step(job));
     if (isRestarted) this.store.restart();
+  }
+
+  /** As an export and an import leave a store: with the rows of the file alone. Objects of R2 stay as they are. */
+  import(): void {
+    const { store } = this;
+    const { sql } = store;
+    this.#writeGroups();
+    const lines: TableLine[] = [];
+    for (let place: TablePlace | null = { table: 0, after: null }; place !== null;) {
+      const slice = readRows(sql, STORE_TABLES, place, SLICE_BYTES);
+      lines.push(...slice.lines);
+      place = slice.next;
+    }
+    const file = JSON.stringify(lines);
+    const tables = sql.exec<{ name: string }>(
+      "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB '[a-z]*'",
+    );
+    for (const { name } of tables.toArray()) if (!name.startsWith("sqlite_")) sql.exec(`DELETE FROM "${name}"`);
+    writeRows(sql, JSON.parse(file) as TableLine[]);
+    store.restart();
+    setRetention(store.state, { retentionDays: this.#retentionDays }, Date.now());
   }
 
   #stepAtOnce(job: Exclude<Job, "link" | "rule" | "cold">, nowMs: number): void {
