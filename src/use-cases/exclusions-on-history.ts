@@ -73,7 +73,7 @@ export async function previewExclusions(
 }
 
 /** Adds up the parts. */
-class Sums {
+export class Sums {
   excluded = 0;
   released = 0;
   readonly covered = new Map<string, number>();

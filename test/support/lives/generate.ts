@@ -168,10 +168,22 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
       has.has("rules"),
     ],
     [
+      1,
+      fc.record({
+        does: fc.constant("overtake"),
+        late: fc.array(draftOf(scope), { minLength: 1, maxLength: 3 }),
+        rule: fc.nat(2),
+        change: changeOf,
+        signals: fc.array(draftOf(scope), { minLength: 1, maxLength: 3 }),
+      }),
+      has.has("rules"),
+    ],
+    [
       3,
       fc.record({ does: fc.constant("exclude"), exclusions: anyExclusions, past: fc.boolean() }),
       has.has("exclusions"),
     ],
+    [2, fc.record({ does: fc.constant("preview"), exclusions: anyExclusions }), has.has("exclusions")],
     [
       2,
       fc.record({
@@ -265,6 +277,7 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
       { does: "send", signals: [{ kind: "identify", email: 1, user: 0 }] },
       { does: "send", signals: [{ kind: "identify", email: 0, device: 1 }] },
       ...(areDropped && has.has("retention") ? drop : []),
+      ...by.map(({ exclusions }): Happening => ({ does: "preview", exclusions })),
       { does: "detour", by },
     ]);
   // Signals whose payloads are in R2 are linked or rescored by a changed rule, first while R2 does not answer.

@@ -52,8 +52,12 @@ export type Happening =
       change: Partial<Pick<Rule, "points" | "isEnabled" | "of" | "frequency" | "lastDays">>;
       past: boolean;
     }
+  /** A rule changes between the evaluation of a batch and its recording. `signals` are recorded by the newer rules before it. */
+  | { does: "overtake"; late: Sent[]; rule: number; change: Partial<Rule>; signals: Sent[] }
   /** Changes the exclusions, for new signals only or for the past too. */
   | { does: "exclude"; exclusions: Exclusion[]; past: boolean }
+  /** Applies exclusions to the past. The scores must be as the preview says. */
+  | { does: "preview"; exclusions: Exclusion[] }
   /** Applies several exclusions to the past, one after the other, then removes them. The scores must be the same as before. */
   | { does: "detour"; by: Stop[] }
   /** Time passes; negative: the clock is set back. */
@@ -173,9 +177,13 @@ class World {
       case "rule":
         this.#changeRule(happening);
         break;
+      case "overtake":
+        return this.#overtake(happening);
       case "exclude":
         this.#exclude(happening);
         break;
+      case "preview":
+        return this.#preview(happening.exclusions);
       case "detour":
         return this.#detour(happening.by);
       case "wait":
@@ -372,6 +380,25 @@ class World {
     this.real.startJob(rule);
   }
 
+  async #overtake({ late, rule, change, signals }: Happening & { does: "overtake" }): Promise<void> {
+    const items = late.map((one) => this.#admit(this.#contentOf(one), "flight"));
+    const before = this.model.rulesNow;
+    this.#changeRule({ does: "rule", rule, change, past: false });
+    await this.#send(signals, "now");
+    await this.#look();
+    if (items.some(({ signal }) => this.model.isToLearn(signal))) await this.#finishJob("delete");
+    const after = this.model.rulesNow;
+    this.model.rulesNow = before;
+    this.real.recordBy(
+      before.version,
+      items.map(({ record }) => record),
+    );
+    this.model.record(items, Date.now());
+    await this.#look();
+    this.model.rulesNow = after;
+    await this.#look();
+  }
+
   #exclude({ exclusions, past }: Happening & { does: "exclude" }): void {
     this.model.changeExclusions(exclusions);
     this.real.setRules(this.model.rules, this.model.rulesVersion, exclusions);
@@ -380,21 +407,38 @@ class World {
     this.real.startExclusionsJob();
   }
 
+  /** Whether a job waits for R2. */
+  get #isWaiting(): boolean {
+    return this.model.jobs.size > 0 || this.model.exclusionsJob !== null;
+  }
+
+  async #preview(exclusions: readonly Exclusion[]): Promise<void> {
+    await this.#finish();
+    if (this.#isWaiting) return;
+    const expected = await this.real.previewExclusions(exclusions);
+    const dropped = this.model.dropped.length;
+    await this.#excludeAndBack([], exclusions);
+    if (this.model.dropped.length > dropped) return;
+    expect(this.real.scores(), "the preview says other scores").toEqual(expected);
+  }
+
   async #detour(by: readonly Stop[]): Promise<void> {
     // Nobody is excluded, and nothing is under way.
     await this.#excludeAndBack([]);
+    const isWaiting = this.#isWaiting;
     const before = await this.real.scoringByRule();
     const dropped = this.model.dropped.length;
     await this.#excludeAndBack(by);
     // Excluded lines that retention drops do not score again.
-    if (this.model.dropped.length > dropped) return;
+    if (isWaiting || this.model.dropped.length > dropped) return;
     expect(await this.real.scoringByRule(), "exclusions that are gone have changed what scores").toEqual(before);
   }
 
-  async #excludeAndBack(by: readonly Stop[]): Promise<void> {
-    for (const { exclusions, steps } of [...by, { exclusions: [], steps: null }]) {
+  /** @param last exclusions that stay. */
+  async #excludeAndBack(by: readonly Stop[], last: readonly Exclusion[] = []): Promise<void> {
+    for (const { exclusions, steps } of [...by, { exclusions: last, steps: null }]) {
       this.#tick(TICK_MS);
-      this.#exclude({ does: "exclude", exclusions, past: true });
+      this.#exclude({ does: "exclude", exclusions: [...exclusions], past: true });
       // oxlint-disable-next-line no-await-in-loop -- one after the other
       for (let step = 0; step < (steps ?? 0); step++) await this.#step("rule");
       // oxlint-disable-next-line no-await-in-loop -- one after the other
@@ -435,7 +479,7 @@ class World {
 
   get #isQuiet(): boolean {
     // A replacement waits for the jobs of rules, which a clock that was set back delays.
-    if (this.model.jobs.size > 0 || this.model.exclusionsJob !== null) return false;
+    if (this.#isWaiting) return false;
     return !["link", "rule", "delete", "replace"].some((job) => this.real.isDue(job as Job));
   }
 

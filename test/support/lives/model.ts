@@ -108,7 +108,7 @@ export class Model {
   readonly people: Person[] = [];
   readonly claims = new Map<Id, Claim[]>();
   pairs: Pair[] = [];
-  readonly rules: Rule[];
+  rules: Rule[];
   /** Each version of each rule that ever was. */
   readonly versions = new Map<string, Rule>();
   /** The latest version of each rule that has matched a recorded signal. */
@@ -507,6 +507,14 @@ export class Model {
   }
 
   // Rules.
+
+  get rulesNow(): { rules: Rule[]; exclusions: readonly Exclusion[]; version: number } {
+    return { rules: [...this.rules], exclusions: this.exclusions, version: this.rulesVersion };
+  }
+
+  set rulesNow({ rules, exclusions, version }) {
+    [this.rules, this.exclusions, this.rulesVersion] = [[...rules], exclusions, version];
+  }
 
   #noteMatches(signal: ModelSignal, email: string | null): void {
     signal.outcomes = new Map();
