@@ -189,6 +189,9 @@ function without(scored: Scored | null, kept: Scored | null): Scored | null {
   return scored === null || outcomes.length === 0 ? null : { ...scored, outcomes };
 }
 
+/** Stands for a payload that no condition reads. */
+export const NO_PAYLOAD = "{}";
+
 /**
  * Evaluates rules on a stored signal. The payload is not normalised again: the template that made the signal may have
  * changed. Null: the evaluation takes too many steps.

@@ -25,7 +25,7 @@ import { type LinesOfPortion, type Payloads, type Portion, readLine, type Wanted
 import { personList, entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
 import { People } from "../people/people.ts";
 import { hasReplacements, replaceOfRule } from "../people/replacements.ts";
-import { evaluateStored, type ScoreChange } from "../people/scoring.ts";
+import { evaluateStored, NO_PAYLOAD, type ScoreChange } from "../people/scoring.ts";
 import type { ExclusionsToApply, RuleResults, RuleJob, RuleToApply } from "../protocol/store-operations.ts";
 import type { RuleJobRow } from "../schema.ts";
 import { addCrossings, wants, type ScoreSums } from "../state/raise-notifications.ts";
@@ -137,6 +137,8 @@ class RuleStep {
   readonly #exclusions: readonly Exclusion[] | null;
   readonly #rule: MappingRule | null;
   readonly #compiled: CompiledRules;
+  /** Exclusions by email, event or source need no payload. */
+  readonly #needsPayloads: boolean;
   /** Version of the rule by id of its outcome. */
   readonly #versions: ReadonlyMap<number, number>;
   /** Ids of outcomes that the job removes, unless the rule still matches. */
@@ -156,6 +158,7 @@ class RuleStep {
     this.#exclusions = applied !== null && "exclusions" in applied ? applied.exclusions : null;
     this.#rule = applied === null || "exclusions" in applied ? null : applied;
     this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule], this.#exclusions ?? []);
+    this.#needsPayloads = this.#exclusions === null || this.#compiled.excludesByPayload;
     this.#versions = outcomeVersions(state.sql, job.rule_id);
     const last = job.rule_version ?? Number.POSITIVE_INFINITY;
     const outdated = [...this.#versions].filter(([, version]) =>
@@ -170,7 +173,7 @@ class RuleStep {
   linesToEvaluate(): LinesOfPortion[] {
     return this.#portions.map(({ portion, candidates }) => ({
       portion,
-      seqs: candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq),
+      seqs: candidates.filter(({ isAbout }) => isAbout && this.#needsPayloads).map(({ seq }) => seq),
     }));
   }
 
@@ -253,7 +256,7 @@ class RuleStep {
     const job = this.#job;
     const { lastSeq } = portion;
     if (candidates.length > 0 && !this.#state.signals.isCurrent(portion)) return false;
-    if (candidates.some(({ seq, isAbout }) => isAbout && !payloads.has(seq))) {
+    if (this.#needsPayloads && candidates.some(({ seq, isAbout }) => isAbout && !payloads.has(seq))) {
       job.due_at = nowMs + COLD_RETRY_MS;
       return false;
     }
@@ -261,7 +264,7 @@ class RuleStep {
     for (const candidate of candidates) {
       const { seq, facts } = candidate;
       const { personId } = facts.person;
-      const payload = payloads.get(seq) ?? null;
+      const payload = this.#needsPayloads ? (payloads.get(seq) ?? null) : NO_PAYLOAD;
       const changed =
         this.#exclusions === null
           ? this.#withOutcome(candidate, payload, people)
