@@ -80,10 +80,11 @@ class Effects {
     if (match.frequency !== undefined) {
       const { singleScores } = this.#state;
       const doesCount = facts.excludedBy === null && singleScores.counts(personId, occasion, match);
-      const counts = doesCount ? "yes" : singleScores.isOpen(personId, occasion, match) ? "none" : "other";
-      const day = match.frequency === "once_ever" ? "" : ` ${dayOf(occasion.occurredMs)}`;
-      const key = `${personId} ${match.ruleId}${day}`;
-      this.#singles.push({ personId, occasion: key, points, counts, isExcluded });
+      const { signalId, occurredMs } = occasion;
+      const countedId = doesCount ? signalId : singleScores.scoredBy(personId, occasion, match);
+      const isOnceEver = match.frequency === "once_ever";
+      const of = { personId, ruleId: match.ruleId, signalId, isOnceEver, day: dayOf(occurredMs) };
+      this.#singles.push({ ...of, points, countedId, isExcluded });
       return;
     }
     const times = Number(!isExcluded) - Number(facts.excludedBy === null);

@@ -198,14 +198,10 @@ export class SingleScores {
     return this.#countedOn(personId, ruleId, 0, Number.MAX_SAFE_INTEGER) === signalId;
   }
 
-  isOpen(personId: number, occasion: Occasion, match: RuleMatch): boolean {
-    return match.frequency !== undefined && this.#countedFor(personId, occasion, match) === null;
-  }
-
   /** Returns whether the match counts: the first match does. @param seq its line. @param outcome id of the match. */
   noteMatch(personId: number, occasion: Occasion, match: RuleMatch, { seq, outcome }: LineMatch): boolean {
     if (match.frequency === undefined) return true;
-    if (!this.isOpen(personId, occasion, match)) return false;
+    if (this.#countedFor(personId, occasion, match) !== null) return false;
     const day = dayOf(occasion.occurredMs);
     this.#sql.exec(
       "INSERT INTO single_scores (person_id, rule_id, day, signal_id, seq, outcome, from_day) VALUES (?, ?, ?, ?, ?, ?, ?)",

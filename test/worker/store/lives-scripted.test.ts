@@ -795,6 +795,20 @@ describe("exclusions that come and go leave the matches that counted before", ()
   );
 
   test(
+    "as the preview says, also of a rule that scores once a day and then once ever",
+    life(
+      [
+        send(early),
+        change({ frequency: "once_ever", points: 9 }),
+        send(late),
+        { does: "preview", exclusions: [{ hasId: true }] },
+        { does: "preview", exclusions: [] },
+      ],
+      daily,
+    ),
+  );
+
+  test(
     "and each threshold, although a replacement was searched when they came",
     life(
       [
