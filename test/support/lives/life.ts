@@ -416,9 +416,9 @@ class World {
     await this.#finish();
     if (this.#isWaiting) return;
     const expected = await this.real.previewExclusions(exclusions);
-    const dropped = this.model.dropped.length;
     await this.#excludeAndBack([], exclusions);
-    if (this.model.dropped.length > dropped) return;
+    // A match of a line that retention has dropped may take a place. The preview reads stored lines only.
+    if (this.model.dropped.length > 0) return;
     expect(this.real.scores(), "the preview says other scores").toEqual(expected);
   }
 
