@@ -193,6 +193,7 @@ CREATE TABLE `single_scores` (
 	`rule_id` text NOT NULL,
 	`day` integer NOT NULL,
 	`signal_id` text NOT NULL,
+	`seq` integer NOT NULL,
 	`outcome` integer,
 	`from_day` integer,
 	PRIMARY KEY(`person_id`, `rule_id`, `day`)

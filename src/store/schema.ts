@@ -87,6 +87,8 @@ export const singleScores = sqliteTable(
     /** UTC day of the occurrence. */
     day: integer().notNull(),
     signal_id: text().notNull(),
+    /** Line of the signal. */
+    seq: integer().notNull(),
     /** For a once-ever rule whose points lapse: the outcome that counts, and the day from which its points count. */
     outcome: integer(),
     from_day: integer(),

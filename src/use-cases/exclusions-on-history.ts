@@ -73,13 +73,13 @@ export async function previewExclusions(
 }
 
 /** Adds up the parts. */
-class Sums {
+export class Sums {
   excluded = 0;
   released = 0;
   readonly covered = new Map<string, number>();
   readonly samples: ExclusionSample[] = [];
   readonly #points = new Map<number, number>();
-  /** By occasion, the latest match first. */
+  /** By person and rule, the latest match first. */
   readonly #singles = new Map<string, SingleMatch[]>();
 
   take(part: ExclusionsPreviewPart): void {
@@ -89,8 +89,9 @@ class Sums {
     for (const [id, lines] of part.covered) this.covered.set(id, (this.covered.get(id) ?? 0) + lines);
     for (const [personId, points] of part.points) this.#add(personId, points);
     for (const single of part.singles) {
-      const same = this.#singles.get(single.occasion);
-      if (same === undefined) this.#singles.set(single.occasion, [single]);
+      const key = `${single.personId} ${single.ruleId}`;
+      const same = this.#singles.get(key);
+      if (same === undefined) this.#singles.set(key, [single]);
       else same.push(single);
     }
   }
@@ -108,13 +109,25 @@ class Sums {
   }
 }
 
-/** The change of points by the matches of one occasion. The match that counts goes on to count; else the earliest does. */
+/**
+ * The change of points by a person's matches of a rule. A match that was recorded first takes its place: its day, or all days. A match that the
+ * preview has not read goes on to count.
+ *
+ * @param matches the latest first.
+ */
 function changeOf(matches: readonly SingleMatch[]): number {
-  const before = matches.find(({ counts }) => counts === "yes");
-  // A match that the preview has not read counts.
-  if (before === undefined && matches.some(({ counts }) => counts === "other")) return 0;
-  const after = before?.isExcluded === false ? before : matches.findLast(({ isExcluded }) => !isExcluded);
-  return (after?.points ?? 0) - (before?.points ?? 0);
+  const read = new Set(matches.map(({ signalId }) => signalId));
+  const taken = new Set<number>();
+  let points = 0;
+  for (const match of matches.toReversed()) {
+    const { signalId, countedId, isOnceEver, day, isExcluded } = match;
+    if (countedId === signalId) points -= match.points;
+    const isFree = isOnceEver ? taken.size === 0 : !taken.has(day);
+    if (isExcluded || !isFree || (countedId !== null && !read.has(countedId))) continue;
+    taken.add(day);
+    points += match.points;
+  }
+  return points;
 }
 
 /** Starts the job that applies the workspace's exclusions to the past. */

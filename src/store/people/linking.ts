@@ -18,7 +18,7 @@ import { isStale } from "../state/rule-outcomes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
 import { transact, type StoreState } from "../state/store-state.ts";
 import { People } from "./people.ts";
-import { countedPoints, evaluateStored, type CountedMatch } from "./scoring.ts";
+import { countedPoints, evaluateStored, NO_PAYLOAD, type CountedMatch } from "./scoring.ts";
 import { VisitorLists } from "./identities.ts";
 import { entriesAfter, hasEntries, visitorKey, visitorList, visitorOfKey, type VisitorId } from "./timelines.ts";
 import { STEPS } from "../steps.ts";
@@ -160,8 +160,6 @@ function isEvaluated(
   return facts.status === "anonymous" && evaluated.rulesVersion === rulesVersion && seq >= evaluated.sinceSeq;
 }
 
-/** Stands for a payload that no condition reads. */
-const NO_PAYLOAD = "{}";
 const NO_OUTCOMES = { rulesTried: 0, outcomes: [], excludedBy: null };
 
 type Evaluated = Pick<SignalFacts, "rulesTried" | "outcomes" | "excludedBy">;

@@ -40,14 +40,8 @@ import {
   type EntryChange,
   type Scored,
 } from "./timelines.ts";
-import { removeLapsed, Scoring, type CountedMatch } from "./scoring.ts";
+import { removeLapsed, Scoring, type CountedMatch, type ScoreChange } from "./scoring.ts";
 import { STEPS } from "../steps.ts";
-
-/** The score of a line before and after a change; null: none. */
-export interface ScoreChange {
-  before: Scored | null;
-  after: Scored | null;
-}
 
 type PersonColumns = Omit<PersonRow, "names">;
 
@@ -152,7 +146,7 @@ export class People {
     const entry = entryOf(seq, facts);
     person.entries.push(entry);
     if (entry.scored === null) return [];
-    const counted = this.#scoring.add(person.now, entry.scored);
+    const counted = this.#scoring.add(person.now, seq, entry.scored);
     const scoring = counted.filter(({ lapsed }) => !lapsed);
     this.notifications?.noteScored(person.now, { ...entry.scored, event: facts.event ?? "" }, scoring);
     return counted;
@@ -179,9 +173,9 @@ export class People {
   }
 
   /** Returns what that does to the line; null: nothing counts more or less. */
-  changeScore(personId: number, { before, after }: ScoreChange): "added" | "changed" | "removed" | null {
+  changeScore(personId: number, seq: number, change: ScoreChange): "added" | "changed" | "removed" | null {
     const person = this.#person(personId);
-    return person && this.#scoring.change(person.now, before, after);
+    return person && this.#scoring.change(person.now, seq, change);
   }
 
   /** Retention drops lines of a person, who keeps the times, traits and points that came from them. */
@@ -217,21 +211,22 @@ export class People {
     return ascendingEntries(this.#state.sql, personList(personId), recent, seq);
   }
 
-  /** Counts a match of an entry that has not counted, or moves the day from which a once-ever rule counts. Returns whether it counts. */
-  addMatch(personId: number, scored: Scored): boolean {
-    const person = this.#person(personId);
-    return person !== null && this.#scoring.add(person.now, scored).length > 0;
+  /** The score of a line; null: none. */
+  scoredOf(personId: number, seq: number): Scored | null {
+    const [entry] = this.entriesAfter(personId, seq - 1);
+    return entry?.seq === seq ? entry.scored : null;
   }
 
-  /** Lets replacements.ts search the earliest match of a once-ever rule whose points lapse. */
-  searchFirstDay(personId: number, match: RuleMatch): void {
-    this.#scoring.searchFirstDay(personId, match);
+  /** A search counts a match of an entry that has not counted, or moves the day from which a once-ever rule counts. */
+  addFound(personId: number, seq: number, scored: Scored): void {
+    const person = this.#person(personId);
+    if (person !== null) this.#scoring.addFound(person.now, seq, scored);
   }
 
-  /** Lets another match count in place of this one. */
-  removeMatch(personId: number, scored: Scored): void {
+  /** A search lets an earlier match count in place of this one. */
+  removeFound(personId: number, scored: Scored, match: RuleMatch): void {
     const person = this.#person(personId);
-    if (person !== null) this.#scoring.remove(person.now, scored);
+    if (person !== null) this.#scoring.removeFound(person.now, scored, match);
   }
 
   /** The person's score is complete again: `flush` compares it with the score before the first match was removed. */

@@ -3,13 +3,14 @@
  * stores the person, the rule, and after which line the search continues. Steps of the alarm read the person's timeline once, in
  * ascending order, without any line of the log: an entry has its outcomes, also if retention has dropped the line.
  *
- * - The first match of the rule's current version counts. Outcomes of older versions count again only when the rule is applied to the past.
+ * - The first match counts whose version is not older than the one that was applied last.
+ * - If matches of several versions may count, the pass puts them in order: a match that was recorded earlier takes the place of a later one.
  * - Of a once-ever rule whose points lapse, the same pass finds the earliest match, because the points count from its day.
  *
  * Meanwhile `score_before` has the score that was last compared with the thresholds (people.ts).
  */
 import { dayOf } from "../../domain/duration.ts";
-import { hasFirstDay } from "../state/rule-outcomes.ts";
+import { hasFirstDay, type RuleOutcomes } from "../state/rule-outcomes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { STEPS } from "../steps.ts";
 import { People } from "./people.ts";
@@ -28,7 +29,7 @@ export function stepReplacements(state: StoreState, nowMs: number): void {
   state.signals.flush();
 }
 
-/** Takes a step of the replacements of one rule; null: of all rules. Returns the number of lines that now score. */
+/** Takes a step of the replacements of one rule; null: of all rules. Returns how many lines more now score. */
 export function replaceOfRule(state: StoreState, people: People, ruleId: string | null): number {
   const [where, ...bindings] = ofRule(ruleId);
   const rows = state.sql.exec<ReplacementRow>(
@@ -58,7 +59,7 @@ function replace(state: StoreState, people: People, rows: readonly ReplacementRo
 class ReplacementStep {
   readonly #state: StoreState;
   readonly #people: People;
-  /** Lines that now score. */
+  /** Lines that now score, less those that score no more. */
   replaced = 0;
   /** In entries. */
   #budget = STEPS.replaceEntries;
@@ -69,7 +70,7 @@ class ReplacementStep {
   }
 
   take(personId: number, rows: readonly ReplacementRow[]): void {
-    const searches = this.#people.exists(personId) ? rows.map((row) => new Search(this.#state, row)) : [];
+    const searches = this.#people.exists(personId) ? rows.map((row) => new Search(this.#state, this.#people, row)) : [];
     const open = searches.filter(({ canFind }) => canFind);
     let after = Math.min(...open.map(({ behindSeq }) => behindSeq));
     for (const { seq, scored } of open.length === 0 ? [] : this.#people.entriesAfter(personId, after)) {
@@ -78,27 +79,15 @@ class ReplacementStep {
         return;
       }
       after = seq;
-      if (scored !== null && open.filter((search) => this.#try(personId, search, seq, scored)).length > 0)
-        this.replaced++;
+      if (scored !== null) for (const search of open) this.replaced += search.visit(seq, scored);
     }
-    for (const search of searches) this.#moveFirstDay(personId, search);
+    for (const search of searches) search.moveFirstDay();
     this.#end(personId, rows);
-  }
-
-  /** Returns whether the entry counts now. */
-  #try(personId: number, search: Search, seq: number, scored: Scored): boolean {
-    const outcome = seq > search.behindSeq ? search.countable(scored) : null;
-    if (outcome !== null) this.#people.addMatch(personId, { ...scored, outcomes: [outcome] });
-    return outcome !== null;
-  }
-
-  #moveFirstDay(personId: number, { earliest }: Search): void {
-    if (earliest !== null) this.#people.addMatch(personId, earliest);
   }
 
   #pause(personId: number, search: Search, after: number): void {
     const { sql, due } = this.#state;
-    this.#moveFirstDay(personId, search);
+    search.moveFirstDay();
     const behindSeq = Math.max(search.behindSeq, after);
     const update = "UPDATE replacements SET behind_seq = ? WHERE person_id = ? AND rule_id = ?";
     sql.exec(update, behindSeq, personId, search.ruleId);
@@ -118,46 +107,92 @@ class ReplacementStep {
 class Search {
   readonly ruleId: string;
   readonly behindSeq: number;
-  /** Outcome of the rule's current version, if the rule scores once. */
-  readonly #current: number | null;
-  readonly #isOnceEver: boolean;
-  readonly #hasFirstDay: boolean;
-  /** The days whose match counts. */
-  readonly #days: Set<number>;
+  readonly #people: People;
+  readonly #personId: number;
+  readonly #versions: ReturnType<RuleOutcomes["versionsOf"]>;
+  /** Whether matches of several versions may take a place. */
+  readonly #isMixed: boolean;
+  /** The lines that count, by day. */
+  readonly #lines: Map<number, number>;
   /** Of the match that counts of a once-ever rule whose points lapse: its outcome, and the day from which the points count. */
   #first: { outcome: number; fromDay: number } | null;
   /** The earliest entry with this outcome, if it occurred before that day. */
-  earliest: Scored | null = null;
+  #earliest: { seq: number; scored: Scored } | null = null;
 
-  constructor({ outcomes, singleScores }: StoreState, { person_id, rule_id, behind_seq }: ReplacementRow) {
+  constructor(
+    { outcomes, singleScores }: StoreState,
+    people: People,
+    { person_id, rule_id, behind_seq }: ReplacementRow,
+  ) {
     this.ruleId = rule_id;
     this.behindSeq = behind_seq;
-    const id = outcomes.currentOf(rule_id);
-    const match = id === null ? null : outcomes.get(id);
-    this.#current = match?.frequency === undefined ? null : id;
-    this.#isOnceEver = match?.frequency === "once_ever";
-    this.#hasFirstDay = match !== null && hasFirstDay(match);
-    this.#days = singleScores.daysOf(person_id, rule_id);
+    this.#people = people;
+    this.#personId = person_id;
+    this.#versions = outcomes.versionsOf(rule_id);
+    this.#isMixed = outcomes.isMixed(rule_id);
+    this.#lines = singleScores.linesOf(person_id, rule_id);
     this.#first = singleScores.firstDay(person_id, rule_id);
   }
 
   get canFind(): boolean {
-    return this.#current !== null || this.#first !== null;
+    const mayTake = [...this.#versions.values()].some((match) => match.mayTake && match.frequency !== undefined);
+    return mayTake || this.#first !== null;
   }
 
-  /** Returns the outcome of an entry that counts from now on; null: none. */
-  countable(scored: Scored): number | null {
+  /** Returns 1 if the entry counts from now on, or 0, less the entries that count no more. */
+  visit(seq: number, scored: Scored): number {
+    const outcome = seq > this.behindSeq ? this.#outcomeOf(scored) : undefined;
+    const match = outcome === undefined ? undefined : this.#versions.get(outcome);
+    if (outcome === undefined || match?.frequency === undefined) return 0;
     const day = dayOf(scored.occurredMs);
-    const first = this.#first;
-    if (first !== null && day < first.fromDay && scored.outcomes.includes(first.outcome)) {
-      first.fromDay = day;
-      this.earliest = { ...scored, outcomes: [first.outcome] };
+    if (this.#first !== null && day < this.#first.fromDay && outcome === this.#first.outcome) {
+      this.#first.fromDay = day;
+      this.#earliest = { seq, scored: { ...scored, outcomes: [outcome] } };
     }
-    const current = this.#current;
-    const isOpen = this.#isOnceEver ? this.#days.size === 0 : !this.#days.has(day);
-    if (current === null || !isOpen || !scored.outcomes.includes(current)) return null;
-    this.#days.add(day);
-    if (this.#hasFirstDay) this.#first = { outcome: current, fromDay: day };
-    return current;
+    if (!match.mayTake) return 0;
+    const others = match.frequency === "once_ever" ? [...this.#lines.keys()] : this.#lines.has(day) ? [day] : [];
+    if (this.#lines.get(day) === seq) {
+      const isLate = this.#isMixed && others.some((other) => this.#lineOn(other) < seq);
+      return isLate ? -this.#remove(day) : 0;
+    }
+    if (others.some((other) => this.#keepsPlace(other, seq))) return 0;
+    const removed = others.reduce((sum, other) => sum + this.#remove(other), 0);
+    this.#people.addFound(this.#personId, seq, { ...scored, outcomes: [outcome] });
+    this.#lines.set(day, seq);
+    if (hasFirstDay(match)) this.#first = { outcome, fromDay: day };
+    return 1 - removed;
+  }
+
+  /** Of a once-ever rule whose points lapse, the points count from the earliest match. */
+  moveFirstDay(): void {
+    const earliest = this.#earliest;
+    if (earliest !== null) this.#people.addFound(this.#personId, earliest.seq, earliest.scored);
+  }
+
+  #outcomeOf(scored: Scored | null): number | undefined {
+    return scored?.outcomes.find((id) => this.#versions.has(id));
+  }
+
+  #lineOn(day: number): number {
+    return this.#lines.get(day) ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Whether the line that counts on a day stays in place of a line that may count. */
+  #keepsPlace(day: number, seq: number): boolean {
+    if (!this.#isMixed || this.#lineOn(day) < seq) return true;
+    const outcome = this.#outcomeOf(this.#people.scoredOf(this.#personId, this.#lineOn(day)));
+    return outcome === undefined || this.#versions.get(outcome)?.mayTake !== true;
+  }
+
+  /** Lets the line of a day count no more. Returns the number of such lines. */
+  #remove(day: number): number {
+    const scored = this.#people.scoredOf(this.#personId, this.#lineOn(day));
+    const outcome = this.#outcomeOf(scored);
+    const match = outcome === undefined ? undefined : this.#versions.get(outcome);
+    if (scored === null || match === undefined) return 0;
+    this.#people.removeFound(this.#personId, scored, match);
+    this.#lines.delete(day);
+    if (this.#first?.outcome === outcome) [this.#first, this.#earliest] = [null, null];
+    return 1;
   }
 }

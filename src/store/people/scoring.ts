@@ -12,8 +12,9 @@ import { countScore, hasFirstDay, occasionOf, type Occasion } from "../state/rul
 import { todayOf, type StoreState } from "../state/store-state.ts";
 import type { Scored } from "./timelines.ts";
 
-/** Stands for the earliest match of a once-ever rule, in place of a day. */
+/** In place of a day: the earliest match of a once-ever rule is searched, or the order of matches of several versions. */
 const FIRST_DAY = -1;
+const ORDER = -2;
 const BEFORE_ALL_LINES = -1;
 
 interface ScoredPerson extends LapsingScore {
@@ -29,6 +30,12 @@ export function countedPoints(matches: readonly CountedMatch[]): number {
   return pointsOf(matches.filter(({ lapsed }) => !lapsed));
 }
 
+/** The score of a line before and after a change; null: none. */
+export interface ScoreChange {
+  before: Scored | null;
+  after: Scored | null;
+}
+
 export class Scoring {
   readonly #state: StoreState;
   readonly #today: number;
@@ -41,17 +48,34 @@ export class Scoring {
     this.#today = today;
   }
 
-  /** Returns the matches that count. */
-  add(person: ScoredPerson, scored: Scored): readonly CountedMatch[] {
+  /** Returns the matches that count. @param seq the line. */
+  add(person: ScoredPerson, seq: number, scored: Scored): readonly CountedMatch[] {
+    const counted = this.addFound(person, seq, scored);
+    for (const match of counted)
+      if (match.frequency !== undefined) this.#noteReplaced(person.id, match, dayOf(scored.occurredMs));
+    for (const match of scored.outcomes.map((id) => this.#state.outcomes.get(id)))
+      if (match.frequency !== undefined) this.#noteOrder(person.id, seq, match);
+    return counted;
+  }
+
+  /** As `add`, while replacements.ts searches. */
+  addFound(person: ScoredPerson, seq: number, scored: Scored): readonly CountedMatch[] {
     const counted: CountedMatch[] = [];
+    const day = dayOf(scored.occurredMs);
     for (const outcome of scored.outcomes) {
       const match = this.#state.outcomes.get(outcome);
-      if (this.#state.singleScores.noteMatch(person.id, scored, match, outcome)) {
-        counted.push(this.#count(person, scored, match, dayOf(scored.occurredMs), 1));
-        if (match.frequency !== undefined) this.#noteReplaced(person.id, match, dayOf(scored.occurredMs));
-      } else if (hasFirstDay(match)) this.#countEarlier(person, outcome, match, dayOf(scored.occurredMs));
+      if (this.#state.singleScores.noteMatch(person.id, scored, match, { seq, outcome }))
+        counted.push(this.#count(person, scored, match, day, 1));
+      else if (hasFirstDay(match)) this.#countEarlier(person, outcome, match, day);
     }
     return counted;
+  }
+
+  /** Lets an earlier match count in place of this one, while replacements.ts searches. */
+  removeFound(person: ScoredPerson, scored: Scored, match: RuleMatch): void {
+    const { singleScores } = this.#state;
+    const fromDay = singleScores.fromDay(person.id, scored, match);
+    if (singleScores.removeMatch(person.id, scored, match)) this.#count(person, scored, match, fromDay, -1);
   }
 
   /** Returns the matches that had counted. */
@@ -71,10 +95,10 @@ export class Scoring {
     return counted;
   }
 
-  change(person: ScoredPerson, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
+  change(person: ScoredPerson, seq: number, { before, after }: ScoreChange): "added" | "changed" | "removed" | null {
     const [gone, added] = [without(before, after), without(after, before)];
     const hasLost = gone !== null && this.remove(person, gone).length > 0;
-    const hasWon = added !== null && this.add(person, added).length > 0;
+    const hasWon = added !== null && this.add(person, seq, added).length > 0;
     if (hasWon) return hasLost ? "changed" : "added";
     return hasLost ? "removed" : null;
   }
@@ -93,22 +117,27 @@ export class Scoring {
     return ruleIds.length > 0;
   }
 
-  /** An earlier match than the one that counts may have been passed over while another version of the rule scored. */
-  searchFirstDay(personId: number, match: RuleMatch): void {
-    if (hasFirstDay(match)) this.#noteRemoved(personId, match, FIRST_DAY);
-  }
-
   #noteRemoved(personId: number, { ruleId }: RuleMatch, day: number): void {
     const rules = this.#removed.get(personId) ?? new Map<string, Set<number>>();
     this.#removed.set(personId, rules.set(ruleId, (rules.get(ruleId) ?? new Set()).add(day)));
   }
 
-  /** Another match has taken the place. If its points lapse, the earliest match must still be searched. */
+  /**
+   * Another match has taken the place. If its points lapse, the earliest match must still be searched, and of several versions the first
+   * match.
+   */
   #noteReplaced(personId: number, match: RuleMatch, day: number): void {
-    if (hasFirstDay(match)) return;
     const days = this.#removed.get(personId)?.get(match.ruleId);
-    if (match.frequency === "once_ever") days?.clear();
-    else days?.delete(day);
+    if (days === undefined || hasFirstDay(match) || this.#state.outcomes.isMixed(match.ruleId)) return;
+    if (match.frequency === "once_ever") days.clear();
+    else days.delete(day);
+  }
+
+  /** A line that was recorded before a line that counts may have the place, if the versions of their rule differ. */
+  #noteOrder(personId: number, seq: number, match: RuleMatch): void {
+    const { singleScores, outcomes } = this.#state;
+    const mayHavePlace = outcomes.isMixed(match.ruleId) && singleScores.isBeforeOther(personId, match.ruleId, seq);
+    if (mayHavePlace) this.#noteRemoved(personId, match, ORDER);
   }
 
   /** @param fromDay the day from which the points count. @param times 1 adds the match, -1 removes it. */
@@ -159,6 +188,9 @@ function without(scored: Scored | null, kept: Scored | null): Scored | null {
   const outcomes = scored?.outcomes.filter((id) => kept?.outcomes.includes(id) !== true) ?? [];
   return scored === null || outcomes.length === 0 ? null : { ...scored, outcomes };
 }
+
+/** Stands for a payload that no condition reads. */
+export const NO_PAYLOAD = "{}";
 
 /**
  * Evaluates rules on a stored signal. The payload is not normalised again: the template that made the signal may have

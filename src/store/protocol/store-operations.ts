@@ -141,15 +141,18 @@ export interface ExclusionsPreviewPart {
   complete: boolean;
 }
 
-/** A match of a rule that scores once a person and occasion. */
+/** A match of a rule that scores a person once a day or once ever. */
 export interface SingleMatch {
   personId: number;
-  /** Names the person, the rule, and the day if it scores once a day. */
-  occasion: string;
+  ruleId: string;
+  signalId: string;
+  isOnceEver: boolean;
+  /** UTC day of the occurrence. */
+  day: number;
   /** 0: they have lapsed. */
   points: number;
-  /** Whether the match counts now. `other`: another match counts. */
-  counts: "yes" | "other" | "none";
+  /** The signal that counts now: this one, or another one; null: none. */
+  countedId: string | null;
   /** Whether its line would be excluded. */
   isExcluded: boolean;
 }

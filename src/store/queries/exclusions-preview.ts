@@ -6,7 +6,7 @@ import { dayOf } from "../../domain/duration.ts";
 import type { Exclusion } from "../../domain/rules/exclusion.ts";
 import { compileRules, type RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { PREVIEW_SAMPLES } from "../../limits.ts";
-import { lapseOf } from "../people/scoring.ts";
+import { lapseOf, NO_PAYLOAD } from "../people/scoring.ts";
 import type { ExclusionsPreviewPart, PreviewRange, SingleMatch } from "../protocol/store-operations.ts";
 import { canScore, evaluationOf, type ScorableFacts } from "../rules/rule-jobs.ts";
 import { occasionOf } from "../state/rule-outcomes.ts";
@@ -21,10 +21,9 @@ export async function previewExclusionsPart(
 ): Promise<ExclusionsPreviewPart> {
   const compiled = compileRules([], exclusions);
   const { lines, next } = latestLines(state, {}, range);
-  const tried = Map.groupBy(
-    lines.filter((line) => isOfPreview(line, range)),
-    ({ portion }) => portion,
-  );
+  const needsPayload = (line: (typeof lines)[number]): boolean =>
+    compiled.excludesByPayload && isOfPreview(line, range);
+  const tried = Map.groupBy(lines.filter(needsPayload), ({ portion }) => portion);
   const payloads = await state.signals.readPayloads(
     [...tried].map(([portion, ofPortion]) => ({ portion, seqs: ofPortion.map(({ seq }) => seq) })),
   );
@@ -32,16 +31,16 @@ export async function previewExclusionsPart(
   const part = { scanned: 0, characters: 0, next, complete: true };
   for (const line of lines) {
     const { seq, facts } = line;
-    if (isOfPreview(line, range) && !payloads.has(seq)) {
+    if (needsPayload(line) && !payloads.has(seq)) {
       part.next = null;
       part.complete = false;
       break;
     }
     part.scanned++;
-    const payload = payloads.get(seq) ?? null;
+    const payload = compiled.excludesByPayload ? (payloads.get(seq) ?? null) : NO_PAYLOAD;
     part.characters += payload?.length ?? 0;
     const email = state.names.emailOf(facts);
-    if (!canScore(facts) || payload === null || email === null) continue;
+    if (!canScore(facts) || !isOfPreview(line, range) || payload === null || email === null) continue;
     const evaluation = evaluationOf(compiled, facts, payload, () => email);
     if (evaluation !== null) effects.note(facts, email, evaluation.excludedBy ?? null);
   }
@@ -81,10 +80,11 @@ class Effects {
     if (match.frequency !== undefined) {
       const { singleScores } = this.#state;
       const doesCount = facts.excludedBy === null && singleScores.counts(personId, occasion, match);
-      const counts = doesCount ? "yes" : singleScores.isOpen(personId, occasion, match) ? "none" : "other";
-      const day = match.frequency === "once_ever" ? "" : ` ${dayOf(occasion.occurredMs)}`;
-      const key = `${personId} ${match.ruleId}${day}`;
-      this.#singles.push({ personId, occasion: key, points, counts, isExcluded });
+      const { signalId, occurredMs } = occasion;
+      const countedId = doesCount ? signalId : singleScores.scoredBy(personId, occasion, match);
+      const isOnceEver = match.frequency === "once_ever";
+      const of = { personId, ruleId: match.ruleId, signalId, isOnceEver, day: dayOf(occurredMs) };
+      this.#singles.push({ ...of, points, countedId, isExcluded });
       return;
     }
     const times = Number(!isExcluded) - Number(facts.excludedBy === null);

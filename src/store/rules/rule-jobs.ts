@@ -5,7 +5,6 @@
  * A job processes the lines that existed when it was requested. Lines that are recorded or linked later were evaluated by the rules of
  * that time or newer rules (`isStale`). Outcomes of a newer version of the rule stay.
  */
-import { dayOf } from "../../domain/duration.ts";
 import type { Crossings } from "../../domain/notifications/notification.ts";
 import type { Evaluation } from "../../domain/rules/evaluate-rules.ts";
 import type { Exclusion } from "../../domain/rules/exclusion.ts";
@@ -16,25 +15,17 @@ import {
   isEvaluable,
   type CompiledRules,
   type MappingRule,
-  type RuleMatch,
 } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-content.ts";
 import { COLD_RETRY_MS } from "../../limits.ts";
 import { newNotification } from "../../notifications/raised-notifications.ts";
 import { updateRow } from "../../platform/sql-row.ts";
 import type { SignalFacts, LinePerson } from "../log/line.ts";
-import {
-  type LinesOfPortion,
-  type NumberedLine,
-  type Payloads,
-  type Portion,
-  readLine,
-  type WantedLines,
-} from "../log/signal-log.ts";
-import { personList, entriesAfter, readEntries, scoredBy, type Entry, type Scored } from "../people/timelines.ts";
-import { People, type ScoreChange } from "../people/people.ts";
+import { type LinesOfPortion, type Payloads, type Portion, readLine, type WantedLines } from "../log/signal-log.ts";
+import { personList, entriesAfter, readEntries, scoredBy, type Entry } from "../people/timelines.ts";
+import { People } from "../people/people.ts";
 import { hasReplacements, replaceOfRule } from "../people/replacements.ts";
-import { evaluateStored } from "../people/scoring.ts";
+import { evaluateStored, NO_PAYLOAD, type ScoreChange } from "../people/scoring.ts";
 import type { ExclusionsToApply, RuleResults, RuleJob, RuleToApply } from "../protocol/store-operations.ts";
 import type { RuleJobRow } from "../schema.ts";
 import { addCrossings, wants, type ScoreSums } from "../state/raise-notifications.ts";
@@ -96,6 +87,7 @@ function startJob(state: StoreState, job: JobToStart, nowMs: number): void {
     state.signals.nextSeq - 1,
     event === null ? 0 : estimateSignals(state.sql, event),
   );
+  state.outcomes.noteVersion(ruleId);
   state.due.by("apply_rules", nowMs);
 }
 
@@ -136,12 +128,6 @@ interface CandidatePortion {
   scanned: number;
 }
 
-/** A line that is not excluded any more. */
-interface Released {
-  change: ScoreChange;
-  line: NumberedLine;
-}
-
 class RuleStep {
   readonly #state: StoreState;
   readonly #before: RuleJobRow;
@@ -151,9 +137,8 @@ class RuleStep {
   readonly #exclusions: readonly Exclusion[] | null;
   readonly #rule: MappingRule | null;
   readonly #compiled: CompiledRules;
-  /** Of the exclusions: the versions of rules, and lines by the id of their signal. */
-  readonly #ruleVersions = new Map<string, readonly RuleMatch[]>();
-  readonly #lines = new Map<string, NumberedLine | null>();
+  /** Exclusions by email, event or source need no payload. */
+  readonly #needsPayloads: boolean;
   /** Version of the rule by id of its outcome. */
   readonly #versions: ReadonlyMap<number, number>;
   /** Ids of outcomes that the job removes, unless the rule still matches. */
@@ -173,6 +158,7 @@ class RuleStep {
     this.#exclusions = applied !== null && "exclusions" in applied ? applied.exclusions : null;
     this.#rule = applied === null || "exclusions" in applied ? null : applied;
     this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule], this.#exclusions ?? []);
+    this.#needsPayloads = this.#exclusions === null || this.#compiled.excludesByPayload;
     this.#versions = outcomeVersions(state.sql, job.rule_id);
     const last = job.rule_version ?? Number.POSITIVE_INFINITY;
     const outdated = [...this.#versions].filter(([, version]) =>
@@ -187,7 +173,7 @@ class RuleStep {
   linesToEvaluate(): LinesOfPortion[] {
     return this.#portions.map(({ portion, candidates }) => ({
       portion,
-      seqs: candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq),
+      seqs: candidates.filter(({ isAbout }) => isAbout && this.#needsPayloads).map(({ seq }) => seq),
     }));
   }
 
@@ -270,7 +256,7 @@ class RuleStep {
     const job = this.#job;
     const { lastSeq } = portion;
     if (candidates.length > 0 && !this.#state.signals.isCurrent(portion)) return false;
-    if (candidates.some(({ seq, isAbout }) => isAbout && !payloads.has(seq))) {
+    if (this.#needsPayloads && candidates.some(({ seq, isAbout }) => isAbout && !payloads.has(seq))) {
       job.due_at = nowMs + COLD_RETRY_MS;
       return false;
     }
@@ -278,7 +264,7 @@ class RuleStep {
     for (const candidate of candidates) {
       const { seq, facts } = candidate;
       const { personId } = facts.person;
-      const payload = payloads.get(seq) ?? null;
+      const payload = this.#needsPayloads ? (payloads.get(seq) ?? null) : NO_PAYLOAD;
       const changed =
         this.#exclusions === null
           ? this.#withOutcome(candidate, payload, people)
@@ -379,78 +365,13 @@ class RuleStep {
     this.#rescore(people, personId, changes);
   }
 
-  /**
-   * A rule that scores once may have changed without being applied. Then a line that is not excluded any more takes its place back from
-   * later lines, which other versions of the rule have scored. Of one version, it does not matter which line scores.
-   */
-  #release(people: People, personId: number, { change, line }: Released): void {
-    const matches = this.#matchesWithVersions(line.facts.outcomes);
-    const later = matches.flatMap(({ ruleId }) => this.#laterScored(personId, line, ruleId));
-    for (const scored of later) people.removeMatch(personId, scored);
-    this.#count(people.changeScore(personId, change));
-    for (const match of matches) people.searchFirstDay(personId, match);
-    for (const scored of later) if (!people.addMatch(personId, scored)) this.#job.removed++;
-  }
-
-  /** Scores of lines that became the person's after the released line, by other versions of the rule. Sorted by `byEvaluation`. */
-  #laterScored(personId: number, released: NumberedLine, ruleId: string): Scored[] {
-    const { outcomes, singleScores } = this.#state;
-    const versions = this.#versionsOf(ruleId);
-    const isOnceADay = versions.every(({ frequency }) => frequency !== "once_ever");
-    const signalIds = singleScores.signalsOf(personId, ruleId, isOnceADay ? dayOf(released.facts.occurred.ms) : null);
-    const isOther = (id: number): boolean =>
-      outcomes.get(id).ruleId === ruleId && !released.facts.outcomes.includes(id);
-    return signalIds
-      .flatMap((id) => this.#lineOf(id) ?? [])
-      .filter((line) => byEvaluation(line, released) > 0)
-      .sort(byEvaluation)
-      .flatMap((line) => scoredBy({ ...line.facts, outcomes: line.facts.outcomes.filter(isOther) }) ?? []);
-  }
-
-  /** The matches of rules that score once and have several versions. */
-  #matchesWithVersions(ids: readonly number[]): RuleMatch[] {
-    const matches = ids.map((id) => this.#state.outcomes.get(id));
-    return matches.filter(({ ruleId, frequency }) => frequency !== undefined && this.#versionsOf(ruleId).length > 1);
-  }
-
-  /** The versions of a rule that have matched. */
-  #versionsOf(ruleId: string): readonly RuleMatch[] {
-    const { sql, outcomes } = this.#state;
-    const known = this.#ruleVersions.get(ruleId);
-    const versions = known ?? [...outcomeVersions(sql, ruleId).keys()].map((id) => outcomes.get(id));
-    this.#ruleVersions.set(ruleId, versions);
-    return versions;
-  }
-
-  /** Null: retention has dropped the line. */
-  #lineOf(signalId: string): NumberedLine | null {
-    const known = this.#lines.get(signalId);
-    const line = known === undefined ? this.#state.signals.find(signalId) : known;
-    this.#lines.set(signalId, line);
-    return line;
-  }
-
   #isOutdated(outcomes: readonly number[]): boolean {
     return outcomes.some((id) => this.#outdated.has(id));
   }
 
   #rescore(people: People, personId: number, changes: ReadonlyMap<number, ScoreChange>): void {
     people.changeEntries(personId, changes);
-    const released: Released[] = [];
-    // First remove scores. A released line may then take the place of a removed one.
-    for (const change of changes.values()) {
-      const line = this.#releasedLine(change);
-      if (line === null) this.#count(people.changeScore(personId, change));
-      else released.push({ change, line });
-    }
-    released.sort((a, b) => byEvaluation(a.line, b.line));
-    for (const one of released) this.#release(people, personId, one);
-  }
-
-  /** Null: the line does not score again by a rule that scores once and has several versions. */
-  #releasedLine({ before, after }: ScoreChange): NumberedLine | null {
-    if (this.#exclusions === null || before !== null || after === null) return null;
-    return this.#matchesWithVersions(after.outcomes).length === 0 ? null : this.#lineOf(after.signalId);
+    for (const [seq, change] of changes) this.#count(people.changeScore(personId, seq, change));
   }
 
   #count(effect: ReturnType<People["changeScore"]>): void {
@@ -501,12 +422,6 @@ function findRow(sql: SqlStorage, ruleId: string): RuleJobRow | null {
 function outcomeVersions(sql: SqlStorage, ruleId: string): ReadonlyMap<number, number> {
   const rows = sql.exec("SELECT id, rule_version FROM rule_outcomes WHERE rule_id = ?", ruleId);
   return new Map(rows.raw<[id: number, version: number]>());
-}
-
-/** In the order in which lines became signals of their person. */
-function byEvaluation(a: NumberedLine, b: NumberedLine): number {
-  const [atMs, otherMs] = [a, b].map(({ facts }) => facts.linkedAtMs ?? facts.recordedAtMs) as [number, number];
-  return atMs - otherMs || a.seq - b.seq;
 }
 
 /** Estimates the signals of events from event groups. */

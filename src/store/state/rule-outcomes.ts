@@ -16,6 +16,7 @@ export class RuleOutcomes {
   readonly #sql: SqlStorage;
   readonly #byId = new Lru<number, RuleMatch>(OUTCOMES_CACHED);
   readonly #ids = new Lru<string, number>(OUTCOMES_CACHED);
+  readonly #mixed = new Lru<string, boolean>(OUTCOMES_CACHED);
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -51,6 +52,7 @@ export class RuleOutcomes {
         )
         .one();
     this.#ids.set(key, id);
+    if (stored === undefined) this.noteVersion(ruleId);
     return id;
   }
 
@@ -85,6 +87,34 @@ export class RuleOutcomes {
     return row?.id ?? null;
   }
 
+  /**
+   * The versions of a rule that have matched, by the ids of their outcomes. `mayTake`: whether their matches may take an empty place, because
+   * no newer version was applied to stored signals.
+   */
+  versionsOf(ruleId: string): ReadonlyMap<number, RuleMatch & { mayTake: boolean }> {
+    const rows = this.#sql.exec<{ id: number; may_take: number }>(
+      `SELECT id, NOT EXISTS (SELECT 1 FROM rule_jobs AS job WHERE job.rule_id = ?1 AND (job.rule_version IS NULL
+         OR job.rule_version > rule_outcomes.rule_version OR (job.rule_version = rule_outcomes.rule_version AND job.rule IS NULL)))
+         AS may_take
+       FROM rule_outcomes WHERE rule_id = ?1`,
+      ruleId,
+    );
+    return new Map([...rows].map(({ id, may_take }) => [id, { ...this.get(id), mayTake: may_take === 1 }]));
+  }
+
+  /** Whether matches of several versions of a rule may take a place. */
+  isMixed(ruleId: string): boolean {
+    const known = this.#mixed.get(ruleId);
+    const isMixed = known ?? [...this.versionsOf(ruleId).values()].filter(({ mayTake }) => mayTake).length > 1;
+    if (known === undefined) this.#mixed.set(ruleId, isMixed);
+    return isMixed;
+  }
+
+  /** A version has matched, or is applied to stored signals. */
+  noteVersion(ruleId: string): void {
+    this.#mixed.delete(ruleId);
+  }
+
   /** The outcomes of a line, whether they count (see `SingleScores`) or not. An anonymous line scores when it is linked, an excluded one never. */
   of(facts: SignalFacts): RuleMatch[] {
     return facts.person === null ? [] : scoringOutcomes(facts).map((id) => this.get(id));
@@ -93,6 +123,7 @@ export class RuleOutcomes {
   forget(): void {
     this.#byId.clear();
     this.#ids.clear();
+    this.#mixed.clear();
   }
 }
 
@@ -104,6 +135,13 @@ export function isStale(sql: SqlStorage, rulesVersion: number): boolean {
 /** Whether the points count from the earliest of several matches. */
 export function hasFirstDay({ frequency, lastDays }: RuleMatch): boolean {
   return frequency === "once_ever" && lastDays !== undefined;
+}
+
+/** A match as a line names it. */
+interface LineMatch {
+  seq: number;
+  /** Id of the outcome. */
+  outcome: number;
 }
 
 interface FirstDay {
@@ -122,7 +160,8 @@ export function occasionOf({ admission, occurred }: SignalFacts): Occasion {
 }
 
 /**
- * The signal that counts, for rules that score a person once a day or once ever: a row for each person, rule and UTC day.
+ * The signal that counts, for rules that score a person once a day or once ever: a row for each person, rule and UTC day. It is the first
+ * recorded match that finds its place empty; of one version of the rule, any match may be.
  * Lines and timelines name every match. A row outlives its signal and is deleted with the person.
  */
 export class SingleScores {
@@ -159,21 +198,18 @@ export class SingleScores {
     return this.#countedOn(personId, ruleId, 0, Number.MAX_SAFE_INTEGER) === signalId;
   }
 
-  isOpen(personId: number, occasion: Occasion, match: RuleMatch): boolean {
-    return match.frequency !== undefined && this.#countedFor(personId, occasion, match) === null;
-  }
-
-  /** Returns whether the match counts: the first match does. @param outcome id of the match. */
-  noteMatch(personId: number, occasion: Occasion, match: RuleMatch, outcome: number): boolean {
+  /** Returns whether the match counts: the first match does. @param seq its line. @param outcome id of the match. */
+  noteMatch(personId: number, occasion: Occasion, match: RuleMatch, { seq, outcome }: LineMatch): boolean {
     if (match.frequency === undefined) return true;
-    if (!this.isOpen(personId, occasion, match)) return false;
+    if (this.#countedFor(personId, occasion, match) !== null) return false;
     const day = dayOf(occasion.occurredMs);
     this.#sql.exec(
-      "INSERT INTO single_scores (person_id, rule_id, day, signal_id, outcome, from_day) VALUES (?, ?, ?, ?, ?, ?)",
+      "INSERT INTO single_scores (person_id, rule_id, day, signal_id, seq, outcome, from_day) VALUES (?, ?, ?, ?, ?, ?, ?)",
       personId,
       match.ruleId,
       day,
       occasion.signalId,
+      seq,
       ...(hasFirstDay(match) ? [outcome, day] : [null, null]),
     );
     return true;
@@ -195,17 +231,16 @@ export class SingleScores {
     return row === undefined ? null : { day: row.day, outcome: row.outcome, fromDay: row.from_day };
   }
 
-  /** The signals that count for a rule. @param day on which; null: ever. */
-  signalsOf(personId: number, ruleId: string, day: number | null): string[] {
-    const query = "SELECT signal_id FROM single_scores WHERE person_id = ? AND rule_id = ? AND day BETWEEN ? AND ?";
-    const rows = this.#sql.exec(query, personId, ruleId, day ?? 0, day ?? Number.MAX_SAFE_INTEGER);
-    return [...rows.raw<[signalId: string]>()].flat();
+  /** The lines of a rule's matches that count, by day. */
+  linesOf(personId: number, ruleId: string): Map<number, number> {
+    const query = "SELECT day, seq FROM single_scores WHERE person_id = ? AND rule_id = ?";
+    return new Map(this.#sql.exec(query, personId, ruleId).raw<[day: number, seq: number]>());
   }
 
-  /** The days of a rule's matches that count. */
-  daysOf(personId: number, ruleId: string): Set<number> {
-    const rows = this.#sql.exec("SELECT day FROM single_scores WHERE person_id = ? AND rule_id = ?", personId, ruleId);
-    return new Set([...rows.raw<[day: number]>()].flat());
+  /** Whether a later line counts for a rule. */
+  isBeforeOther(personId: number, ruleId: string, seq: number): boolean {
+    const query = "SELECT 1 FROM single_scores WHERE person_id = ? AND rule_id = ? AND seq > ? LIMIT 1";
+    return this.#sql.exec(query, personId, ruleId, seq).toArray().length > 0;
   }
 
   setFromDay(personId: number, ruleId: string, fromDay: number): void {

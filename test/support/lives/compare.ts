@@ -23,7 +23,7 @@ export async function followSignals(model: Model, { signals }: Shown, real: Real
       expect(mayDrop, says(signal, "is gone")).toBe(true);
       const isOld = signal.order.receivedAtMs < Date.now() - real.keptMs;
       expect(isOld, says(signal, "is dropped too early")).toBe(true);
-      model.dropped(signal);
+      model.drop(signal);
     } else followSignal(model, signal, row);
   }
   for (const signal of model.signals.filter((one) => one.person !== null && model.mayMove(one))) {
@@ -183,6 +183,7 @@ interface OfRule {
 function expectRule(model: Model, person: Person, { ofRule, shown, look }: OfRule): { row: Row; match: Scored }[] {
   const counted: { row: Row; match: Scored }[] = [];
   const isRunning = model.isChanging(ofRule[0]?.rule.id ?? "");
+  if (!isRunning && look.isQuiet) expectFirstMatches(model, person, ofRule, shown);
   const isMixed = new Set(ofRule.map(({ rule }) => rule.frequency)).size > 1;
   const occasions = Map.groupBy(ofRule, ({ rule, signal }) => {
     if (rule.frequency === "every_time" || isMixed) return signal.id;
@@ -206,6 +207,36 @@ function expectRule(model: Model, person: Person, { ofRule, shown, look }: OfRul
     counted.push(...here);
   }
   return counted;
+}
+
+/**
+ * Of the versions of a rule that scores once, the first recorded match takes a place that is still free. Of one version and day, it does
+ * not matter which match does.
+ */
+function expectFirstMatches(
+  model: Model,
+  person: Person,
+  ofRule: readonly Scored[],
+  shown: ReadonlyMap<string, Row>,
+): void {
+  const once = ofRule.filter(({ rule }) => rule.frequency !== "every_time");
+  // What retention leaves of a line depends on the moment.
+  if (once.some(({ signal }) => signal.place === "dropped" || signal.isDropped)) return;
+  const isMixed = new Set(once.map(({ rule }) => rule.frequency)).size > 1;
+  const placeOf = ({ rule, signal }: Scored): string =>
+    rule.frequency === "once_ever" && !isMixed
+      ? `version ${rule.version}`
+      : `version ${rule.version} on ${dayOf(signal.occurredMs)}`;
+  const first: Scored[] = [];
+  for (const match of once.toSorted((a, b) => a.signal.recorded - b.signal.recorded)) {
+    const { rule, signal } = match;
+    const isTaken = first.some(
+      (other) => rule.frequency === "once_ever" || dayOf(other.signal.occurredMs) === dayOf(signal.occurredMs),
+    );
+    if (!isTaken && model.mayTake(rule)) first.push(match);
+  }
+  const here = once.filter(({ rule, signal }) => shown.has(keyOf(person.email, signal.id, rule.id, rule.version)));
+  expect(here.map(placeOf).sort(), `what counts for ${person.email}`).toEqual(first.map(placeOf).sort());
 }
 
 /** Matches of dropped lines are forgotten when they have lapsed. Of a rule that scores once a day, the day is forgotten. */

@@ -168,10 +168,22 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
       has.has("rules"),
     ],
     [
+      1,
+      fc.record({
+        does: fc.constant("overtake"),
+        late: fc.array(draftOf(scope), { minLength: 1, maxLength: 3 }),
+        rule: fc.nat(2),
+        change: changeOf,
+        signals: fc.array(draftOf(scope), { minLength: 1, maxLength: 3 }),
+      }),
+      has.has("rules"),
+    ],
+    [
       3,
       fc.record({ does: fc.constant("exclude"), exclusions: anyExclusions, past: fc.boolean() }),
       has.has("exclusions"),
     ],
+    [2, fc.record({ does: fc.constant("preview"), exclusions: anyExclusions }), has.has("exclusions")],
     [
       2,
       fc.record({
@@ -183,7 +195,7 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
     [2, fc.constantFrom(1, 1, 5, 15, 31).map((days) => ({ does: "wait", ms: days * DAY_MS })), true],
     [1, fc.constantFrom(1_000, DAY_MS, 3 * DAY_MS).map((ms) => ({ does: "wait", ms: -ms })), has.has("clock")],
     [2, fc.constantFrom(1, 3, 10, null).map((days) => ({ does: "keep", days })), has.has("retention")],
-    [1, fc.constantFrom({ does: "seal" as const }, { does: "restart" as const }), true],
+    [1, fc.constantFrom({ does: "seal" as const }, { does: "restart" as const }, { does: "import" as const }), true],
   ] as [number, fc.Arbitrary<Happening>, boolean][];
   return fc.oneof(...choices.filter(([, , isIn]) => isIn).map(([weight, arbitrary]) => ({ weight, arbitrary })));
 }
@@ -236,23 +248,36 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
         { does: "send", signals: [{ kind: "identify", email: other, user }] },
       ];
     });
-  // A rule changes for new signals only, so that a person has matches of both versions. Then exclusions come and go.
+  // A rule changes for new signals only, so that a person has matches of several versions. The first match may move to another person, and
+  // a signal may become the person's late. Then exclusions come and go.
   const versions = fc
     .record({
       signals: fc.array(
-        fc.record({ hasId: fc.boolean(), daysAgo: fc.constantFrom(0, 1, 5, 29) }).map(({ daysAgo, hasId }): Sent => {
-          return { kind: "track", event: 0, email: 0, hasId, ...(has.has("occurrence") ? { daysAgo } : {}) };
+        fc.record({
+          hasId: fc.boolean(),
+          daysAgo: fc.constantFrom(0, 1, 5, 29),
+          change: seldom(changeOf),
+          by: fc.constantFrom("email", "email", "moving", "late"),
         }),
-        { minLength: 2, maxLength: 5 },
+        { minLength: 2, maxLength: 6 },
       ),
-      change: changeOf,
-      after: fc.integer({ min: 1, max: 3 }),
+      areDropped: fc.constantFrom(false, false, true),
       by: detourOf,
     })
-    .map(({ signals, change, after, by }): Happening[] => [
-      { does: "send", signals: signals.slice(0, after) },
-      { does: "rule", rule: 0, change, past: false },
-      ...signals.slice(after).map((signal): Happening => ({ does: "send", signals: [signal] })),
+    .map(({ signals, areDropped, by }): Happening[] => [
+      { does: "send", signals: [{ kind: "identify", email: 0, device: 0 }] },
+      ...signals.flatMap(({ hasId, daysAgo, change, by: name }): Happening[] => {
+        const names = { email: { email: 0 }, moving: { user: 0, device: 0 }, late: { device: 1 } }[name];
+        const when = has.has("occurrence") ? { daysAgo } : {};
+        return [
+          { does: "send", signals: [{ kind: "track", event: 0, hasId, ...names, ...when }] },
+          ...(change === undefined ? [] : [{ does: "rule" as const, rule: 0, change, past: false }]),
+        ];
+      }),
+      { does: "send", signals: [{ kind: "identify", email: 1, user: 0 }] },
+      { does: "send", signals: [{ kind: "identify", email: 0, device: 1 }] },
+      ...(areDropped && has.has("retention") ? drop : []),
+      ...by.map(({ exclusions }): Happening => ({ does: "preview", exclusions })),
       { does: "detour", by },
     ]);
   // Signals whose payloads are in R2 are linked or rescored by a changed rule, first while R2 does not answer.

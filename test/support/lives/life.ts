@@ -52,14 +52,19 @@ export type Happening =
       change: Partial<Pick<Rule, "points" | "isEnabled" | "of" | "frequency" | "lastDays">>;
       past: boolean;
     }
+  /** A rule changes between the evaluation of a batch and its recording. `signals` are recorded by the newer rules before it. */
+  | { does: "overtake"; late: Sent[]; rule: number; change: Partial<Rule>; signals: Sent[] }
   /** Changes the exclusions, for new signals only or for the past too. */
   | { does: "exclude"; exclusions: Exclusion[]; past: boolean }
+  /** Applies exclusions to the past. The scores must be as the preview says. */
+  | { does: "preview"; exclusions: Exclusion[] }
   /** Applies several exclusions to the past, one after the other, then removes them. The scores must be the same as before. */
   | { does: "detour"; by: Stop[] }
   /** Time passes; negative: the clock is set back. */
   | { does: "wait"; ms: number }
   | { does: "keep"; days: number | null }
-  | { does: "seal" | "restart" };
+  /** `import`: the store becomes a file, and the file an empty store. */
+  | { does: "seal" | "restart" | "import" };
 
 /** Exclusions that are applied. `steps` of the job, which the next exclusions restart; null: until all jobs have ended. */
 export interface Stop {
@@ -172,9 +177,13 @@ class World {
       case "rule":
         this.#changeRule(happening);
         break;
+      case "overtake":
+        return this.#overtake(happening);
       case "exclude":
         this.#exclude(happening);
         break;
+      case "preview":
+        return this.#preview(happening.exclusions);
       case "detour":
         return this.#detour(happening.by);
       case "wait":
@@ -187,6 +196,9 @@ class World {
         break;
       case "restart":
         this.real.store.restart();
+        break;
+      case "import":
+        this.real.import();
     }
     await this.#look();
   }
@@ -368,6 +380,25 @@ class World {
     this.real.startJob(rule);
   }
 
+  async #overtake({ late, rule, change, signals }: Happening & { does: "overtake" }): Promise<void> {
+    const items = late.map((one) => this.#admit(this.#contentOf(one), "flight"));
+    const before = this.model.rulesNow;
+    this.#changeRule({ does: "rule", rule, change, past: false });
+    await this.#send(signals, "now");
+    await this.#look();
+    if (items.some(({ signal }) => this.model.isToLearn(signal))) await this.#finishJob("delete");
+    const after = this.model.rulesNow;
+    this.model.rulesNow = before;
+    this.real.recordBy(
+      before.version,
+      items.map(({ record }) => record),
+    );
+    this.model.record(items, Date.now());
+    await this.#look();
+    this.model.rulesNow = after;
+    await this.#look();
+  }
+
   #exclude({ exclusions, past }: Happening & { does: "exclude" }): void {
     this.model.changeExclusions(exclusions);
     this.real.setRules(this.model.rules, this.model.rulesVersion, exclusions);
@@ -376,20 +407,38 @@ class World {
     this.real.startExclusionsJob();
   }
 
-  /** The first detour excludes everything. After it, of a rule's versions the first match that became the person's counts. */
+  /** Whether a job waits for R2. */
+  get #isWaiting(): boolean {
+    return this.model.jobs.size > 0 || this.model.exclusionsJob !== null;
+  }
+
+  async #preview(exclusions: readonly Exclusion[]): Promise<void> {
+    await this.#finish();
+    if (this.#isWaiting) return;
+    const expected = await this.real.previewExclusions(exclusions);
+    await this.#excludeAndBack([], exclusions);
+    // A match of a line that retention has dropped may take a place. The preview reads stored lines only.
+    if (this.model.dropped.length > 0) return;
+    expect(this.real.scores(), "the preview says other scores").toEqual(expected);
+  }
+
   async #detour(by: readonly Stop[]): Promise<void> {
-    await this.#excludeAndBack([{ exclusions: [{ hasId: true }, { hasId: false }], steps: null }]);
+    // Nobody is excluded, and nothing is under way.
+    await this.#excludeAndBack([]);
+    const isWaiting = this.#isWaiting;
     const before = await this.real.scoringByRule();
+    const dropped = this.model.dropped.length;
     await this.#excludeAndBack(by);
-    // A match of a line that retention has dropped keeps the place that it has taken.
-    if (this.model.hasDropped) return;
+    // Excluded lines that retention drops do not score again.
+    if (isWaiting || this.model.dropped.length > dropped) return;
     expect(await this.real.scoringByRule(), "exclusions that are gone have changed what scores").toEqual(before);
   }
 
-  async #excludeAndBack(by: readonly Stop[]): Promise<void> {
-    for (const { exclusions, steps } of [...by, { exclusions: [], steps: null }]) {
+  /** @param last exclusions that stay. */
+  async #excludeAndBack(by: readonly Stop[], last: readonly Exclusion[] = []): Promise<void> {
+    for (const { exclusions, steps } of [...by, { exclusions: last, steps: null }]) {
       this.#tick(TICK_MS);
-      this.#exclude({ does: "exclude", exclusions, past: true });
+      this.#exclude({ does: "exclude", exclusions: [...exclusions], past: true });
       // oxlint-disable-next-line no-await-in-loop -- one after the other
       for (let step = 0; step < (steps ?? 0); step++) await this.#step("rule");
       // oxlint-disable-next-line no-await-in-loop -- one after the other
@@ -430,7 +479,7 @@ class World {
 
   get #isQuiet(): boolean {
     // A replacement waits for the jobs of rules, which a clock that was set back delays.
-    if (this.model.jobs.size > 0 || this.model.exclusionsJob !== null) return false;
+    if (this.#isWaiting) return false;
     return !["link", "rule", "delete", "replace"].some((job) => this.real.isDue(job as Job));
   }
 
@@ -455,7 +504,7 @@ class World {
     expectSettled(this.model, this.real);
     const shown = await this.real.shown();
     this.#balance?.expectBalanced(shown);
-    expectStateToAddUp(this.real.store.state, { hasDropped: this.model.hasDropped });
+    expectStateToAddUp(this.real.store.state, { hasDropped: this.model.dropped.length > 0 });
     for (const person of this.model.people.filter(({ isDeleted }) => isDeleted)) {
       expect(
         this.real.receipt(person.email)?.finishedAtMs,

@@ -108,7 +108,7 @@ export class Model {
   readonly people: Person[] = [];
   readonly claims = new Map<Id, Claim[]>();
   pairs: Pair[] = [];
-  readonly rules: Rule[];
+  rules: Rule[];
   /** Each version of each rule that ever was. */
   readonly versions = new Map<string, Rule>();
   /** The latest version of each rule that has matched a recorded signal. */
@@ -119,7 +119,8 @@ export class Model {
   exclusionsJob: ExclusionsJob | null = null;
   /** The latest job of each rule that has ended, or began. */
   readonly applied = new Map<string, Rule>();
-  hasDropped = false;
+  /** The signals that retention has dropped. */
+  readonly dropped: ModelSignal[] = [];
   #recorded = 0;
 
   constructor(rules: readonly Rule[]) {
@@ -499,13 +500,21 @@ export class Model {
     return this.#claimInForce(`user ${userName}`, order) !== undefined;
   }
 
-  dropped(signal: ModelSignal): void {
-    this.hasDropped = true;
+  drop(signal: ModelSignal): void {
+    this.dropped.push(signal);
     this.pairs = this.pairs.filter(({ latest: said }) => said !== signal);
     signal.place = signal.place === "line" ? "dropped" : "gone";
   }
 
   // Rules.
+
+  get rulesNow(): { rules: Rule[]; exclusions: readonly Exclusion[]; version: number } {
+    return { rules: [...this.rules], exclusions: this.exclusions, version: this.rulesVersion };
+  }
+
+  set rulesNow({ rules, exclusions, version }) {
+    [this.rules, this.exclusions, this.rulesVersion] = [[...rules], exclusions, version];
+  }
 
   #noteMatches(signal: ModelSignal, email: string | null): void {
     signal.outcomes = new Map();
@@ -582,6 +591,12 @@ export class Model {
       if (isDropped || recorded > job.recorded || rulesVersion >= job.rulesVersion) continue;
       signal.isExcluded = isExcluded(job.exclusions, signal, person.email);
     }
+  }
+
+  /** Whether a match may take an empty place: no newer version of its rule was applied to the past. */
+  mayTake({ id, version }: Rule): boolean {
+    const applied = this.applied.get(id);
+    return applied === undefined || version > applied.version || (version === applied.version && applied.isEnabled);
   }
 
   /** The version whose matches may take an empty place: the latest that has matched anything, unless a newer version was applied. */

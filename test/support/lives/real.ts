@@ -1,10 +1,11 @@
 /** The real side of a random life: drives a Signal Store step by step, and reads what its public queries show. */
 import { vi } from "vitest";
-import { DAY_MS } from "../../../src/domain/duration.ts";
+import { DAY_MS, dayOf } from "../../../src/domain/duration.ts";
 import type { Exclusion as StoredExclusion } from "../../../src/domain/rules/exclusion.ts";
 import type { MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
 import { hashOfName } from "../../../src/domain/signal/identity.ts";
-
+import { readRows, writeRows, type TableLine, type TablePlace } from "../../../src/platform/table-rows.ts";
+import { STORE_TABLES } from "../../../src/wire/workspace-file.ts";
 import type { Notification } from "../../../src/domain/notifications/notification.ts";
 import {
   beginDeletion,
@@ -20,6 +21,8 @@ import type { AccountSummary } from "../../../src/store/protocol/people-and-acco
 import type { DeletionReceipt, ExportedRecords } from "../../../src/store/protocol/store-operations.ts";
 import type { SignalToRecord } from "../../../src/store/protocol/stored-signals.ts";
 import { findAccounts, readAccountPage } from "../../../src/store/queries/account-page.ts";
+import { previewExclusionsPart } from "../../../src/store/queries/exclusions-preview.ts";
+import { Sums } from "../../../src/use-cases/exclusions-on-history.ts";
 import { exportPart } from "../../../src/store/queries/exports.ts";
 import { listEventGroups } from "../../../src/store/queries/event-groups.ts";
 import { findSignals, latestSignals, traceSignal } from "../../../src/store/queries/newest-signals.ts";
@@ -61,6 +64,8 @@ export interface ComparedScores {
 }
 
 const R2_AWAY = "R2 is away";
+/** Some rows, so that slices end within tables. */
+const SLICE_BYTES = 700;
 const PAGE = { cursor: null, limit: 1_000 };
 
 export class Real {
@@ -149,6 +154,13 @@ export class Real {
 
   record(signals: readonly SignalToRecord[]): void {
     this.store.recordAll(Date.now(), signals);
+  }
+
+  /** @param rulesVersion of the rules that have evaluated the signals. */
+  recordBy(rulesVersion: number, signals: readonly SignalToRecord[]): void {
+    this.store.rulesVersion = rulesVersion;
+    this.record(signals);
+    this.store.rulesVersion = this.#rulesVersion;
   }
 
   // Jobs.
@@ -266,6 +278,27 @@ export class Real {
     if (isRestarted) this.store.restart();
   }
 
+  /** As an export and an import leave a store: with the rows of the file alone. Objects of R2 stay as they are. */
+  import(): void {
+    const { store } = this;
+    const { sql } = store;
+    this.#writeGroups();
+    const lines: TableLine[] = [];
+    for (let place: TablePlace | null = { table: 0, after: null }; place !== null;) {
+      const slice = readRows(sql, STORE_TABLES, place, SLICE_BYTES);
+      lines.push(...slice.lines);
+      place = slice.next;
+    }
+    const file = JSON.stringify(lines);
+    const tables = sql.exec<{ name: string }>(
+      "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB '[a-z]*'",
+    );
+    for (const { name } of tables.toArray()) if (!name.startsWith("sqlite_")) sql.exec(`DELETE FROM "${name}"`);
+    writeRows(sql, JSON.parse(file) as TableLine[]);
+    store.restart();
+    setRetention(store.state, { retentionDays: this.#retentionDays }, Date.now());
+  }
+
   #stepAtOnce(job: Exclude<Job, "link" | "rule" | "cold">, nowMs: number): void {
     const { state } = this.store;
     switch (job) {
@@ -302,6 +335,27 @@ export class Real {
     const people = sql.exec("SELECT email, ifnull(score_before, score) FROM people");
     const accounts = sql.exec("SELECT external_id, ifnull(score_before, score) FROM accounts");
     return { people: new Map(people.raw<[string, number]>()), accounts: new Map(accounts.raw<[string, number]>()) };
+  }
+
+  /** Scores by email, as the preview of exclusions says. */
+  async previewExclusions(exclusions: readonly Exclusion[]): Promise<Map<string, number>> {
+    const sums = new Sums();
+    for (let beforeSeq: number | null = Number.MAX_SAFE_INTEGER; beforeSeq !== null;) {
+      const range = { sinceMs: 0, today: dayOf(Date.now()), beforeSeq, limit: 3 };
+      // oxlint-disable-next-line no-await-in-loop -- each part begins where the one before it ended
+      const part = await previewExclusionsPart(this.store.shown, exclusions.map(toExclusion), range);
+      sums.take(part);
+      beforeSeq = part.next;
+    }
+    const points = sums.pointsOfPeople();
+    const rows = this.store.sql.exec<{ id: number; email: string; score: number }>(
+      "SELECT id, email, score FROM people",
+    );
+    return new Map([...rows].map(({ id, email, score }) => [email, score + (points.get(id) ?? 0)]));
+  }
+
+  scores(): Map<string, number> {
+    return new Map(this.store.sql.exec("SELECT email, score FROM people").raw<[email: string, score: number]>());
   }
 
   // What the queries show.

@@ -205,6 +205,22 @@ describe("exclusions and stored signals", () => {
     expect(await scores()).toEqual({ "ann@own.example": 30, "bob@example.com": 30 });
   });
 
+  test("a preview says what a signal gains that takes its place back from a later version of a rule", async () => {
+    await put([TESTS]);
+    await applyExclusions(workspace);
+    await deliver(workspace.id, [visit(1, "bob@example.com", { test: true })]);
+    const { items: rules } = await workspace.operator<{ items: { id: string; name: string }[] }>("GET", "/rules");
+    const once = rules.find(({ name }) => name === "Once");
+    await workspace.operator("PATCH", `/rules/${once?.id}`, { points: 50 });
+    await deliver(workspace.id, [visit(2, "bob@example.com")]);
+    expect(await scores()).toEqual({ "bob@example.com": 55 });
+    const preview = await workspace.operator("POST", "/exclusions/preview", { items: [] });
+    await put([]);
+    await applyExclusions(workspace);
+    expect(await scores()).toEqual({ "bob@example.com": 30 });
+    expect(preview).toMatchObject({ released: 1, by_person: [{ points: -25, before: 55, after: 30 }] });
+  });
+
   test("a token without the scope read sees no people in a preview", async () => {
     await deliver(workspace.id, HISTORY);
     const { token } = await workspace.newToken(["rules"]);

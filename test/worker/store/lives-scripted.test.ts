@@ -717,6 +717,97 @@ describe("exclusions that come and go leave the matches that counted before", ()
     life([send(early), change({ frequency: "once_per_day" }), send(late), detour(true)], once),
   );
 
+  const byDevice = [identify({ email: ANN, device: 0 }), track({ user: 0, device: 0 })];
+  const login = send(identify({ email: BOB, user: 0 }));
+
+  test(
+    "after the match that counted has moved to somebody else",
+    life([send(...byDevice), send(late), change({ points: 7 }), send(early), login, detour(false), detour(true)], once),
+  );
+
+  test(
+    "of three versions, each of which could take the place",
+    life(
+      [
+        send(...byDevice, early),
+        change({ points: 7 }),
+        send(late),
+        change({ points: 9 }),
+        send(early),
+        login,
+        detour(true, false),
+        detour(false),
+      ],
+      once,
+    ),
+  );
+
+  test(
+    "of three versions, the second of which scores once ever",
+    life(
+      [
+        send(...byDevice),
+        change({ frequency: "once_ever" }),
+        send(early),
+        change({ frequency: "once_per_day", points: 9 }),
+        send(late, early),
+        login,
+        detour(false),
+        detour(true),
+      ],
+      daily,
+    ),
+  );
+
+  test(
+    "also of a match that was linked later than the match whose place it takes",
+    life(
+      [
+        send(track({ device: 1 })),
+        send(late),
+        change({ points: 7 }),
+        send(identify({ email: ANN, device: 1 })),
+        step("link"),
+        detour(false),
+        detour(true),
+      ],
+      once,
+    ),
+  );
+
+  test(
+    "also if retention has dropped the match that counted",
+    life(
+      [
+        send(track({ device: 1 })),
+        wait(1),
+        send(late),
+        change({ points: 7 }),
+        send(identify({ email: ANN, device: 1 })),
+        finish,
+        wait(1),
+        keep(1),
+        step("retain", 3),
+        detour(false),
+      ],
+      once,
+    ),
+  );
+
+  test(
+    "as the preview says, also of a rule that scores once a day and then once ever",
+    life(
+      [
+        send(early),
+        change({ frequency: "once_ever", points: 9 }),
+        send(late),
+        { does: "preview", exclusions: [{ hasId: true }] },
+        { does: "preview", exclusions: [] },
+      ],
+      daily,
+    ),
+  );
+
   test(
     "and each threshold, although a replacement was searched when they came",
     life(

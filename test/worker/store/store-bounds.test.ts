@@ -142,7 +142,7 @@ test("the removal of a once-a-day rule does not search timelines for replacement
     const reads = rowsRead(store.sql, () => {
       const change = { before: scored, after: null };
       people.changeEntries(1, new Map([[1, change]]));
-      people.changeScore(1, change);
+      people.changeScore(1, 1, change);
       people.flush();
     });
     expect(reads).toBeLessThan(20);

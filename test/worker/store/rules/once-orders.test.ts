@@ -291,7 +291,7 @@ describe("a rule applied to the past", () => {
   });
 
   test(
-    "replaces a removed match only by matches of its current version, until it is applied",
+    "replaces a removed match by the first recorded one, until it is applied by one of its own version",
     withWorld(async (world) => {
       world.change({ frequency: "once_ever" });
       world.record({ anonymousId: "a-1", traits: { email: ANN } }, null);
@@ -302,7 +302,10 @@ describe("a rule applied to the past", () => {
       world.record({ email: ANN }, "pricing");
       world.record({ userId: "u-1", traits: { email: BOB } }, null);
       await world.finish();
-      // Ann's signal on the home page has scored by the earlier version of the rule.
+      // Ann's signal on the home page has matched the earlier version of the rule.
+      expect(world.store.scores).toEqual({ ann: 5, bob: 7 });
+      world.apply();
+      await world.finish();
       expect(world.store.scores).toEqual({ ann: 7, bob: 7 });
     }),
   );
