@@ -146,6 +146,8 @@ describe("a test of a destination", () => {
     expect(failed.inlineScripts).toHaveLength(0);
     for (const path of [at, list]) expect(await textAt(path)).toContain("Test failed");
     expect(await textAt(at)).toContain("It answered 500.");
+    // A test has a single attempt.
+    for (const path of [at, delivery]) expect(await textAt(path)).not.toContain("All attempts failed");
 
     receiver.answer = () => new Response(null, { status: 204 });
     expect((await of.admin.post(`${delivery}/again`)).location).toBe(delivery);
