@@ -85,7 +85,7 @@ test.each<[form: string, typed: Typed, error: string, focused?: string]>([
   ["thresholds", { thresholds: "50, lots" }, "Enter whole numbers"],
   ["thresholds", { account_thresholds: "1 2 3 4 5 6" }, "Enter at most 5 scores."],
   ["thresholds", { account_thresholds: "50, 50" }, "The same score twice."],
-])("the form of a %s with %j is rejected at its field", async (form, change, error, focused) => {
+])("the form “%s” with %j is rejected at its field", async (form, change, error, focused) => {
   const [page, fields = {}] = FORMS[form] ?? [""];
   const path = `${team.home}/${page.replaceAll(/\{(\w+)\}/g, (_, name: string) => ids[name] ?? "")}`;
   const typed = Object.entries({ ...fields, ...change }).flatMap(([name, values]) =>
