@@ -400,7 +400,7 @@ describe("many scoring signals", () => {
   test.each([
     ["longest", { event: "\u{1F600}".repeat(127), scoring_signal: "ﷺ".repeat(100) }, 5],
     ["shortest", { event: "e", scoring_signal: "s" }, 2],
-  ])("with the %s texts stay within the limits of a delivery", async (_, texts, deliveries) => {
+  ])("with the %s texts stay within the limits of a delivery", async (_length, texts, deliveries) => {
     stopClock();
     receiver.answer = fails;
     const { id } = await harness.create(receiver, { notifications: ["person.scored"] });
