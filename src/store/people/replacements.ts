@@ -4,7 +4,7 @@
  * ascending order, without any line of the log: an entry has its outcomes, also if retention has dropped the line.
  *
  * - The first match of the rule's current version counts. Outcomes of older versions count again only when the rule is applied to the past.
- * - Of a once-ever rule whose points lapse, the same pass finds the earliest match, because the points count from its day.
+ * - If the points of a once-ever rule lapse, they count from the day of the earliest match. The same pass finds it.
  *
  * Meanwhile `score_before` has the score that was last compared with the thresholds (people.ts).
  */

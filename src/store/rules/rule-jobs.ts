@@ -380,8 +380,8 @@ class RuleStep {
   }
 
   /**
-   * A rule that scores once may have changed without being applied. Then a line that is not excluded any more takes its place back from
-   * later lines, which other versions of the rule have scored. Of one version, it does not matter which line scores.
+   * A rule that scores once may have changed without being applied, so later lines may score by other versions of it. A line that is no
+   * longer excluded replaces them. Among lines of one version it does not matter which scores.
    */
   #release(people: People, personId: number, { change, line }: Released): void {
     const matches = this.#matchesWithVersions(line.facts.outcomes);
