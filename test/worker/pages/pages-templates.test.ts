@@ -179,6 +179,7 @@ describe("a signal that the template does not fit", () => {
     const list = await members.admin.read(`${members.home}/signals/dead-letters`);
     expect([list.link("Map").target, list.rowHeads]).toEqual([path, [expect.stringMatching(/^Unknown event/)]]);
     expect((await members.admin.read(`${members.home}/signals/all`)).rowHeads).toEqual(["Unknown event"]);
+    expect((await members.member.read(`${members.home}/signals/dead-letters`)).links("Map")).toEqual([]);
     const page = await members.admin.read(path);
     expect(page.text).toContain('"what": "order.created"');
     expect(previewIn(page).text).toContain("The template does not fit this payload");
