@@ -50,7 +50,7 @@ test.each<[form: string, typed: Typed, error: string, focused?: string]>([
   ["deletion", { email: 'someone@"<b>' }, "Type ann@example.com to confirm."],
   ["new rule", { name: "" }, "Enter a name."],
   ["new rule", { points: "many" }, "Enter a whole number from -1,000,000 to 1,000,000."],
-  ["new rule", { path: ["user"] }, PATH, "path-0"],
+  ["new rule", { path: ['<script>"n"'] }, PATH, "path-0"],
   ["new rule", { operator: ["in"], value: [","] }, "Enter at least one value.", "value-0"],
   ["rule", { event: "" }, "An event name or pattern of 1 to 255 characters."],
   ["exclusion", { name: " " }, "Enter a name."],
