@@ -142,8 +142,9 @@ describe("§3.1: creating a key", () => {
     expect((await otherTeam.owner.post(`${keysPathOf(otherTeam)}/new`, form)).status).toBe(200);
   });
 
-  test("sets the expiration of a preset or, in UTC, the typed minute", async () => {
-    await create({ lifetime: "90d" });
+  test("sets the signal limit, and the expiration of a preset or, in UTC, the typed minute", async () => {
+    await create({ lifetime: "90d", signal_limit: "250" });
+    expect(await newest()).toMatchObject({ signal_limit: 250 });
     expect(Date.parse((await newest()).expires_at ?? "") / DAY).toBeCloseTo(Date.now() / DAY + 90, 2);
     await create({ lifetime: "at", expires: "2099-12-31T23:59" });
     expect(await newest()).toMatchObject({ expires_at: "2099-12-31T23:59:00.000Z" });
@@ -535,44 +536,35 @@ describe("a workspace with the maximum number of API keys", () => {
   });
 });
 
-describe("the signal limit of a key", () => {
-  test("is set with a new key, and shown with what is used of it on the key's page, on Overview and on Usage", async () => {
-    const { workspace, owner, member, home } = await newMembers({ key: { name: "Website", signal_limit: 5 } });
-    const path = `${home}/settings/api-keys/${workspace.key.id}`;
-    const notice = async () =>
-      (await owner.read(path))
-        .all(".notice")
-        .map(({ text }) => text)
-        .join();
-    const attention = async (browser: typeof owner) =>
-      (await browser.read(`${home}/`)).all("#attention tbody tr").map((row) => row.cells[0]);
-    await workspace.send([{ event: "Visit" }, { event: "Visit" }, { event: "Visit" }]);
-    expect((await owner.read(path)).text).toContain("3 of 5 signals used");
-    expect(await notice()).not.toContain("limit");
-    await workspace.send({ event: "Visit" });
-    await workspace.settled();
-    expect(await notice()).toContain("80 % of the key's signal limit used");
-    expect(await attention(owner)).toEqual(["80 % of a key's signal limit used"]);
-    await workspace.send([{ event: "Visit" }, { event: "Visit" }]);
-    await workspace.settled();
-    expect(await notice()).toMatch(/Signal limit of the key reached.*Calls are rejected with 429.*Deactivate/);
-    expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
-    expect((await member.read(`${home}/`)).text).not.toContain("Website");
-    const usage = await owner.read(`${home}/usage`);
-    expect(usage.table("Signals by key").rows.map(({ cells }) => cells.slice(1))).toEqual([["5", "5"]]);
-    expect((await member.read(`${home}/usage`)).text).not.toContain("Signals by key");
-    // A rotation keeps both.
-    const successor = await workspace.operator<{ id: string }>("POST", `/keys/${workspace.key.id}/rotate`, {
-      overlap: "none",
-    });
-    expect((await owner.read(`${home}/settings/api-keys/${successor.id}`)).text).toContain("5 of 5 signals used");
-    expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
+test("the signal limit of a key is set with a new key, and shown with what is used of it on the key's page, on Overview and on Usage", async () => {
+  const { workspace, owner, member, home } = await newMembers({ key: { name: "Website", signal_limit: 5 } });
+  const path = `${home}/settings/api-keys/${workspace.key.id}`;
+  const notice = async () =>
+    (await owner.read(path))
+      .all(".notice")
+      .map(({ text }) => text)
+      .join();
+  const attention = async (browser: typeof owner) =>
+    (await browser.read(`${home}/`)).all("#attention tbody tr").map((row) => row.cells[0]);
+  await workspace.send([{ event: "Visit" }, { event: "Visit" }, { event: "Visit" }]);
+  expect((await owner.read(path)).text).toContain("3 of 5 signals used");
+  expect(await notice()).not.toContain("limit");
+  await workspace.send({ event: "Visit" });
+  await workspace.settled();
+  expect(await notice()).toContain("80 % of the key's signal limit used");
+  expect(await attention(owner)).toEqual(["80 % of a key's signal limit used"]);
+  await workspace.send([{ event: "Visit" }, { event: "Visit" }]);
+  await workspace.settled();
+  expect(await notice()).toMatch(/Signal limit of the key reached.*Calls are rejected with 429.*Deactivate/);
+  expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
+  expect((await member.read(`${home}/`)).text).not.toContain("Website");
+  const usage = await owner.read(`${home}/usage`);
+  expect(usage.table("Signals by key").rows.map(({ cells }) => cells.slice(1))).toEqual([["5", "5"]]);
+  expect((await member.read(`${home}/usage`)).text).not.toContain("Signals by key");
+  // A rotation keeps both.
+  const successor = await workspace.operator<{ id: string }>("POST", `/keys/${workspace.key.id}/rotate`, {
+    overlap: "none",
   });
-
-  test("of a new key is a field of its form", async () => {
-    const { owner, home, workspace } = await newMembers({ key: null });
-    const form = { name: "Website", endpoint_type: "signal_staging", lifetime: "never" };
-    await owner.post(`${home}/settings/api-keys/new`, { ...form, signal_limit: "250" });
-    expect(await workspace.list("/keys")).toMatchObject([{ name: "Website", signal_limit: 250 }]);
-  });
+  expect((await owner.read(`${home}/settings/api-keys/${successor.id}`)).text).toContain("5 of 5 signals used");
+  expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
 });
