@@ -122,7 +122,13 @@ export async function failDeactivated(
   key: KnownKey,
   nowMs: number,
 ): Promise<Rejection> {
-  rememberDeactivated(credentials.apiKey, key);
+  deactivated.set(credentials.apiKey, {
+    ...key,
+    isDeactivated: true,
+    template: null,
+    rejected: [],
+    rejectedReportMs: 0,
+  });
   const { rejection } = await failed(env, credentials, "key_deactivated", key, nowMs);
   return rejection;
 }
@@ -201,11 +207,6 @@ const deactivated = new Lru<string, KnownKey>(DEACTIVATED_KEYS);
 
 export function deactivatedKey(value: string): KnownKey | undefined {
   return deactivated.get(value);
-}
-
-function rememberDeactivated(value: string, key: KnownKey): void {
-  if (deactivated.has(value)) return;
-  deactivated.set(value, { ...key, isDeactivated: true, template: null, rejected: [], rejectedReportMs: 0 });
 }
 
 /** A key that was read less than KEY_CACHE_MS ago, or that another call is refreshing. */

@@ -227,7 +227,7 @@ function limitItems({ base, counter: { usage } }: AttentionInputs): AttentionIte
   return [{ tone, title: title.replace(/\.$/, ""), detail: text, href: `${base}/usage/plan`, action: "View plans" }];
 }
 
-/** Many rejected calls of a key and code; and each key whose latest call was rejected, such as a first integration that fails. */
+/** Keys with many rejected calls of one code, and keys whose latest call was rejected, such as that of a first integration. */
 function rejectionItems(inputs: AttentionInputs): AttentionItem[] {
   const { counter, nowMs } = inputs;
   const recent = counter.rejections.filter(({ lastAtMs }) => lastAtMs > nowMs - DAY_MS);

@@ -1,8 +1,9 @@
 /** SHA-256. WebCrypto (spec §5.4) is asynchronous, so transactions and bulk work use Node's hash. */
 import type { Hash } from "node:crypto";
+import type * as NodeCrypto from "node:crypto";
 
 /** Loaded with the first hash: most isolates start without one. */
-let nodeCrypto: typeof import("node:crypto") | undefined;
+let nodeCrypto: typeof NodeCrypto | undefined;
 
 const encoder = new TextEncoder();
 

@@ -140,11 +140,13 @@ export class QuotaCounter extends WorkspaceObject {
 
   /** After it returns, no call with the key is accepted anywhere (spec §5.3), because every call asks this object. */
   deactivate(keyId: string): void {
+    if (this.ended !== null) return;
     this.#deactivated.add([keyId], Date.now());
   }
 
   /** A rotation ends the key then. Called before the rotation in D1; `keepKey` takes it back if that fails. Idempotent. */
   endKey(keyId: string, endMs: number): void {
+    if (this.ended !== null) return;
     this.#ends.add(keyId, endMs);
   }
 
@@ -159,7 +161,7 @@ export class QuotaCounter extends WorkspaceObject {
 
   /** Deactivates these keys too. @returns every deactivated key. Idempotent. */
   deactivateAll(keyIds: string[]): Protocol.DeactivatedKeys {
-    const added = this.#deactivated.add(keyIds, Date.now());
+    const added = this.ended === null ? this.#deactivated.add(keyIds, Date.now()) : 0;
     return { added, keys: this.#deactivated.all() };
   }
 

@@ -14,8 +14,8 @@ const ALONE_KEY = "chores_alone";
 const ENDED = "A step ended the object, which has too little memory or processor time for it";
 
 /**
- * After a step ended the object: it left no error, and would do so again. So all chores rest, and then each alarm takes the step of one
- * chore, until none is due. The chore whose step then ends the object is the one that fails.
+ * A step has ended the object without an error, and would do so again. So all chores rest. Then each alarm runs a step of one chore,
+ * until none is due. If the object ends again, the chore of that step fails.
  */
 interface Alone {
   restUntilMs: number;

@@ -132,7 +132,7 @@ function isHeld({ verdict, resent }: Admission): boolean {
   return verdict === "held" && resent === undefined;
 }
 
-/** A call may give ids to its deletion, by which other calls of the batch, also earlier ones, are the deleted person's. */
+/** A call may give ids to its deletion. Then other calls of the batch with these ids are deleted too, also earlier ones. */
 function purgeOfDeleted(state: StoreState, batch: readonly PendingSignal[], people: People): void {
   const early = batch.filter(({ order }) => order.receivedAtMs <= people.owners.namesUntilMs);
   const [letters, calls] = [early.filter(isDead), early.filter((pending) => !isDead(pending))];
@@ -150,7 +150,7 @@ function purgeOfDeleted(state: StoreState, batch: readonly PendingSignal[], peop
       waiting = waiting.flatMap(purge).flatMap((id) => ofId.get(visitorList(id)) ?? []);
   };
   purgeCalls(calls);
-  // A letter takes as long as thousands of calls, so letters are read again only after a letter has given ids.
+  // A dead letter takes as long as thousands of calls. So the letters are read again only if one of them has given ids.
   for (let ids: readonly VisitorId[] = letters.flatMap(purge); ids.length > 0; ids = letters.flatMap(purge))
     purgeCalls(ids.flatMap((id) => ofId.get(visitorList(id)) ?? []));
 }
@@ -268,7 +268,7 @@ function recordedFacts(state: StoreState, pending: PendingSignal, status: LineSt
   // A purged signal leaves no names, and no source, which may be a name. The names of a duplicate are only in its original, because a
   // deletion does not search duplicates.
   const names = status === "purged" || status === "duplicate" ? null : visitor;
-  // The matches of an anonymous signal count when it is linked, those of an excluded one while no exclusion covers it.
+  // Matches of an anonymous signal count once it is linked; those of an excluded one, once no exclusion covers it.
   const matches = status === "anonymous" ? (evaluation?.matches ?? []) : pending.matches;
   return {
     // Only a held signal is normalised again, when it is released.
@@ -338,7 +338,7 @@ function addToLists(
   }
 }
 
-/** Notes from which line on all anonymous lines have outcomes of the current rules, so that linking needs no payloads. */
+/** Notes the line from which on all anonymous lines have outcomes of the current rules. Linking needs no payload of these lines. */
 function noteRulesVersion(
   { head }: StoreState,
   { seq, signal, evaluation }: PendingSignal,

@@ -138,8 +138,6 @@ export async function rotateApiKey(
 ): ReturnType<typeof rotateKey> {
   const { keyId } = rotation;
   const [overlapMs, counter] = [OVERLAP_MS[overlap], quotaCounter(context.env, context.workspaceId)];
-  const old = await findKey(context.db, context.workspaceId, keyId);
-  if (old === null) return reject({ reason: "not_found" });
   const endMs = context.by.nowMs + overlapMs;
   if (overlapMs > 0) await counter.endKey(keyId, endMs);
   const rotated = await rotateKey(context, { ...rotation, overlapMs });

@@ -39,7 +39,7 @@ export function KeyTitle({ name, maskedKey }: KeyName) {
 export const KEYS_OFFERED = 100;
 
 /**
- * Reads the parameters `key` (an id) and `key_name` (part of a name, which chooses a key if only one has it) of a list.
+ * Reads two parameters of a list: `key`, an id, and `key_name`, a part of a name. The name chooses a key if only one key has it.
  * Returns the id of the chosen key; empty: all keys. Members may not see keys: their lists have no such filter.
  *
  * @param any the option for all rows.

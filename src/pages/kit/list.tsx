@@ -1,7 +1,7 @@
 /**
  * Lists: their address with search text, filters, sort order and cursor, the form of the filters, the empty states, and the
- * links between slices. Each filter is read by one call, which also makes its field and its chip, and returns undefined if the
- * filter is not in use. A value that makes no sense is not applied, and the page says so.
+ * links between slices. One call reads a filter and makes its field and its chip. It returns undefined if the filter is not
+ * in use. A value that makes no sense is not applied, and the page says so.
  */
 import type { Child, PropsWithChildren } from "hono/jsx";
 import { DAY_MS, dayOf } from "../../domain/duration.ts";

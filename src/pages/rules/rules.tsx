@@ -117,7 +117,7 @@ async function sortedRules(
 
 function columns(sort: RulesSort): Column<Row>[] {
   const today = dayOf(Date.now());
-  // On a narrow screen one of the two counts leaves, not the one that orders the list.
+  // A narrow screen shows one of the two counts. A list that is ordered by one of them shows that one.
   const isByMonth = sort === "scored_30";
   return [
     { head: "Rule", cell: ({ name }) => name, sorts: ["name"] },

@@ -1,4 +1,4 @@
-/** The ways to sign in, and the sessions that this service keeps for those that have none of their own. */
+/** The ways to sign in, and sessions for the ways that keep none themselves. */
 import type { Hono } from "hono";
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import type { CookieOptions } from "hono/utils/cookie";

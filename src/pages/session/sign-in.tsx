@@ -35,7 +35,7 @@ const accessDriver: SignInDriver = {
   signInPage: async (c, to) => ((await accessEmail(c)) === null ? accessMissingPage(c) : c.redirect(to, 303)),
   notSignedIn: accessMissingPage,
   signedOut: (c) => {
-    // A redirect would fail: Access leads on to its own host, and the content security policy lets no form end there.
+    // A redirect would fail: Access redirects to its own host, and the content security policy lets no form end there.
     c.header("refresh", `0; url=${ACCESS_SIGN_OUT}`);
     const text = "You are being signed out.";
     return messagePage(c, { title: "Signing out", text, link: ["Sign out now", ACCESS_SIGN_OUT] });

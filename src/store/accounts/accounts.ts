@@ -68,8 +68,9 @@ type Member = Pick<PersonRow, "account" | "score" | "score_before" | "first_seen
 interface MemberChange {
   score: number;
   people: number;
-  /** The earliest first times that changed members have now, and that members had who have left or were first seen later; else Infinity. */
+  /** The earliest time at which a new member was first seen, or a known one, if that is earlier than before; else Infinity. */
   firstMs: number;
+  /** The same, as it was before, of members who have left or whose first time is later now. */
   lostFirstMs: number;
   /** When a member was last seen, if that is a later day than before, else 0. */
   seenMs: number;
@@ -206,7 +207,7 @@ export class Accounts {
     return this.#sql.exec(query, externalId).toArray().length > 0;
   }
 
-  /** The members are read only if the time so far may have come from a member who has left, or was first seen later. */
+  /** Reads the members only if the stored time may be of a member who has left, or whose first time is later now. */
   #firstSeenMs(
     externalId: string,
     { firstMs, lostFirstMs }: MemberChange,

@@ -212,7 +212,7 @@ export function giveIds(sql: SqlStorage, owners: Owners, call: Call, order: Rece
   return ids.length === 0 ? null : { deletion: personId, ids };
 }
 
-/** The unclaimed id of a pair whose other id belongs to a deletion, with the claim that the deletion gets. */
+/** If one id of a pair belongs to the deletion and nobody has claimed the other: that other id, and the claim that the deletion gets. */
 function freeIdOf(
   [a, b]: [VisitorId, VisitorId],
   owners: Owners,

@@ -88,7 +88,7 @@ export function waitsForDestinations({ sql, signals }: StoreState, email: string
   return job?.to_forward === 1 && job.step === "cold" && !signals.isClearing;
 }
 
-/** Repeats deletions that the store does not know, as of now, because signals of the person may still be in transit. */
+/** Repeats deletions that the store does not know. They begin now, because signals of the person may still be in transit. */
 export function repeatDeletions(state: StoreState, forgotten: readonly ForgottenDeletion[], nowMs: number): void {
   const { sql } = state;
   const unknown = forgotten.filter(({ id }) => findJob(sql, "id", id) === undefined);
@@ -293,7 +293,7 @@ class DeletionStep {
     this.#job.identities++;
   }
 
-  /** Deletes lines that wait to be linked to the person, or that an anonymous id gave to another person before the user id was known. */
+  /** Deletes lines that wait for a link to the person. Also lines that an anonymous id gave to somebody else before the user id was known. */
   #deleteListed(entries: readonly Entry[]): void {
     const personId = this.#job.person_id;
     const deleted = this.#deleteLines(entries, (line) => this.#isOfDeleted(line, line.admission));
@@ -327,8 +327,8 @@ class DeletionStep {
   }
 
   /**
-   * Makes lines that the claims give to a living person a visitor's again, and lets link jobs give them to that person. A link job would
-   * have moved them if it had run before. Returns their numbers.
+   * The claims give some lines to a living person. Makes these a visitor's again, so that a link job gives them to that person, as it
+   * would have done before the deletion. Returns their numbers.
    */
   #releaseLines(entries: readonly Entry[]): ReadonlySet<number> {
     const { sql, signals, head } = this.#state;
@@ -406,7 +406,7 @@ class DeletionStep {
   #heldCall(portion: Portion, seq: number): Call {
     const facts = portion.facts(seq);
     if (isHeldMisfit(facts)) return visitorOfPayload(this.#heldPayload(portion, seq), facts.admission) ?? facts;
-    if (facts.kind !== "signal" || facts.event !== "alias" || facts.mapped) return facts;
+    if (facts.event !== "alias") return facts;
     const payload = parsed(this.#heldPayload(portion, seq));
     const previousId = isJsonObject(payload) ? previousIdOf(payload) : undefined;
     return previousId === undefined ? facts : { ...facts, previousId };

@@ -1,6 +1,6 @@
 /**
- * Linking (spec §6.1) gives a visitor's earlier signals to the person who the visitor turns out to be. It also moves signals that an
- * anonymous id gave to a person before their user id, which is stronger, had a person.
+ * Linking (spec §6.1) gives the earlier signals of a visitor to the person, once the person is known. A user id is stronger than an
+ * anonymous id: when it gets a person, linking moves signals to them from the person of the anonymous id.
  *
  * The batch that identifies visitors links some of their signals at once, if these need no payload. A job for each
  * visitor links the rest, and stays until the visitor's timeline is empty. A step processes many jobs: it fetches payloads, evaluates the

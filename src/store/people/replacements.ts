@@ -5,7 +5,7 @@
  *
  * - The first match counts whose version is not older than the one that was applied last.
  * - If matches of several versions may count, the pass puts them in order: a match that was recorded earlier takes the place of a later one.
- * - Of a once-ever rule whose points lapse, the same pass finds the earliest match, because the points count from its day.
+ * - If the points of a once-ever rule lapse, they count from the day of the earliest match. The same pass finds it.
  *
  * Meanwhile `score_before` has the score that was last compared with the thresholds (people.ts).
  */

@@ -250,9 +250,9 @@ export function countedMatches(
 }
 
 // Points that lapse. A person's row stores the points that lapse at the start of each UTC day, at most 366 days. The text is
-// `day:points,…`, the latest day first, because a new signal mostly adds to it. All is in base 36. Behind the first day, each day is the
-// number of days before the one in front of it, and 1 is left out: a row of 366 days in full would make a batch twice as expensive. Each
-// change of a person first removes the lapsed points. The alarm visits the other people (lapse-run.ts).
+// `day:points,…`, the latest day first, because a new signal mostly adds to it. All is in base 36. After the first day, each day is
+// stored as its distance from the day on its left; a distance of 1 is omitted. In full, a row of 366 days would make a batch twice as
+// expensive. Each change of a person first removes the lapsed points. The alarm visits the other people (lapse-run.ts).
 
 export interface LapsingScore {
   score: number;
@@ -324,7 +324,7 @@ const [COLON, COMMA, MINUS] = [0x3a, 0x2c, 0x2d];
 const [BASE, TEN] = [36, 10];
 const [DIGIT_0, LETTER_A] = [0x30, 0x61];
 
-/** The index of the first entry that is not of a later day, and the day of the entry in front of it. */
+/** `place`: the index of the first entry of this day or an earlier one. `above`: the day of the entry on its left. */
 function placeOf(lapses: string, day: number): { place: number; above: number } {
   let [place, above, days, value] = [0, NONE, 1, 0];
   for (let index = 0; index < lapses.length; index++) {

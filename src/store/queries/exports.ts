@@ -395,7 +395,7 @@ function valueOf(value: ExportRow[string], kind: Columns[string]): ExportRow[str
 }
 
 /**
- * Prefixes formulas with `'`, as OWASP recommends. Quotes every line break (RFC 4180), because the library quotes only its own kind.
+ * Prefixes formulas with `'`, as OWASP recommends. Quotes every line break (RFC 4180), because the library quotes only the one that it writes.
  * Also quotes the cell separators of other locales, after which a text could begin a formula.
  */
 function toCsv(cells: ExportRow[string][]): string {

@@ -50,8 +50,8 @@ export function insertDeadLetter(state: StoreState, signal: SignalToRecord, reas
 }
 
 /**
- * A signal that is dead again after its replay stays in its place. Another template may give it another reason, also whether it is a
- * misfit, and with it whether it is purged some day. The caller flushes the head.
+ * A signal that is dead again after its replay keeps its place. By another template it may have another reason, and may become
+ * a misfit, which is purged later, or be one no longer. The caller flushes the head.
  */
 export function replaceReason(
   state: StoreState,

@@ -1,6 +1,6 @@
 /**
- * Admitted signals by key, billing period and day of receipt. Each is counted when it is first recorded, in any status, so the counts of a
- * period add up to usage when nothing is in flight. Releases, replays, purges and deletions change nothing.
+ * Admitted signals by key, billing period and day of receipt. Each is counted once, when it is first recorded, in any status. So the
+ * counts of a period equal the usage when nothing is in flight. Releases, replays, purges and deletions change nothing.
  */
 import { addToDays, DAY_MS, dayOf, latestDays, type DayCounts } from "../../domain/duration.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
@@ -59,7 +59,7 @@ export function updateKeyDays({ sql, head }: StoredKeyDays): void {
   head.keys = {};
 }
 
-/** Signals of the keys in a billing period, and on each of the latest days up to `today`, the oldest first. */
+/** Signals by key: in the billing period, and on each of the latest days up to `today`, the oldest first. */
 export function readKeyUsage({ sql, head }: StoredKeyDays, periodStartMs: number, today: number): KeyUsage {
   const usage: KeyUsage = {};
   const add = (keyId: string, startMs: number, count: number, days: DayCounts): void => {

@@ -215,7 +215,7 @@ export class SingleScores {
     return true;
   }
 
-  /** The points of a match count from its own day; of a once-ever rule, from the earliest day among matches of the same outcome. */
+  /** The day from which the points of a match count: its own, or, for a once-ever rule, the earliest day of the matches of the same outcome. */
   fromDay(personId: number, { occurredMs }: Occasion, match: RuleMatch): number {
     const day = dayOf(occurredMs);
     return hasFirstDay(match) ? (this.firstDay(personId, match.ruleId)?.fromDay ?? day) : day;

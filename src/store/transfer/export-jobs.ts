@@ -1,7 +1,7 @@
 /**
  * Exports of the whole workspace as parts in R2 (wire/workspace-file.ts). While an export is written the store records nothing and its
- * chores rest, so that all parts show one moment: the consumer retries, and the counter's outbox keeps what arrives. What the counter
- * has admitted by then and the store has not recorded is in the file as rows of the outbox.
+ * chores rest, so that all parts show one moment: the consumer retries, and the counter's outbox keeps what arrives. Signals that the
+ * counter has admitted and the store has not recorded are in the file as rows of the outbox.
  *
  * A note of each export is stored before and after each part, so an export goes on after a crash. Each slice takes at most 50 ms.
  */

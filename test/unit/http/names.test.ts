@@ -21,3 +21,8 @@ test.each([
     "a name without invisible characters and marks of direction",
   ]);
 });
+
+test("a name has one line", () => {
+  const messages = name.safeParse("one\ntwo").error?.issues.map(({ message }) => message);
+  expect(messages).toEqual(["a name that can be seen, on one line"]);
+});

@@ -96,6 +96,8 @@ describe("a handshake", () => {
 
   test("is a 401 as soon as the workspace has ended, a 503 while it moves", async () => {
     const [ended, moving] = [await templated(), await templated()];
+    // The isolate knows both keys.
+    for (const { key } of [ended, moving]) expect((await ask(key.key)).status).toBe(200);
     const { slug } = await ended.operator<{ slug: string }>("GET", "");
     await ended.operator("DELETE", "", { slug });
     await moving.operator("POST", "/close", {});

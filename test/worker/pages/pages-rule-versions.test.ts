@@ -4,7 +4,6 @@
 import { beforeEach, expect, test } from "vitest";
 import { deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
-import type { Part } from "../../support/html.ts";
 import { until } from "../../support/until.ts";
 
 let members: Members;
@@ -27,9 +26,6 @@ beforeEach(async () => {
 const patch = (change: object) => members.workspace.operator("PATCH", `/rules/${id}`, change);
 const rule = () => members.workspace.operator("GET", `/rules/${id}`);
 const scores = async () => (await members.workspace.list<{ score: number }>("/people")).map(({ score }) => score);
-
-/** The targets of the page's forms. */
-const forms = (page: Part) => page.forms(/^\/w\//).map(({ target }) => target);
 
 test("the versions of a rule show the change, the person and the time", async () => {
   await patch({ points: 25, frequency: "once_per_day", points_last_days: 90, match: "any" });
@@ -68,19 +64,17 @@ test("a large change of a rule is shown with its beginning", async () => {
   expect((await members.member.read(`${path}/versions/3`)).text).toContain("value-199");
 });
 
-test("a version shows the rule's content and the effect of restoring; only managers may restore", async () => {
+test("a version shows the rule's content and the effect of restoring", async () => {
   await patch({ points: 25, enabled: false });
   const page = await members.member.read(`${path}/versions/1`);
   expect(page.text).toContain(
     "Enabled Event Filled Out * Match all conditions Conditions properties.form is demo Scoring signal demo Points +20",
   );
   expect(page.text).toContain("Restoring creates version 3 with these changes: Points: +25 → +20 Enabled: no → yes");
-  expect(forms(page)).toEqual([]);
-  expect(forms(await members.admin.read(`${path}/versions/1`))).toContain(`${path}/versions/1/restore`);
   const present = await members.admin.read(`${path}/versions/2`);
   expect(present.text).toContain("This is the current version.");
   expect(present.text).not.toContain("Restore version");
-  expect(forms(present)).not.toContain(`${path}/versions/2/restore`);
+  expect(present.forms(/restore$/)).toEqual([]);
   for (const missing of ["versions/3", "versions/0", "versions/x"])
     expect((await members.admin.get(`${path}/${missing}`)).status, missing).toBe(404);
 });

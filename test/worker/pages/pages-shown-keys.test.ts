@@ -127,6 +127,14 @@ describe("a live key that somebody pastes", () => {
     expect((await ask("POST", "/rules", json)).status).toBe(422);
   });
 
+  test("into the name of a key is rejected", async () => {
+    const form = { name: key, endpoint_type: "signal_staging", lifetime: "never" };
+    for (const page of ["new", members.workspace.key.id]) {
+      const { status, text } = await members.owner.post(`${members.home}/settings/api-keys/${page}`, form);
+      expect([status, text]).toEqual([422, expect.stringContaining("It holds an API key or a secret")]);
+    }
+  });
+
   test("into a template is rejected", async () => {
     const id = { target: "external_id", path: "id", type: "string" };
     for (const mapping of [

@@ -144,6 +144,19 @@ describe("a shared device", () => {
       expect(namedBy(store, inFlight)).toEqual([null, BOB, null, CYD]);
     }));
 
+  test("is the person's again after somebody else, even if their second identify arrives after the deletion, and first", () =>
+    inStore(async (store) => {
+      const login = (ms: number, email: string) => at(NOW + ms, identify(email, { anonymousId: "shared" }));
+      const visitAt = (ms: number) => at(NOW + ms, visit("shared", { ms }));
+      store.record(NOW, login(0, JANE));
+      await deleteJane(store);
+      store.record(LATER, login(200, JANE));
+      store.record(LATER, login(100, BOB));
+      const ids = store.record(LATER, visitAt(150), visitAt(250));
+      await settle(store);
+      expect(ids.map((id) => store.state.signals.find(id)?.facts.status)).toEqual(["processed", "purged"]);
+    }));
+
   test("gives its next user neither ids nor pairs of the person, while the deletion is under way", () =>
     inStore(async (store) => {
       store.rulesVersion = 1;
