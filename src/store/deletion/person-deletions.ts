@@ -406,7 +406,7 @@ class DeletionStep {
   #heldCall(portion: Portion, seq: number): Call {
     const facts = portion.facts(seq);
     if (isHeldMisfit(facts)) return visitorOfPayload(this.#heldPayload(portion, seq), facts.admission) ?? facts;
-    if (facts.event !== "alias") return facts;
+    if (facts.kind !== "signal" || facts.event !== "alias" || facts.mapped) return facts;
     const payload = parsed(this.#heldPayload(portion, seq));
     const previousId = isJsonObject(payload) ? previousIdOf(payload) : undefined;
     return previousId === undefined ? facts : { ...facts, previousId };
