@@ -269,8 +269,8 @@ function expectRecomputedToBeMarked(sql: SqlStorage): void {
 }
 
 /**
- * The scores that count in a person's list. A rule that scores once a day or once ever has a score wherever its
- * current version may score; but retention forgets a day whose points have lapsed. The `single_scores` rows of the person name signals
+ * The scores that count in a person's list. A rule that scores once a day or once ever has a score wherever one of its
+ * versions may score; but retention forgets a day whose points have lapsed. The `single_scores` rows of the person name signals
  * of this list only.
  */
 export function countedOf(
@@ -286,10 +286,9 @@ export function countedOf(
   const mayScore = ({ frequency, occurredMs, lastDays }: (typeof all)[number]): boolean =>
     frequency === "once_ever" ||
     (frequency === "once_per_day" && (lastDays === undefined || lapseDayOf(occurredMs, lastDays) > todayOf(state)));
-  const limited = all.filter(
-    (match) =>
-      mayScore(match) && match.outcome === state.outcomes.currentOf(match.ruleId) && !searched.includes(match.ruleId),
-  );
+  const mayTake = ({ ruleId, ruleVersion }: (typeof all)[number]): boolean =>
+    state.outcomes.takersOf(ruleId).some((taker) => taker.ruleVersion === ruleVersion);
+  const limited = all.filter((match) => mayScore(match) && mayTake(match) && !searched.includes(match.ruleId));
   for (const { ruleId, frequency, occurredMs } of limited) {
     const inPlace = counted.filter(
       (match) =>

@@ -39,8 +39,8 @@ export function addToBase(base: PersonBase, { admission, occurred, traits }: Sig
 
 /**
  * The rest of the entry of a dropped line; null: the entry goes. Then the scores of the entry are no longer counted for their rules. A rule
- * that scores once a day forgets the day too: another match of the day would have lapsed as well. A match of an earlier version keeps its
- * place as long as one of the current version would.
+ * that scores once a day forgets the day too: another match of the day would have lapsed as well. A match keeps its place as long as one of
+ * another version would.
  *
  * @param today points that lapse until this UTC day count no more.
  */
@@ -81,18 +81,21 @@ function lapseDayOfMatch({ occurredMs }: Scored, { lastDays }: RuleMatch): numbe
 }
 
 /**
- * The UTC day until which no other signal may score in place of this match; Infinity: none ever may. The rule's current version decides. Where it
- * scores once ever, one match that counts is enough.
+ * The UTC day until which no other signal may score in place of this match; Infinity: none ever may. The versions decide whose matches may
+ * take the place. Where one scores once ever, the first recorded match that counts is enough.
  */
 function placeDayOf(state: StoreState, personId: number, scored: Scored, outcome: number, match: RuleMatch): number {
   const { singleScores, outcomes } = state;
-  if (match.frequency === "once_ever") return isForEver(state, personId, scored, outcome, match) ? FOR_EVER : 0;
-  const id = match.frequency === undefined ? null : outcomes.currentOf(match.ruleId);
-  if (id === null || id === outcome) return 0;
-  const current = outcomes.get(id);
-  if (current.frequency === undefined || !singleScores.counts(personId, scored, match)) return 0;
-  if (current.frequency === "once_per_day") return lapseDayOfMatch(scored, current);
-  return singleScores.isEarliest(personId, scored, match) ? FOR_EVER : 0;
+  if (isOnceEver(match)) return isForEver(state, personId, scored, outcome, match) ? FOR_EVER : 0;
+  if (match.frequency === undefined || !singleScores.counts(personId, scored, match)) return 0;
+  const takers = outcomes.takersOf(match.ruleId);
+  const days = takers.flatMap((taker) => (taker.frequency === "once_per_day" ? lapseDayOfMatch(scored, taker) : []));
+  const isFirst = takers.some(isOnceEver) && singleScores.isFirst(personId, scored, match);
+  return isFirst ? FOR_EVER : Math.max(0, ...days);
+}
+
+function isOnceEver({ frequency }: RuleMatch): boolean {
+  return frequency === "once_ever";
 }
 
 /** Whether a once-ever rule may never score again because of this match: the match counts, or the points count from its day. */

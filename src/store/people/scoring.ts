@@ -109,7 +109,7 @@ export class Scoring {
     const removed = this.#removed.get(personId);
     this.#removed.delete(personId);
     const ruleIds = [...(removed ?? [])].flatMap(([ruleId, days]) =>
-      days.size > 0 && outcomes.currentOf(ruleId) !== null ? ruleId : [],
+      days.size > 0 && outcomes.takersOf(ruleId).length > 0 ? ruleId : [],
     );
     const insert = "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)";
     for (const ruleId of ruleIds) sql.exec(insert, personId, ruleId, BEFORE_ALL_LINES);

@@ -16,7 +16,7 @@ export class RuleOutcomes {
   readonly #sql: SqlStorage;
   readonly #byId = new Lru<number, RuleMatch>(OUTCOMES_CACHED);
   readonly #ids = new Lru<string, number>(OUTCOMES_CACHED);
-  readonly #mixed = new Lru<string, boolean>(OUTCOMES_CACHED);
+  readonly #takers = new Lru<string, readonly RuleMatch[]>(OUTCOMES_CACHED);
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -73,21 +73,6 @@ export class RuleOutcomes {
   }
 
   /**
-   * The outcome of the latest version that has matched or was applied to stored signals. Null: that version has matched nothing, or the
-   * rule is disabled and its scoring signals are removed.
-   */
-  currentOf(ruleId: string): number | null {
-    const [row] = this.#sql.exec<{ id: number }>(
-      `SELECT id FROM rule_outcomes WHERE rule_id = ?1
-         AND rule_version = (SELECT max(rule_version) FROM rule_outcomes WHERE rule_id = ?1)
-         AND NOT EXISTS (SELECT 1 FROM rule_jobs AS job WHERE job.rule_id = ?1 AND (job.rule_version IS NULL
-           OR job.rule_version > rule_outcomes.rule_version OR (job.rule_version = rule_outcomes.rule_version AND job.rule IS NULL)))`,
-      ruleId,
-    );
-    return row?.id ?? null;
-  }
-
-  /**
    * The versions of a rule that have matched, by the ids of their outcomes. `mayTake`: whether their matches may take an empty place, because
    * no newer version was applied to stored signals.
    */
@@ -102,17 +87,22 @@ export class RuleOutcomes {
     return new Map([...rows].map(({ id, may_take }) => [id, { ...this.get(id), mayTake: may_take === 1 }]));
   }
 
+  /** The versions whose matches may take an empty place. */
+  takersOf(ruleId: string): readonly RuleMatch[] {
+    const known = this.#takers.get(ruleId);
+    const takers = known ?? [...this.versionsOf(ruleId).values()].filter(({ mayTake }) => mayTake);
+    if (known === undefined) this.#takers.set(ruleId, takers);
+    return takers;
+  }
+
   /** Whether matches of several versions of a rule may take a place. */
   isMixed(ruleId: string): boolean {
-    const known = this.#mixed.get(ruleId);
-    const isMixed = known ?? [...this.versionsOf(ruleId).values()].filter(({ mayTake }) => mayTake).length > 1;
-    if (known === undefined) this.#mixed.set(ruleId, isMixed);
-    return isMixed;
+    return this.takersOf(ruleId).length > 1;
   }
 
   /** A version has matched, or is applied to stored signals. */
   noteVersion(ruleId: string): void {
-    this.#mixed.delete(ruleId);
+    this.#takers.delete(ruleId);
   }
 
   /** The outcomes of a line, whether they count (see `SingleScores`) or not. An anonymous line scores when it is linked, an excluded one never. */
@@ -123,7 +113,7 @@ export class RuleOutcomes {
   forget(): void {
     this.#byId.clear();
     this.#ids.clear();
-    this.#mixed.clear();
+    this.#takers.clear();
   }
 }
 
@@ -193,9 +183,11 @@ export class SingleScores {
     return this.counts(personId, occasion, match) ? null : this.#countedFor(personId, occasion, match);
   }
 
-  /** Whether no match of the rule counts on an earlier day. */
-  isEarliest(personId: number, { signalId }: Occasion, { ruleId }: RuleMatch): boolean {
-    return this.#countedOn(personId, ruleId, 0, Number.MAX_SAFE_INTEGER) === signalId;
+  /** Whether no match of the rule that counts was recorded earlier. */
+  isFirst(personId: number, { signalId }: Occasion, { ruleId }: RuleMatch): boolean {
+    const query = "SELECT signal_id FROM single_scores WHERE person_id = ? AND rule_id = ? ORDER BY seq LIMIT 1";
+    const [first] = this.#sql.exec<{ signal_id: string }>(query, personId, ruleId);
+    return first?.signal_id === signalId;
   }
 
   /** Returns whether the match counts: the first match does. @param seq its line. @param outcome id of the match. */

@@ -265,6 +265,24 @@ describe("scores", () => {
       { rule: { lastDays: 30 }, steps: 3, wantsNotifications: true },
     ),
   );
+
+  test(
+    "a match that retention has dropped keeps its day while an earlier version of the rule would count longer",
+    life(
+      [
+        send(track({ email: ANN })),
+        { does: "rule", rule: 0, change: { lastDays: null, points: 7 }, past: false },
+        send(track({ email: ANN })),
+        { does: "rule", rule: 0, change: { lastDays: 30 }, past: false },
+        send(track({ email: ANN })),
+        wait(31),
+        keep(1),
+        step("retain", 3),
+        finish,
+      ],
+      { rule: { frequency: "once_per_day", lastDays: 30 } },
+    ),
+  );
 });
 
 describe("deletions", () => {
@@ -822,6 +840,25 @@ describe("exclusions that come and go leave the matches that counted before", ()
         finish,
       ],
       { rule: { ...daily.rule, points: 2 }, wantsNotifications: true },
+    ),
+  );
+
+  test(
+    "also if retention has dropped the match that keeps a once-ever version from counting",
+    life(
+      [
+        send(track({ email: ANN })),
+        change({ frequency: "once_ever", lastDays: null, points: 9 }),
+        send(track({ email: ANN })),
+        change({ frequency: "once_per_day", lastDays: 30, points: 6 }),
+        send(early),
+        wait(36),
+        keep(1),
+        step("retain", 3),
+        send(late),
+        detour(false),
+      ],
+      { rule: { ...daily.rule, lastDays: 30 } },
     ),
   );
 });

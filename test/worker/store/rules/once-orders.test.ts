@@ -178,8 +178,8 @@ class World {
           if (scored === null || state.signals.find(scored.signalId) !== null) continue;
           for (const outcome of scored.outcomes) {
             const match = state.outcomes.get(outcome);
-            if (occasions.has("ever") && outcome === state.outcomes.currentOf("rule_1"))
-              note("ever", scored.occurredMs);
+            const current = Math.max(...state.outcomes.takersOf("rule_1").map(({ ruleVersion }) => ruleVersion));
+            if (occasions.has("ever") && match.ruleVersion === current) note("ever", scored.occurredMs);
             if (!state.singleScores.counts(id, scored, match)) continue;
             if (counts(state.singleScores.fromDay(id, scored, match), match.lastDays)) score += match.points;
             if (match.frequency !== undefined) taken.add("ever").add(String(dayOf(scored.occurredMs)));
