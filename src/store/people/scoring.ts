@@ -105,12 +105,13 @@ export class Scoring {
 
   /** Lets replacements.ts search matches in place of the person's removed matches. Returns whether there are any. */
   startReplacements(personId: number): boolean {
-    const { sql, due, outcomes } = this.#state;
+    const { sql, due, outcomes, singleScores } = this.#state;
     const removed = this.#removed.get(personId);
     this.#removed.delete(personId);
-    const ruleIds = [...(removed ?? [])].flatMap(([ruleId, days]) =>
-      days.size > 0 && outcomes.takersOf(ruleId).length > 0 ? ruleId : [],
-    );
+    // If no match may take the place, the earliest match may still be searched.
+    const canFind = (ruleId: string): boolean =>
+      outcomes.takersOf(ruleId).length > 0 || singleScores.firstDay(personId, ruleId) !== null;
+    const ruleIds = [...(removed ?? [])].flatMap(([ruleId, days]) => (days.size > 0 && canFind(ruleId) ? ruleId : []));
     const insert = "INSERT OR REPLACE INTO replacements (person_id, rule_id, behind_seq) VALUES (?, ?, ?)";
     for (const ruleId of ruleIds) sql.exec(insert, personId, ruleId, BEFORE_ALL_LINES);
     if (ruleIds.length > 0) due.atOnce("replace");

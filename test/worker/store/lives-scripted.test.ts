@@ -283,6 +283,22 @@ describe("scores", () => {
       { rule: { frequency: "once_per_day", lastDays: 30 } },
     ),
   );
+
+  test(
+    "the points of a dropped match lapse by the earliest match, also after a job of a rule that matches nothing any more",
+    life(
+      [
+        send(track({ email: ANN }), track({ email: ANN, daysAgo: 5 })),
+        wait(2),
+        keep(1),
+        step("retain", 3),
+        send(track({ email: ANN, daysAgo: 16 })),
+        { does: "rule", rule: 0, change: { of: "cyd@example.com" }, past: true },
+        finish,
+      ],
+      { rule: { frequency: "once_ever", lastDays: 30 } },
+    ),
+  );
 });
 
 describe("deletions", () => {
