@@ -8,6 +8,7 @@ import type { SignalStore } from "../../src/store/signal-store.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 import { intercept } from "./intercept.ts";
 import { sealSignalLogs } from "./log.ts";
+import type { TestStore } from "./store.ts";
 
 /** Longer than any call of R2 takes here. */
 const WRITING_MS = 200;
@@ -53,6 +54,15 @@ export async function askRetentionNever(workspaceId: string): Promise<void> {
     storage.sql.exec("UPDATE retention SET next_at = ?", Date.UTC(2100));
     await storage.deleteAlarm();
   });
+}
+
+/** All objects of a store are gone from R2, and the store marks their payloads as lost. */
+export async function losePayloads({ state, workspaceId }: Pick<TestStore, "state" | "workspaceId">): Promise<void> {
+  const { objects } = await env.COLD.list({ prefix: `cold/${workspaceId}/` });
+  await env.COLD.delete(objects.map(({ key }) => key));
+  await state.signals.markLostPayloads(Date.now() + 1);
+  // The store asks all chores afterwards.
+  state.due.atOnce("cold");
 }
 
 function stateOf(instance: SignalStore): StoreState {

@@ -8,7 +8,7 @@ import { compileRules, type RuleMatch } from "../../domain/rules/mapping-rule.ts
 import { PREVIEW_SAMPLES } from "../../limits.ts";
 import { lapseOf, NO_PAYLOAD } from "../people/scoring.ts";
 import type { ExclusionsPreviewPart, PreviewRange, SingleMatch } from "../protocol/store-operations.ts";
-import { canScore, evaluationOf, type ScorableFacts } from "../rules/rule-jobs.ts";
+import { canScore, exclusionOf, type ScorableFacts } from "../rules/rule-jobs.ts";
 import { occasionOf } from "../state/rule-outcomes.ts";
 import { isOfPreview, latestLines } from "./rule-preview.ts";
 import type { ShownState } from "./shown.ts";
@@ -40,9 +40,12 @@ export async function previewExclusionsPart(
     const payload = compiled.excludesByPayload ? (payloads.get(seq) ?? null) : NO_PAYLOAD;
     part.characters += payload?.length ?? 0;
     const email = state.names.emailOf(facts);
-    if (!canScore(facts) || !isOfPreview(line, range) || payload === null || email === null) continue;
-    const evaluation = evaluationOf(compiled, facts, payload, () => email);
-    if (evaluation !== null) effects.note(facts, email, evaluation.excludedBy ?? null);
+    if (!canScore(facts) || !isOfPreview(line, range) || email === null) continue;
+    effects.note(
+      facts,
+      email,
+      exclusionOf({ compiled, exclusions }, facts, payload, () => email),
+    );
   }
   return { ...part, ...effects.counted() };
 }

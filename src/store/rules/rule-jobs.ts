@@ -292,7 +292,7 @@ class RuleStep {
     return { ...facts, outcomes: after === undefined ? kept : [...kept, after].sort((a, b) => a - b) };
   }
 
-  /** A line that cannot be evaluated stays excluded while its exclusion exists. Null: nothing changes. */
+  /** Null: nothing changes. */
   #withExclusion(
     { facts, isAbout }: Candidate,
     payload: string | null,
@@ -300,9 +300,8 @@ class RuleStep {
     people: People,
   ): SignalFacts | null {
     const email = (): string | null => people.emailOf(facts.person.personId);
-    const evaluation = isAbout && payload !== null ? evaluationOf(this.#compiled, facts, payload, email) : null;
-    const kept = exclusions.some(({ id }) => id === facts.excludedBy) ? facts.excludedBy : null;
-    const excludedBy = evaluation === null ? kept : (evaluation.excludedBy ?? null);
+    const rules = { compiled: this.#compiled, exclusions };
+    const excludedBy = exclusionOf(rules, facts, isAbout ? payload : null, email);
     if (excludedBy !== null) this.#job.matched++;
     return excludedBy === facts.excludedBy ? null : { ...facts, excludedBy };
   }
@@ -390,6 +389,22 @@ export function evaluationOf(
   let email: string | null | undefined;
   if (rules.asksForEmail) email = person.by === "email" && named !== null ? named : emailOfPerson();
   return email === null ? null : evaluateStored(rules, facts, payload, email);
+}
+
+/**
+ * The id of the exclusion that covers a line; null: none does. A line that cannot be evaluated stays excluded while its exclusion exists.
+ *
+ * @param payload null: the line has none, or needs no evaluation.
+ */
+export function exclusionOf(
+  { compiled, exclusions }: { compiled: CompiledRules; exclusions: readonly Exclusion[] },
+  facts: ScorableFacts,
+  payload: string | null,
+  emailOfPerson: () => string | null,
+): string | null {
+  const evaluation = payload === null ? null : evaluationOf(compiled, facts, payload, emailOfPerson);
+  if (evaluation !== null) return evaluation.excludedBy ?? null;
+  return exclusions.some(({ id }) => id === facts.excludedBy) ? facts.excludedBy : null;
 }
 
 export function canScore(facts: SignalFacts): facts is ScorableFacts {

@@ -17,7 +17,7 @@ import {
 } from "../../../../src/store/rules/rule-jobs.ts";
 import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
 import { dayOf } from "../../../../src/domain/duration.ts";
-import { bucketWith } from "../../../support/cold.ts";
+import { bucketWith, losePayloads } from "../../../support/cold.ts";
 import { expectLogged } from "../../../support/logged.ts";
 import { openState, testStored } from "../../../support/log.ts";
 import { identify, inBalance, inStore, track, type TestStore } from "../../../support/store.ts";
@@ -323,6 +323,26 @@ describe("exclusions applied to the past", () => {
       expect(part).toMatchObject({ scanned: 2, excluded: 1, complete: true });
       expect(await apply(store, [STAFF])).toMatchObject({ status: "done", scanned: 2, matched: 1 });
       expect(store.scores).toEqual({ ann: 0, bob: 125 });
+    }),
+  );
+
+  testStored("say in the preview what the application does with a signal whose payload is lost", () =>
+    inStore(async (store) => {
+      begin(store);
+      store.record(NOW, track({ email: "ann@example.com", test: "yes" }));
+      await apply(store, [TESTS]);
+      expect(store.scores).toEqual({ ann: 0 });
+      store.seal();
+      await store.state.signals.work(Date.now() + COLD_AFTER_MS + 1);
+      await losePayloads(store);
+      const range = { sinceMs: 0, beforeSeq: Number.MAX_SAFE_INTEGER, limit: 100, today: dayOf(NOW) };
+      const other = on("exc_other", "payload.test", "no");
+      expect(await previewExclusionsPart(store.shown, [TESTS, other], range)).toMatchObject({ released: 0 });
+      expect(await previewExclusionsPart(store.shown, [other], range)).toMatchObject({ released: 1 });
+      await apply(store, [TESTS, other]);
+      expect(store.scores).toEqual({ ann: 0 });
+      await apply(store, [other]);
+      expect(store.scores).toEqual({ ann: 125 });
     }),
   );
 
