@@ -25,6 +25,7 @@ export async function followSignals(model: Model, { signals }: Shown, real: Real
       expect(isOld, says(signal, "is dropped too early")).toBe(true);
       model.drop(signal);
     } else followSignal(model, signal, row);
+    if (signal.isLost && signal.place === "line") model.noteLost(signal, real.evaluated(signal.id));
   }
   for (const signal of model.signals.filter((one) => one.person !== null && model.mayMove(one))) {
     // The user id may have given the line to the person who has it anyway.
@@ -222,6 +223,8 @@ function expectFirstMatches(
   const once = ofRule.filter(({ rule }) => rule.frequency !== "every_time");
   // What retention leaves of a line depends on the moment.
   if (once.some(({ signal }) => signal.place === "dropped" || signal.isDropped)) return;
+  // A job leaves the match of an earlier version that it cannot evaluate again.
+  if (once.some(({ signal }) => signal.isLost)) return;
   const isMixed = new Set(once.map(({ rule }) => rule.frequency)).size > 1;
   const placeOf = ({ rule, signal }: Scored): string =>
     rule.frequency === "once_ever" && !isMixed

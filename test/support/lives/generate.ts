@@ -16,6 +16,7 @@ const FEATURES = [
   "flight",
   "held",
   "lapses",
+  "losses",
   "occurrence",
   "once",
   "outages",
@@ -195,6 +196,7 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
     [2, fc.constantFrom(1, 1, 5, 15, 31).map((days) => ({ does: "wait", ms: days * DAY_MS })), true],
     [1, fc.constantFrom(1_000, DAY_MS, 3 * DAY_MS).map((ms) => ({ does: "wait", ms: -ms })), has.has("clock")],
     [2, fc.constantFrom(1, 3, 10, null).map((days) => ({ does: "keep", days })), has.has("retention")],
+    [2, fc.constant({ does: "lose" }), has.has("losses")],
     [1, fc.constantFrom({ does: "seal" as const }, { does: "restart" as const }, { does: "import" as const }), true],
   ] as [number, fc.Arbitrary<Happening>, boolean][];
   return fc.oneof(...choices.filter(([, , isIn]) => isIn).map(([weight, arbitrary]) => ({ weight, arbitrary })));
@@ -280,7 +282,7 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
       ...by.map(({ exclusions }): Happening => ({ does: "preview", exclusions })),
       { does: "detour", by },
     ]);
-  // Signals whose payloads are in R2 are linked or rescored by a changed rule, first while R2 does not answer.
+  // Signals whose payloads are in R2 are linked or rescored by a changed rule, first while R2 does not answer; or R2 has lost them.
   const away = fc
     .record({
       person: fc.nat(people - 1),
@@ -288,8 +290,9 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
       change: changeOf,
       past: fc.boolean(),
       isLate: fc.boolean(),
+      areLost: fc.boolean(),
     })
-    .map(({ person, device, change, past, isLate }): Happening[] => {
+    .map(({ person, device, change, past, isLate, areLost }): Happening[] => {
       const identify: Happening = { does: "send", signals: [{ kind: "identify", email: person, device }] };
       return [
         { does: "send", signals: [{ kind: "track", event: 0, device }] },
@@ -297,6 +300,7 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
         { does: "seal" },
         { does: "wait", ms: DAY_MS },
         { does: "step", job: "cold", times: 2 },
+        ...(areLost && has.has("losses") ? [{ does: "lose" as const }] : []),
         { does: "rule", rule: 0, change, past },
         ...(isLate ? [identify] : []),
         { does: "outage", job: "link" },

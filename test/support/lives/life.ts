@@ -63,6 +63,8 @@ export type Happening =
   /** Time passes; negative: the clock is set back. */
   | { does: "wait"; ms: number }
   | { does: "keep"; days: number | null }
+  /** R2 has lost all objects, and the store marks the payloads as lost. */
+  | { does: "lose" }
   /** `import`: the store becomes a file, and the file an empty store. */
   | { does: "seal" | "restart" | "import" };
 
@@ -191,6 +193,8 @@ class World {
       case "keep":
         this.real.keepFor(happening.days);
         break;
+      case "lose":
+        return this.#lose();
       case "seal":
         this.real.store.seal();
         break;
@@ -250,6 +254,7 @@ class World {
       isDropped: false,
       deletion: null,
       isLearned: false,
+      isLost: false,
     };
     this.model.signals.push(signal);
     const isDead = how === "dead";
@@ -370,6 +375,14 @@ class World {
     this.#balance?.note(notifications, this.#mayLapse);
     this.#balance?.left(email, before, this.real.comparedScores(), notifications);
     await this.#afterStep("delete");
+  }
+
+  async #lose(): Promise<void> {
+    // What a job has made of a signal before its payload is lost depends on the moment.
+    await this.#finishJob("rule");
+    const lost = await this.real.lose();
+    for (const signal of this.model.signals) if (lost.has(signal.id)) signal.isLost = true;
+    await this.#look();
   }
 
   #changeRule({ rule: number, change, past }: Happening & { does: "rule" }): void {

@@ -67,6 +67,8 @@ export interface ModelSignal {
   /** A deleted signal: whose deletion, and whether the store learns only later that it is theirs. */
   deletion: Person | null;
   isLearned: boolean;
+  /** Whether its payload is lost. */
+  isLost: boolean;
 }
 
 export interface Rule {
@@ -558,7 +560,7 @@ export class Model {
     for (const { signal, person, isDropped } of this.#scoringLines()) {
       const { outcomes } = signal;
       if (signal.recorded > job.recorded || signal.rulesVersion >= job.rulesVersion) continue;
-      if (rule.isEnabled && isDropped) continue;
+      if (rule.isEnabled && (isDropped || signal.isLost)) continue;
       outcomes.delete(rule.id);
       if (!rule.isEnabled || !matches(rule, signal, person.email)) continue;
       outcomes.set(rule.id, rule.version);
@@ -589,8 +591,19 @@ export class Model {
     for (const { signal, person, isDropped } of this.#scoringLines()) {
       const { recorded, rulesVersion } = signal;
       if (isDropped || recorded > job.recorded || rulesVersion >= job.rulesVersion) continue;
-      signal.isExcluded = isExcluded(job.exclusions, signal, person.email);
+      // Without its payload, a signal is excluded as long as the exclusion that covers it is.
+      const isReadable = !signal.isLost || !job.exclusions.some((one) => "hasId" in one);
+      if (isReadable) signal.isExcluded = isExcluded(job.exclusions, signal, person.email);
     }
+  }
+
+  /** What the store says about a signal without its payload: what it said before, or nothing. */
+  noteLost(signal: ModelSignal, { outcomes, isExcluded }: Pick<ModelSignal, "outcomes" | "isExcluded">): void {
+    for (const [id, version] of outcomes) {
+      const known = [signal.outcomes.get(id), this.rules.find((rule) => rule.id === id)?.version];
+      if (!known.includes(version)) throw new Error(`${id} matches ${signal.id} by version ${version}`);
+    }
+    Object.assign(signal, { outcomes, isExcluded });
   }
 
   /** Whether a match may take an empty place: no newer version of its rule was applied to the past. */

@@ -35,7 +35,7 @@ import { wantNotifications } from "../../../src/store/state/raise-notifications.
 import { transact } from "../../../src/store/state/store-state.ts";
 import { updateGroups } from "../../../src/store/state/status-change.ts";
 import { linesOf } from "../adds-up.ts";
-import { bucketWith } from "../cold.ts";
+import { bucketWith, losePayloads } from "../cold.ts";
 import { textOfBucket } from "../everything.ts";
 import type { TestStore } from "../store.ts";
 import { wanting } from "../wanting.ts";
@@ -276,6 +276,27 @@ export class Real {
   async crash(job: Job, writes: number, isRestarted: boolean): Promise<void> {
     await this.store.crashAfter(writes, () => this.step(job));
     if (isRestarted) this.store.restart();
+  }
+
+  /** The objects of R2 are gone. Returns the signals that have lost their payloads. */
+  async lose(): Promise<Set<string>> {
+    await losePayloads(this.store);
+    const { signals } = this.store.state;
+    const ids: string[] = [];
+    for (const portion of signals.walk({ after: 0 }))
+      if (portion.payloads === "lost") ids.push(...portion.seqs.map((seq) => portion.facts(seq).admission.id));
+    return new Set(ids);
+  }
+
+  /** What the rules and the exclusions say about a signal: the version of each rule that matches. */
+  evaluated(id: string): { outcomes: Map<string, number>; isExcluded: boolean } {
+    const { signals, outcomes } = this.store.state;
+    const facts = signals.find(id)?.facts;
+    const matches = (facts?.outcomes ?? []).map((outcome) => outcomes.get(outcome));
+    return {
+      outcomes: new Map(matches.map(({ ruleId, ruleVersion }) => [ruleId, ruleVersion])),
+      isExcluded: (facts?.excludedBy ?? null) !== null,
+    };
   }
 
   /** As an export and an import leave a store: with the rows of the file alone. Objects of R2 stay as they are. */

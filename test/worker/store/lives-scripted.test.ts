@@ -299,6 +299,25 @@ describe("scores", () => {
       { rule: { frequency: "once_ever", lastDays: 30 } },
     ),
   );
+
+  test(
+    "the points of a match whose payload is lost lapse by the earliest match, after another moves to somebody else",
+    life(
+      [
+        send(identify({ email: ANN, device: 0 }), track({ email: ANN }), track({ email: ANN, daysAgo: 5 })),
+        send(track({ user: 1, device: 0, daysAgo: 16 })),
+        { does: "seal" },
+        wait(2),
+        step("cold", 2),
+        { does: "lose" },
+        { does: "rule", rule: 0, change: { of: "cyd@example.com" }, past: true },
+        finish,
+        send(identify({ email: BOB, user: 1 })),
+        finish,
+      ],
+      { rule: { frequency: "once_ever", lastDays: 30 } },
+    ),
+  );
 });
 
 describe("deletions", () => {
