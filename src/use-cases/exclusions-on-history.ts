@@ -120,14 +120,26 @@ function changeOf(matches: readonly SingleMatch[]): number {
   const taken = new Set<number>();
   let points = 0;
   for (const match of matches.toReversed()) {
-    const { signalId, countedId, isOnceEver, day, isExcluded } = match;
-    if (countedId === signalId) points -= match.points;
+    const { signalId, countedId, isOnceEver, day, firstDay, isExcluded } = match;
+    if (countedId === signalId) points -= pointsFrom(firstDay ?? day, match);
     const isFree = isOnceEver ? taken.size === 0 : !taken.has(day);
     if (isExcluded || !isFree || (countedId !== null && !read.has(countedId))) continue;
     taken.add(day);
-    points += match.points;
+    points += pointsFrom(isOnceEver ? firstDayOf(match, matches) : day, match);
   }
   return points;
+}
+
+/** The earliest day of the matches of the same version, also of one that the preview has not read. */
+function firstDayOf({ version, firstDay }: SingleMatch, matches: readonly SingleMatch[]): number {
+  const same = matches.filter((match) => match.version === version);
+  const isRead = firstDay === null || same.some(({ day }) => day === firstDay);
+  const left = same.filter(({ isExcluded }) => !isExcluded);
+  return left.reduce((first, { day }) => Math.min(first, day), isRead ? Number.POSITIVE_INFINITY : firstDay);
+}
+
+function pointsFrom(day: number, { points, lapsedDay }: SingleMatch): number {
+  return lapsedDay !== null && day <= lapsedDay ? 0 : points;
 }
 
 /** Starts the job that applies the workspace's exclusions to the past. */

@@ -147,9 +147,14 @@ export interface SingleMatch {
   ruleId: string;
   signalId: string;
   isOnceEver: boolean;
+  /** Of the rule. */
+  version: number;
   /** UTC day of the occurrence. */
   day: number;
-  /** 0: they have lapsed. */
+  /** Points that count from this UTC day or an earlier one have lapsed; null: they never lapse. */
+  lapsedDay: number | null;
+  /** The UTC day from which the points of this version count, if one of its matches counts and its points count from the earliest match. */
+  firstDay: number | null;
   points: number;
   /** The signal that counts now: this one, or another one; null: none. */
   countedId: string | null;

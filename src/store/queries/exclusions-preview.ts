@@ -4,12 +4,13 @@
  */
 import { dayOf } from "../../domain/duration.ts";
 import type { Exclusion } from "../../domain/rules/exclusion.ts";
-import { compileRules, type RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import { compileRules, lapseDayOf } from "../../domain/rules/mapping-rule.ts";
 import { PREVIEW_SAMPLES } from "../../limits.ts";
 import { lapseOf, NO_PAYLOAD } from "../people/scoring.ts";
 import type { ExclusionsPreviewPart, PreviewRange, SingleMatch } from "../protocol/store-operations.ts";
 import { canScore, exclusionOf, type ScorableFacts } from "../rules/rule-jobs.ts";
-import { occasionOf } from "../state/rule-outcomes.ts";
+import { hasFirstDay, occasionOf } from "../state/rule-outcomes.ts";
+import { todayOf } from "../state/store-state.ts";
 import { isOfPreview, latestLines } from "./rule-preview.ts";
 import type { ShownState } from "./shown.ts";
 
@@ -66,8 +67,7 @@ class Effects {
   note(facts: ScorableFacts, email: string, excludedBy: string | null): void {
     const { excludedBy: before, event, source, admission } = facts;
     if (excludedBy !== null) this.#covered.set(excludedBy, (this.#covered.get(excludedBy) ?? 0) + 1);
-    for (const outcome of facts.outcomes)
-      this.#noteMatch(facts, this.#state.outcomes.get(outcome), excludedBy !== null);
+    for (const outcome of facts.outcomes) this.#noteMatch(facts, outcome, excludedBy !== null);
     if ((before === null) === (excludedBy === null)) return;
     if (before === null) this.#excluded++;
     else this.#released++;
@@ -76,22 +76,39 @@ class Effects {
     this.#samples.push({ id, event: event ?? "", source: source ?? "", email, receivedAtMs, excludedBy });
   }
 
-  #noteMatch(facts: ScorableFacts, match: RuleMatch, isExcluded: boolean): void {
+  #noteMatch(facts: ScorableFacts, outcome: number, isExcluded: boolean): void {
     const { personId } = facts.person;
-    const occasion = occasionOf(facts);
-    const points = lapseOf(this.#state, personId, occasion, match).lapsed ? 0 : match.points;
-    if (match.frequency !== undefined) {
-      const { singleScores } = this.#state;
-      const doesCount = facts.excludedBy === null && singleScores.counts(personId, occasion, match);
-      const { signalId, occurredMs } = occasion;
-      const countedId = doesCount ? signalId : singleScores.scoredBy(personId, occasion, match);
-      const isOnceEver = match.frequency === "once_ever";
-      const of = { personId, ruleId: match.ruleId, signalId, isOnceEver, day: dayOf(occurredMs) };
-      this.#singles.push({ ...of, points, countedId, isExcluded });
-      return;
+    const match = this.#state.outcomes.get(outcome);
+    if (match.frequency !== undefined) this.#singles.push(this.#single(facts, outcome, isExcluded));
+    else {
+      const times = Number(!isExcluded) - Number(facts.excludedBy === null);
+      const { lapsed } = lapseOf(this.#state, personId, occasionOf(facts), match);
+      if (times !== 0 && !lapsed) this.#points.set(personId, (this.#points.get(personId) ?? 0) + times * match.points);
     }
-    const times = Number(!isExcluded) - Number(facts.excludedBy === null);
-    if (times !== 0) this.#points.set(personId, (this.#points.get(personId) ?? 0) + times * points);
+  }
+
+  #single(facts: ScorableFacts, outcome: number, isExcluded: boolean): SingleMatch {
+    const { singleScores, outcomes } = this.#state;
+    const { personId } = facts.person;
+    const match = outcomes.get(outcome);
+    const { ruleId, ruleVersion: version, points, frequency, lastDays } = match;
+    const occasion = occasionOf(facts);
+    const { signalId, occurredMs } = occasion;
+    const doesCount = facts.excludedBy === null && singleScores.counts(personId, occasion, match);
+    const first = hasFirstDay(match) ? singleScores.firstDay(personId, ruleId) : null;
+    return {
+      personId,
+      ruleId,
+      signalId,
+      isOnceEver: frequency === "once_ever",
+      version,
+      day: dayOf(occurredMs),
+      lapsedDay: lastDays === undefined ? null : todayOf(this.#state) - lapseDayOf(0, lastDays),
+      firstDay: first?.outcome === outcome ? first.fromDay : null,
+      points,
+      countedId: doesCount ? signalId : singleScores.scoredBy(personId, occasion, match),
+      isExcluded,
+    };
   }
 
   counted() {

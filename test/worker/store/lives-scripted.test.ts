@@ -862,6 +862,21 @@ describe("exclusions that come and go leave the matches that counted before", ()
   );
 
   test(
+    "as the preview says, also of a once-ever rule whose points lapse by the earliest match that is left",
+    life(
+      [
+        send(track({ email: ANN, hasId: false, daysAgo: 40 }), track({ email: ANN, daysAgo: 1 })),
+        { does: "preview", exclusions: [{ hasId: false }] },
+        { does: "preview", exclusions: [] },
+        { does: "preview", exclusions: [{ hasId: true }] },
+        send(track({ email: ANN, hasId: false, daysAgo: 2 })),
+        { does: "preview", exclusions: [{ hasId: false }] },
+      ],
+      lapsing,
+    ),
+  );
+
+  test(
     "and each threshold, although a replacement was searched when they came",
     life(
       [
