@@ -250,37 +250,55 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
         { does: "send", signals: [{ kind: "identify", email: other, user }] },
       ];
     });
-  // A rule changes for new signals only, so that a person has matches of several versions. The first match may move to another person, and
-  // a signal may become the person's late. Then exclusions come and go.
-  const versions = fc
-    .record({
-      signals: fc.array(
-        fc.record({
+  // A rule changes for new signals only, so that a person has matches of several versions. Some move to another person, some become the
+  // person's late, and searches stop midway. Then exclusions come and go.
+  const versionsStep: fc.Arbitrary<Happening[]> = fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc
+        .record({
           hasId: fc.boolean(),
           daysAgo: fc.constantFrom(0, 1, 5, 29),
-          change: seldom(changeOf),
-          by: fc.constantFrom("email", "email", "moving", "late"),
+          by: fc.constantFrom({ email: 0 }, { email: 0 }, { user: 0, device: 0 }, { device: 1 }),
+        })
+        .map(({ hasId, daysAgo, by }): Happening[] => {
+          const when = has.has("occurrence") ? { daysAgo } : {};
+          return [{ does: "send", signals: [{ kind: "track", event: 0, hasId, ...by, ...when }] }];
         }),
-        { minLength: 2, maxLength: 6 },
-      ),
-      areDropped: fc.constantFrom(false, false, true),
-      by: detourOf,
-    })
-    .map(({ signals, areDropped, by }): Happening[] => [
+    },
+    {
+      weight: 3,
+      arbitrary: fc
+        .record({ change: changeOf, past: fc.constantFrom(false, false, true) })
+        .map(({ change, past }): Happening[] => [{ does: "rule", rule: 0, change, past }]),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.constantFrom({ email: 1, user: 0 }, { email: 0, device: 1 }).map((named): Happening[] => [
+        { does: "send", signals: [{ kind: "identify", ...named }] },
+        { does: "step", job: "link", times: 1 },
+        { does: "step", job: "replace", times: 1 },
+      ]),
+    },
+    {
+      weight: 1,
+      arbitrary: fc
+        .constantFrom(1, 29, 31)
+        .map((days): Happening[] => [
+          { does: "wait", ms: days * DAY_MS },
+          ...(has.has("retention") ? drop.slice(1) : []),
+        ]),
+    },
+  );
+  const versions = fc
+    .record({ steps: fc.array(versionsStep, { minLength: 3, maxLength: 10 }), by: detourOf })
+    .map(({ steps, by }): Happening[] => [
       { does: "send", signals: [{ kind: "identify", email: 0, device: 0 }] },
-      ...signals.flatMap(({ hasId, daysAgo, change, by: name }): Happening[] => {
-        const names = { email: { email: 0 }, moving: { user: 0, device: 0 }, late: { device: 1 } }[name];
-        const when = has.has("occurrence") ? { daysAgo } : {};
-        return [
-          { does: "send", signals: [{ kind: "track", event: 0, hasId, ...names, ...when }] },
-          ...(change === undefined ? [] : [{ does: "rule" as const, rule: 0, change, past: false }]),
-        ];
-      }),
-      { does: "send", signals: [{ kind: "identify", email: 1, user: 0 }] },
-      { does: "send", signals: [{ kind: "identify", email: 0, device: 1 }] },
-      ...(areDropped && has.has("retention") ? drop : []),
-      ...by.map(({ exclusions }): Happening => ({ does: "preview", exclusions })),
-      { does: "detour", by },
+      ...steps.flat(),
+      { does: "finish" },
+      ...(has.has("exclusions")
+        ? [...by.map(({ exclusions }): Happening => ({ does: "preview", exclusions })), { does: "detour" as const, by }]
+        : []),
     ]);
   // Signals whose payloads are in R2 are linked or rescored by a changed rule, first while R2 does not answer; or R2 has lost them.
   const away = fc
@@ -311,7 +329,7 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
     { weight: 14, arbitrary: one },
     ...(has.has("outages") && has.has("rules") ? [{ weight: 2, arbitrary: away }] : []),
     { weight: 2, arbitrary: login },
-    ...(has.has("exclusions") && has.has("rules") ? [{ weight: 2, arbitrary: versions }] : []),
+    ...(has.has("rules") ? [{ weight: 2, arbitrary: versions }] : []),
     ...(has.has("retention") ? [{ weight: 1, arbitrary: fc.constant(drop) }] : []),
   );
 }

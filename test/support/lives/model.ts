@@ -598,12 +598,12 @@ export class Model {
   }
 
   /** What the store says about a signal without its payload: what it said before, or nothing. */
-  noteLost(signal: ModelSignal, { outcomes, isExcluded }: Pick<ModelSignal, "outcomes" | "isExcluded">): void {
-    for (const [id, version] of outcomes) {
+  noteLost(signal: ModelSignal, evaluated: Pick<ModelSignal, "outcomes" | "isExcluded">): void {
+    for (const [id, version] of evaluated.outcomes) {
       const known = [signal.outcomes.get(id), this.rules.find((rule) => rule.id === id)?.version];
       if (!known.includes(version)) throw new Error(`${id} matches ${signal.id} by version ${version}`);
     }
-    Object.assign(signal, { outcomes, isExcluded });
+    Object.assign(signal, evaluated);
   }
 
   /** Whether a match may take an empty place: no newer version of its rule was applied to the past. */
