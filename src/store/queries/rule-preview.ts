@@ -5,6 +5,8 @@ import { PREVIEW_SAMPLES } from "../../limits.ts";
 import type { NumberedLine, Portion, WantedLines } from "../log/signal-log.ts";
 import type { PreviewPart, PreviewRange, PreviewSample, ScoredPerson } from "../protocol/store-operations.ts";
 import { canScore, evaluationOf, isCounted, wantedEvent } from "../rules/rule-jobs.ts";
+import { scoreAt, type LapsingScore } from "../people/scoring.ts";
+import { todayOf } from "../state/store-state.ts";
 import type { ShownState } from "./shown.ts";
 import { STEPS } from "../steps.ts";
 
@@ -60,9 +62,16 @@ export async function previewPart(state: ShownState, rule: MappingRule, range: P
 }
 
 /** Missing: people who were deleted meanwhile. */
-export function scoredPeople({ sql }: ShownState, ids: readonly number[]): ScoredPerson[] {
-  const query = "SELECT id AS personId, email, name, score FROM people WHERE id IN (SELECT value FROM json_each(?))";
-  return [...sql.exec(query, JSON.stringify(ids))] as unknown as ScoredPerson[];
+export function scoredPeople({ sql, head }: Pick<ShownState, "sql" | "head">, ids: readonly number[]): ScoredPerson[] {
+  const rows = sql.exec<LapsingScore & Omit<ScoredPerson, "score"> & Record<string, SqlStorageValue>>(
+    `SELECT id AS personId, email, name, score, lapses, next_lapse_at FROM people
+     WHERE id IN (SELECT value FROM json_each(?))`,
+    JSON.stringify(ids),
+  );
+  const today = todayOf({ head });
+  return [...rows].map(({ personId, email, name, ...lapsing }) => {
+    return { personId, email, name, score: scoreAt(lapsing, today).score };
+  });
 }
 
 /** @param today counted in days since 1970. */

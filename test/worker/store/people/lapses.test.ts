@@ -9,6 +9,7 @@ import { beginDeletion } from "../../../../src/store/deletion/person-deletions.t
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
 import { findPeople } from "../../../../src/store/queries/people-search.ts";
+import { scoredPeople } from "../../../../src/store/queries/rule-preview.ts";
 import { traceSignal } from "../../../../src/store/queries/newest-signals.ts";
 import { startRuleJob, stepRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { wantNotifications } from "../../../../src/store/state/raise-notifications.ts";
@@ -113,7 +114,7 @@ describe("points that last 30 days", () => {
   );
 
   test(
-    "are missing from lists, pages and the curve at once, before the alarm has visited the person",
+    "are missing from lists, pages, previews and the curve at once, before the alarm has visited the person",
     inBalance((store) => {
       use(store);
       visit(store, { email: ANN }, 2);
@@ -127,6 +128,7 @@ describe("points that last 30 days", () => {
         curve: { byRule: [] },
       });
       expect(page?.curve.points.map(({ score }) => score)).toEqual([20, 0]);
+      expect(scoredPeople(store.shown, [1])).toEqual([{ personId: 1, email: ANN, name: null, score: 0 }]);
       visitDue(store);
       expect(findPeople(store.shown, { sort: "score" }, { cursor: null, limit: 5 })).toMatchObject({ lapsing: false });
     }),
