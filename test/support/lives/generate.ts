@@ -155,6 +155,15 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
       }),
       has.has("crashes"),
     ],
+    [
+      2,
+      fc.record({
+        does: fc.constant("stumble"),
+        signals: fc.array(draftOf(scope), { minLength: 1, maxLength: 4 }),
+        writes: fc.nat(12),
+      }),
+      has.has("crashes"),
+    ],
     [3, fc.record({ does: fc.constant("outage"), job: fc.constantFrom("link", "rule", "cold") }), has.has("outages")],
     [1, fc.constant({ does: "finish" }), true],
     [3, fc.record({ does: fc.constant("delete"), person: fc.nat(people - 1) }), has.has("deletions")],

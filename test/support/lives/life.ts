@@ -33,6 +33,8 @@ export type Sent = Draft | { again: number };
 export type Happening =
   /** Signals of one call. `flight`: they are recorded later. `dead`: they become dead letters. */
   | { does: "send"; signals: Sent[]; how?: "now" | "flight" | "held" | "dead" }
+  /** Signals whose recording may stop after a number of writes. Then they are recorded later. */
+  | { does: "stumble"; signals: Sent[]; writes: number }
   /** Records some of the signals on their way, in one batch. */
   | { does: "deliver"; from: number; count: number }
   /** Held signals or dead letters come back. `flight`: they are recorded later. */
@@ -151,6 +153,9 @@ class World {
       case "send":
         await this.#send(happening.signals, happening.how ?? "now");
         break;
+      case "stumble":
+        await this.#stumble(happening.signals, happening.writes);
+        break;
       case "deliver":
         await this.#deliver(happening.from, happening.count);
         break;
@@ -218,6 +223,14 @@ class World {
     const items = sent.map((one) => this.#admit(this.#contentOf(one), how));
     if (how === "flight") this.#inFlight.push(...items);
     else await this.#record(items);
+  }
+
+  async #stumble(sent: readonly Sent[], writes: number): Promise<void> {
+    const items = sent.map((one) => this.#admit(this.#contentOf(one), "flight"));
+    if (items.some(({ signal }) => this.model.isToLearn(signal))) await this.#finishJob("delete");
+    const records = items.map((item) => this.#evaluated(item));
+    if (await this.real.recordAndCrash(records, writes)) this.#inFlight.push(...items);
+    else this.model.record(items, Date.now());
   }
 
   /** A new content, or one that was sent before. */

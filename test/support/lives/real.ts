@@ -156,6 +156,12 @@ export class Real {
     this.store.recordAll(Date.now(), signals);
   }
 
+  /** Returns whether the recording stopped after a number of writes, and nothing is recorded. */
+  async recordAndCrash(signals: readonly SignalToRecord[], writes: number): Promise<boolean> {
+    const { store } = this;
+    return store.crashAfter(writes, () => transact(store.storage, store.state, () => this.record(signals)));
+  }
+
   /** @param rulesVersion of the rules that have evaluated the signals. */
   recordBy(rulesVersion: number, signals: readonly SignalToRecord[]): void {
     this.store.rulesVersion = rulesVersion;
