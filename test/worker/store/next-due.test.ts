@@ -2,6 +2,7 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { hashOfName } from "../../../src/domain/signal/identity.ts";
 import { STORE_MAX_BYTES } from "../../../src/limits.ts";
 import { visitorKey } from "../../../src/store/people/timelines.ts";
 import { coldState, ring, withBindings } from "../../support/cold.ts";
@@ -12,6 +13,7 @@ import { expectLogged } from "../../support/logged.ts";
 import { recordStatements } from "../../support/statements.ts";
 import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 import { testStored } from "../../support/log.ts";
+import { wanting } from "../../support/wanting.ts";
 
 let workspace: TestWorkspace;
 beforeEach(async () => {
@@ -137,4 +139,24 @@ testStored("payloads that are lost in R2 leave work for cold storage", async () 
   await env.COLD.delete(keys);
   await workspace.store.markLostPayloads();
   await expect.poll(async () => (await coldState(workspace.id)).objects).toEqual([]);
+});
+
+test("notifications are forwarded also after the end of an import was repeated", async () => {
+  const waiting = () =>
+    runInDurableObject(workspace.store, (_, { storage }) => [
+      ...storage.sql.exec("SELECT row FROM raised_notifications").raw(),
+    ]);
+  await deliver(workspace.id, [form(1)]);
+  await workspace.store.beginImport();
+  const deletion = {
+    id: "del_1",
+    requestedAtMs: Date.now(),
+    emailHash: hashOfName({ kind: "email", value: "person-1@example.com" }),
+  };
+  await workspace.store.finishImport([deletion], null);
+  await expect.poll(waiting).toEqual([]);
+  await workspace.store.finishImport([deletion], null);
+  await workspace.store.wantNotifications(wanting({ types: ["person.scored", "dead_letters.added"] }));
+  await deliver(workspace.id, [{ id: "sig_2", payload: "no object" }]);
+  await expect.poll(waiting).toEqual([]);
 });
