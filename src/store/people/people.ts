@@ -159,7 +159,7 @@ export class People {
     this.#change(person, new Map([[seq, "gone"]]));
     noteLost(person, facts);
     const scored = scoredBy(facts);
-    return scored === null ? [] : this.#scoring.remove(person.now, scored);
+    return scored === null ? [] : this.#scoring.remove(person.now, seq, scored);
   }
 
   /** Changes the entries of a person's lines. The caller changes their scores too: `changeScore`. */

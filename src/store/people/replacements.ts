@@ -4,7 +4,8 @@
  * ascending order, without any line of the log: an entry has its outcomes, also if retention has dropped the line.
  *
  * - The first match counts whose version is not older than the one that was applied last.
- * - If matches of several versions may count, the pass puts them in order: a match that was recorded earlier takes the place of a later one.
+ * - If the rule scores once ever, or matches of several versions may count, the pass puts them in order: a match that was recorded earlier
+ *   takes the place of a later one.
  * - If the points of a once-ever rule lapse, they count from the day of the earliest match. The same pass finds it.
  *
  * Meanwhile `score_before` has the score that was last compared with the thresholds (people.ts).
@@ -110,8 +111,8 @@ class Search {
   readonly #people: People;
   readonly #personId: number;
   readonly #versions: ReturnType<RuleOutcomes["versionsOf"]>;
-  /** Whether matches of several versions may take a place. */
-  readonly #isMixed: boolean;
+  /** Whether an earlier match takes the place of a later one. */
+  readonly #isOrdered: boolean;
   /** The lines that count, by day. */
   readonly #lines: Map<number, number>;
   /** Of the match that counts of a once-ever rule whose points lapse: its outcome, and the day from which the points count. */
@@ -129,7 +130,7 @@ class Search {
     this.#people = people;
     this.#personId = person_id;
     this.#versions = outcomes.versionsOf(rule_id);
-    this.#isMixed = outcomes.isMixed(rule_id);
+    this.#isOrdered = outcomes.isOrdered(rule_id);
     this.#lines = singleScores.linesOf(person_id, rule_id);
     this.#first = singleScores.firstDay(person_id, rule_id);
   }
@@ -152,7 +153,7 @@ class Search {
     if (!match.mayTake) return 0;
     const others = match.frequency === "once_ever" ? [...this.#lines.keys()] : this.#lines.has(day) ? [day] : [];
     if (this.#lines.get(day) === seq) {
-      const isLate = this.#isMixed && others.some((other) => this.#lineOn(other) < seq);
+      const isLate = this.#isOrdered && others.some((other) => this.#lineOn(other) < seq);
       return isLate ? -this.#remove(day) : 0;
     }
     if (others.some((other) => this.#keepsPlace(other, seq))) return 0;
@@ -179,7 +180,7 @@ class Search {
 
   /** Whether the line that counts on a day stays in place of a line that may count. */
   #keepsPlace(day: number, seq: number): boolean {
-    if (!this.#isMixed || this.#lineOn(day) < seq) return true;
+    if (!this.#isOrdered || this.#lineOn(day) < seq) return true;
     const outcome = this.#outcomeOf(this.#people.scoredOf(this.#personId, this.#lineOn(day)));
     return outcome === undefined || this.#versions.get(outcome)?.mayTake !== true;
   }

@@ -39,8 +39,8 @@ export interface ScoreChange {
 export class Scoring {
   readonly #state: StoreState;
   readonly #today: number;
-  /** Removed matches that had counted, of rules that score once: by person and rule, their days. */
-  readonly #removed = new Map<number, Map<string, Set<number>>>();
+  /** Removed matches that had counted, of rules that score once: by person and rule, their lines by day. */
+  readonly #removed = new Map<number, Map<string, Map<number, number>>>();
 
   /** @param today points that lapse until this UTC day count no more. */
   constructor(state: StoreState, today: number) {
@@ -52,7 +52,7 @@ export class Scoring {
   add(person: ScoredPerson, seq: number, scored: Scored): readonly CountedMatch[] {
     const counted = this.addFound(person, seq, scored);
     for (const match of counted)
-      if (match.frequency !== undefined) this.#noteReplaced(person.id, match, dayOf(scored.occurredMs));
+      if (match.frequency !== undefined) this.#noteReplaced(person.id, seq, match, dayOf(scored.occurredMs));
     for (const match of scored.outcomes.map((id) => this.#state.outcomes.get(id)))
       if (match.frequency !== undefined) this.#noteOrder(person.id, seq, match);
     return counted;
@@ -78,8 +78,8 @@ export class Scoring {
     if (singleScores.removeMatch(person.id, scored, match)) this.#count(person, scored, match, fromDay, -1);
   }
 
-  /** Returns the matches that had counted. */
-  remove(person: ScoredPerson, scored: Scored): readonly CountedMatch[] {
+  /** Returns the matches that had counted. @param seq the line. */
+  remove(person: ScoredPerson, seq: number, scored: Scored): readonly CountedMatch[] {
     const { singleScores, outcomes } = this.#state;
     const counted: CountedMatch[] = [];
     for (const outcome of scored.outcomes) {
@@ -87,7 +87,7 @@ export class Scoring {
       const fromDay = singleScores.fromDay(person.id, scored, match);
       if (singleScores.removeMatch(person.id, scored, match)) {
         counted.push(this.#count(person, scored, match, fromDay, -1));
-        if (match.frequency !== undefined) this.#noteRemoved(person.id, match, dayOf(scored.occurredMs));
+        if (match.frequency !== undefined) this.#noteRemoved(person.id, match, dayOf(scored.occurredMs), seq);
       } else if (hasFirstDay(match) && dayOf(scored.occurredMs) === fromDay) {
         this.#forgetFirstDay(person, outcome, match);
       }
@@ -97,7 +97,7 @@ export class Scoring {
 
   change(person: ScoredPerson, seq: number, { before, after }: ScoreChange): "added" | "changed" | "removed" | null {
     const [gone, added] = [without(before, after), without(after, before)];
-    const hasLost = gone !== null && this.remove(person, gone).length > 0;
+    const hasLost = gone !== null && this.remove(person, seq, gone).length > 0;
     const hasWon = added !== null && this.add(person, seq, added).length > 0;
     if (hasWon) return hasLost ? "changed" : "added";
     return hasLost ? "removed" : null;
@@ -118,26 +118,26 @@ export class Scoring {
     return ruleIds.length > 0;
   }
 
-  #noteRemoved(personId: number, { ruleId }: RuleMatch, day: number): void {
-    const rules = this.#removed.get(personId) ?? new Map<string, Set<number>>();
-    this.#removed.set(personId, rules.set(ruleId, (rules.get(ruleId) ?? new Set()).add(day)));
+  #noteRemoved(personId: number, { ruleId }: RuleMatch, day: number, seq = BEFORE_ALL_LINES): void {
+    const rules = this.#removed.get(personId) ?? new Map<string, Map<number, number>>();
+    this.#removed.set(personId, rules.set(ruleId, (rules.get(ruleId) ?? new Map<number, number>()).set(day, seq)));
   }
 
   /**
-   * Another match has taken the place. If its points lapse, the earliest match must still be searched, and of several versions the first
-   * match.
+   * Another match has taken the place. If its points lapse, the earliest match must still be searched; of several versions the first match;
+   * and in place of a once-ever match, unless the line was recorded before it, the first match too.
    */
-  #noteReplaced(personId: number, match: RuleMatch, day: number): void {
+  #noteReplaced(personId: number, seq: number, match: RuleMatch, day: number): void {
     const days = this.#removed.get(personId)?.get(match.ruleId);
     if (days === undefined || hasFirstDay(match) || this.#state.outcomes.isMixed(match.ruleId)) return;
-    if (match.frequency === "once_ever") days.clear();
-    else days.delete(day);
+    for (const [removedDay, removedSeq] of days)
+      if (match.frequency === "once_ever" ? seq <= removedSeq : removedDay === day) days.delete(removedDay);
   }
 
-  /** A line that was recorded before a line that counts may have the place, if the versions of their rule differ. */
+  /** A line that was recorded before a line that counts may have the place. */
   #noteOrder(personId: number, seq: number, match: RuleMatch): void {
     const { singleScores, outcomes } = this.#state;
-    const mayHavePlace = outcomes.isMixed(match.ruleId) && singleScores.isBeforeOther(personId, match.ruleId, seq);
+    const mayHavePlace = outcomes.isOrdered(match.ruleId) && singleScores.isBeforeOther(personId, match.ruleId, seq);
     if (mayHavePlace) this.#noteRemoved(personId, match, ORDER);
   }
 

@@ -100,6 +100,12 @@ export class RuleOutcomes {
     return this.takersOf(ruleId).length > 1;
   }
 
+  /** Whether it matters which match takes a place: of several versions, or of a version that scores once ever, whose day keeps others out. */
+  isOrdered(ruleId: string): boolean {
+    const takers = this.takersOf(ruleId);
+    return takers.length > 1 || takers.some(({ frequency }) => frequency === "once_ever");
+  }
+
   /** A version has matched, or is applied to stored signals. */
   noteVersion(ruleId: string): void {
     this.#takers.delete(ruleId);
@@ -151,7 +157,7 @@ export function occasionOf({ admission, occurred }: SignalFacts): Occasion {
 
 /**
  * The signal that counts, for rules that score a person once a day or once ever: a row for each person, rule and UTC day. It is the first
- * recorded match that finds its place empty; of one version of the rule, any match may be.
+ * recorded match that finds its place empty; of one version and day, any match may be.
  * Lines and timelines name every match. A row outlives its signal and is deleted with the person.
  */
 export class SingleScores {

@@ -848,6 +848,40 @@ describe("exclusions that come and go leave the matches that counted before", ()
   );
 
   test(
+    "of a once-ever rule by its first recorded match, also if that was linked before the rule scored once a day",
+    life(
+      [
+        send(track({ device: 1, daysAgo: 1 })),
+        send(early),
+        send(identify({ email: ANN, device: 1 })),
+        finish,
+        change({ frequency: "once_per_day", points: 9 }),
+        send(early, late),
+        detour(false),
+      ],
+      once,
+    ),
+  );
+
+  test(
+    "of a once-ever rule by its first recorded match, also if another came while it was searched",
+    life(
+      [
+        send(...byDevice),
+        send(early, track({ email: ANN, daysAgo: 1 })),
+        login,
+        step("link"),
+        send(late),
+        finish,
+        change({ frequency: "once_per_day", points: 9 }),
+        send(early, late),
+        detour(false),
+      ],
+      once,
+    ),
+  );
+
+  test(
     "as the preview says, also of a rule that scores once a day and then once ever",
     life(
       [
