@@ -12,7 +12,7 @@ import { countScore, hasFirstDay, occasionOf, type Occasion } from "../state/rul
 import { todayOf, type StoreState } from "../state/store-state.ts";
 import type { Scored } from "./timelines.ts";
 
-/** In place of a day: the earliest match of a once-ever rule is searched, or the order of matches of several versions. */
+/** In place of a day: the earliest match of a once-ever rule is searched, or the order of matches. */
 const FIRST_DAY = -1;
 const ORDER = -2;
 const BEFORE_ALL_LINES = -1;
