@@ -111,7 +111,7 @@ export class Sums {
 
 /**
  * The change of points by a person's matches of a rule. A match that was recorded first takes its place: its day, or all days. A match that the
- * preview has not read goes on to count.
+ * preview has not read goes on to count, and so does one of a version that may not take a place any more.
  *
  * @param matches the latest first.
  */
@@ -119,7 +119,9 @@ function changeOf(matches: readonly SingleMatch[]): number {
   const read = new Set(matches.map(({ signalId }) => signalId));
   const taken = new Set<number>();
   let points = 0;
-  for (const match of matches.toReversed()) {
+  const inOrder = matches.toReversed();
+  const [fixed, others] = [inOrder.filter(({ mayTake }) => !mayTake), inOrder.filter(({ mayTake }) => mayTake)];
+  for (const match of [...fixed, ...others]) {
     const { signalId, countedId, isOnceEver, day, firstDay, isExcluded } = match;
     if (countedId === signalId) points -= pointsFrom(firstDay ?? day, match);
     const isFree = isOnceEver ? taken.size === 0 : !taken.has(day);

@@ -149,6 +149,8 @@ export interface SingleMatch {
   isOnceEver: boolean;
   /** Of the rule. */
   version: number;
+  /** Whether it may take an empty place: no newer version was applied. */
+  mayTake: boolean;
   /** UTC day of the occurrence. */
   day: number;
   /** Points that count from this UTC day or an earlier one have lapsed; null: they never lapse. */

@@ -79,8 +79,12 @@ class Effects {
   #noteMatch(facts: ScorableFacts, outcome: number, isExcluded: boolean): void {
     const { personId } = facts.person;
     const match = this.#state.outcomes.get(outcome);
-    if (match.frequency !== undefined) this.#singles.push(this.#single(facts, outcome, isExcluded));
-    else {
+    if (match.frequency !== undefined) {
+      const single = this.#single(facts, outcome, isExcluded);
+      // It neither counts nor will, unless it is excluded now.
+      const isOut = !single.mayTake && single.countedId !== single.signalId && facts.excludedBy === null;
+      if (!isOut) this.#singles.push(single);
+    } else {
       const times = Number(!isExcluded) - Number(facts.excludedBy === null);
       const { lapsed } = lapseOf(this.#state, personId, occasionOf(facts), match);
       if (times !== 0 && !lapsed) this.#points.set(personId, (this.#points.get(personId) ?? 0) + times * match.points);
@@ -102,6 +106,7 @@ class Effects {
       signalId,
       isOnceEver: frequency === "once_ever",
       version,
+      mayTake: outcomes.takersOf(ruleId).some((taker) => taker.ruleVersion === version),
       day: dayOf(occurredMs),
       lapsedDay: lastDays === undefined ? null : todayOf(this.#state) - lapseDayOf(0, lastDays),
       firstDay: first?.outcome === outcome ? first.fromDay : null,

@@ -911,6 +911,25 @@ describe("exclusions that come and go leave the matches that counted before", ()
   );
 
   test(
+    "as the preview says, also of a match that no job could bring up to date, because its payload is lost",
+    life(
+      [
+        send(...byDevice, early),
+        { does: "seal" },
+        wait(2),
+        step("cold", 2),
+        { does: "lose" },
+        { does: "rule", rule: 0, change: { points: 9 }, past: true },
+        send(early),
+        login,
+        finish,
+        { does: "preview", exclusions: [{ hasId: true }] },
+      ],
+      once,
+    ),
+  );
+
+  test(
     "and each threshold, although a replacement was searched when they came",
     life(
       [
