@@ -63,9 +63,11 @@ async function swapBy(form: HTMLFormElement, button: HTMLButtonElement | null, t
 }
 
 // A form that the back-forward cache restores may be sent again.
-addEventListener("pageshow", () => {
+addEventListener("pageshow", allowForms);
+
+function allowForms(): void {
   for (const form of document.querySelectorAll<HTMLFormElement>("form[data-once]")) form.dataset["once"] = "";
-});
+}
 
 const typing = new WeakMap<HTMLFormElement, { timer: ReturnType<typeof setTimeout>; sending: AbortController }>();
 for (const type of ["input", "change", "preview"]) {
@@ -182,7 +184,10 @@ if (unsaved !== null) {
     isDone ||= target.closest("[data-copied]") !== null || copied.size >= Number(unsaved.dataset["unsaved"]);
   });
   addEventListener("beforeunload", (event) => {
-    if (!isDone) event.preventDefault();
+    if (isDone) return;
+    event.preventDefault();
+    // If the person stays, the form that would have left may be sent again.
+    setTimeout(allowForms);
   });
 }
 
