@@ -5,6 +5,7 @@ import type { Page } from "playwright-core";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { Receiver } from "../notifications/support/receiver.ts";
 import { browserForFile, dismissed } from "./support/browser.ts";
+import { overflow } from "./support/problems.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
 const { open } = browserForFile();
@@ -84,6 +85,21 @@ test("the page of a new secret asks before a test is sent, until the secret is c
   await press(page, "Send test");
   await page.getByText("Test delivered: accepted with 200").waitFor();
   expect(asked).toHaveLength(1);
+});
+
+test("a failed test and its button fit the page at every width", async () => {
+  const workspace = await newWorkspace("failed-fits");
+  const page = await open(workspace.admin);
+  await newWebhook(page, workspace.home);
+  receiver.answer = (response) => void response.writeHead(500).end("down");
+  await press(page, "Send test");
+  await page.getByText("Test failed").waitFor();
+  await atCrm(page).click();
+  await page.getByRole("button", { name: "Deliver Test again" }).waitFor();
+  for (const width of [360, 640, 641, 768, 880, 900, 1024, 1280]) {
+    await page.setViewportSize({ width, height: 900 });
+    expect(await overflow(page), `${width} pixels`).toEqual([]);
+  }
 });
 
 test("without JavaScript a destination is tested with its result at once, paused, its secret rotated, and deleted", async () => {
