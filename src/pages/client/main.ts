@@ -88,11 +88,11 @@ for (const type of ["input", "change", "preview"]) {
   });
 }
 
-// The preview of a mapping rule is up to date when the page opens, and after a condition is added or removed.
+// A preview is up to date when the page opens, and after a condition is added or removed.
 for (const form of document.querySelectorAll("form[data-preview-first]")) askForPreview(form);
 document.addEventListener("swapped", (event) => {
   const fresh = event.target as Element;
-  const form = fresh.closest("form[data-preview-first]");
+  const form = fresh.closest("form[data-preview]");
   if (form === null) return;
   askForPreview(form);
   const last = [...fresh.querySelectorAll<HTMLInputElement>("input[name=path]")].at(-1);
