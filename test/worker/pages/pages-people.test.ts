@@ -83,6 +83,19 @@ describe("the list of people", () => {
     expect(several.text).toContain("Several accounts fit");
     expect(await heads(several.link(/^Initech West/).target ?? "")).toEqual(["bob@x.example"]);
     expect((await members.member.read(`${people}?account=nobody`)).text).not.toContain("Several accounts fit");
+    // Eleven fit. That with exactly the typed name is the oldest, so the last of equal scores.
+    const names = ["Branch", ...Array.from({ length: 10 }, (_, n) => `Branch ${n}`)];
+    await deliverAll(
+      ...names.flatMap((name, n) => [
+        joins(`p${n}@b.example`, `b-${n}`, name),
+        group(`p${n}@b.example`, `b-${n}`, name),
+      ]),
+    );
+    const many = await members.member.read(`${people}?account=ranch`);
+    expect(many.text).toContain("More accounts fit.");
+    expect(many.link("search accounts").target).toBe(`${members.home}/accounts?q=ranch`);
+    expect((await at("branch")).headers.get("location")).toBe(`${people}?sort=email&account=b-0`);
+    expect(several.text).not.toContain("More accounts fit.");
     // An external id that exists is none that a name is looked for by.
     expect((await at("a-1")).status).toBe(200);
   });
