@@ -205,7 +205,7 @@ function ExportMenu({ base }: { base: string }) {
       {Object.entries(EXPORT_LABEL).flatMap(([records, name]) =>
         Object.entries(FORMAT_LABEL).map(([format, formatName]) => (
           <a href={withQuery(`${base}/people/export`, { records, format })} download>
-            {name} as {formatName}
+            {`All ${name.toLowerCase()} as ${formatName}`}
           </a>
         )),
       )}

@@ -374,6 +374,9 @@ describe("exports of people and signals", () => {
     expect(file.headers.get("content-type")).toContain("text/csv");
     expect(file.headers.get("content-disposition")).toMatch(/^attachment; filename="w-.*-people-.*\.csv"$/);
     expect(file.body).toMatch(/^email,.*\r\njane@example\.com,/);
+    // A filter restricts the list only.
+    const filtered = await members.admin.read(`${people}?q=jane`);
+    expect(filtered.link("All people as CSV").target).toBe(path);
     const signals = await members.owner.see(`${people}/export?records=signals&format=ndjson`);
     expect(signals.trim().split("\n")).toHaveLength(1);
     expect(await members.workspace.audit("data.exported")).toMatchObject([
