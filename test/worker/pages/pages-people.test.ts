@@ -177,6 +177,8 @@ describe("a person", () => {
       return shown;
     });
     expect(page.detail("Score")).toMatch(/^8\b/);
+    // Its first hours are times of day.
+    expect(page.text).toContain("Score over time (UTC)");
     expect(page.all("svg.chart")[0]?.attribute("aria-label")).toMatch(/^Score from 0 on .* to 8 now\.$/);
     const matched = "matched by anonymous id anon-<i>, anonymous until";
     for (const expected of [traits.name, traits.company, "links ids to the email", matched])
