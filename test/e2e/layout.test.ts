@@ -90,12 +90,13 @@ test("an action and an email stay on one line on a wide screen, and the tables f
 });
 
 test("tables of signals and rejected calls fit at every width, and their filters and menus open within the screen", async () => {
-  const { home, owner, newKey, score } = await newWorkspace("fitting");
-  const key = await newKey();
+  const workspace = await newWorkspace("fitting");
+  const { home, owner } = workspace;
+  const key = await workspace.newKey();
   const email = "a.colleague@customer.example";
   expect(await send(key, { ...FORM, email })).toBe(202);
   expect(await send(key, { email })).toBe(422);
-  await expect.poll(() => score(email)).toBe(0);
+  await expect.poll(() => workspace.score(email)).toBe(0);
   const page = await browser.open(owner, `${home}/`);
   for (const [path, opened] of [
     ["people", ".filters"],
