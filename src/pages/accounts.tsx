@@ -119,7 +119,7 @@ export const accountPages = pages
         <Stat label="First seen" value={<Time ms={account.firstSeenMs} />} />
       </Stats>,
       <div class="columns main-first">
-        <Panel title="Score over time">
+        <Panel title="Score over time (UTC)">
           {curve === null ? (
             <p class="quiet">Only the score of an account with at most 20 people is drawn.</p>
           ) : (

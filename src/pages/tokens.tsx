@@ -280,7 +280,7 @@ function createdPage(c: Ctx, { record: { name, scopes, expiresAt }, value }: Cre
       title="Copy the token now"
       text="This page shows it once, and only a hash is stored. If you lose it, revoke it and create another one."
     />,
-    <Panel title="API token">
+    <Panel title="API token" unsaved={1}>
       <CopyText id="new-token" label="API token" text={value} />
       <ValueList
         of={[

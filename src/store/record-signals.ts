@@ -293,7 +293,7 @@ function recordedFacts(state: StoreState, pending: PendingSignal, status: LineSt
     outcomes: state.outcomes.idsOf(matches),
     excludedBy: status === "processed" || status === "anonymous" ? (evaluation?.excludedBy ?? null) : null,
     problems: keptProblems(pending.signal, status),
-    mapped: names !== null && "mapped" in work,
+    mapped: status !== "purged" && "mapped" in work,
     topic: topicIn(work, names !== null, status),
     deletedAtMs: pending.isDeleted ? nowMs : null,
   };

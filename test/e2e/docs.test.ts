@@ -4,7 +4,7 @@ import type { Page, Response } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { ACCESS } from "../support/access.ts";
 import { launch, newContext, SIZES } from "./support/browser.ts";
-import { problems } from "./support/problems.ts";
+import { overflow, problems } from "./support/problems.ts";
 
 const FIRST_VIEW_MAX_BYTES = 60 * 1024;
 const PATHS = [
@@ -47,6 +47,22 @@ test.each(PATHS)("a first view weighs at most 60 KB: %s", async (path) => {
   // The page and its style sheet.
   expect(sizes).toHaveLength(2);
   expect(sizes.reduce((sum, bytes) => sum + bytes, 0)).toBeLessThanOrEqual(FIRST_VIEW_MAX_BYTES);
+});
+
+test("the names of codes and fields stay on one line, and their tables fit", async () => {
+  const context = await newContext(browser);
+  const plain = await context.newPage();
+  for (const path of ["/docs/senders/codes", "/docs/api/codes", "/docs/api/keys", "/docs/api/destinations"]) {
+    await plain.goto(path);
+    for (const width of [360, 768, 1024, 1280, 1440]) {
+      await plain.setViewportSize({ width, height: 900 });
+      const broken = await plain.evaluate<string[]>(`
+        [...document.querySelectorAll("tbody th code")].filter((name) => name.getClientRects().length > 1).map((name) => name.textContent)
+      `);
+      expect([broken, await overflow(plain)], `${path}, ${width} pixels`).toEqual([[], []]);
+    }
+  }
+  await context.close();
 });
 
 test("without scripts a person searches, reads the result, and returns to the product", async () => {

@@ -1,7 +1,7 @@
 /** Spec §2.1, §3.1: the life of a key in the browser. */
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
-import { browserForFile, launch, newContext, signIn } from "./support/browser.ts";
+import { browserForFile, dismissed, launch, newContext, signIn } from "./support/browser.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 import type { TestWorkspace } from "./support/workspace.ts";
 
@@ -34,11 +34,7 @@ async function names(page: Page, { home }: TestWorkspace): Promise<string[]> {
 test("the page of a new key asks before it is left, until the key is copied, and shows a sender's code by its tab", async () => {
   const workspace = await newWorkspace("asks-before");
   const page = await open(workspace, workspace.admin);
-  const asked: string[] = [];
-  page.on("dialog", (dialog) => {
-    asked.push(dialog.type());
-    void dialog.dismiss();
-  });
+  const asked = dismissed(page);
   const key = await newKey(page, workspace, "Shop");
   const python = page.locator("pre", { hasText: "import" }).filter({ hasText: key });
   expect(await python.first().isVisible()).toBe(false);

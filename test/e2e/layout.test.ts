@@ -89,6 +89,36 @@ test("an action and an email stay on one line on a wide screen, and the tables f
   }
 });
 
+test("tables of signals and rejected calls fit at every width, and their filters and menus open within the screen", async () => {
+  const workspace = await newWorkspace("fitting");
+  const { home, owner } = workspace;
+  const key = await workspace.newKey();
+  const email = "a.colleague@customer.example";
+  expect(await send(key, { ...FORM, email })).toBe(202);
+  expect(await send(key, { email })).toBe(422);
+  await expect.poll(() => workspace.score(email)).toBe(0);
+  const page = await browser.open(owner, `${home}/`);
+  for (const [path, opened] of [
+    ["people", ".filters"],
+    ["people", ".head"],
+    [`people/${email}`, ".head"],
+    ["signals/all", ".filters"],
+    ["rejections", ".filters"],
+  ] as const) {
+    await page.goto(`${home}/${path}`);
+    await page.locator(`main ${opened} .menu-of > summary`).click();
+    for (const width of WIDTHS) {
+      await showAt(page, width);
+      const at = `${opened} of ${path}, ${width} pixels`;
+      const box = await page.locator(`main ${opened} .menu-of > div`).boundingBox();
+      expect(box, at).not.toBeNull();
+      expect(box?.x, at).toBeGreaterThanOrEqual(0);
+      expect((box?.x ?? 0) + (box?.width ?? 0), at).toBeLessThanOrEqual(width);
+      expect(await overflow(page), at).toEqual([]);
+    }
+  }
+});
+
 test("the button of the menu is whole on a phone, however long the workspace's name is", async () => {
   const { id, home, owner, operator } = await newWorkspace("long-name");
   await operator.call("PATCH", `workspaces/${id}`, {

@@ -4,7 +4,8 @@
 import type { Page } from "playwright-core";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { Receiver } from "../notifications/support/receiver.ts";
-import { browserForFile } from "./support/browser.ts";
+import { browserForFile, dismissed } from "./support/browser.ts";
+import { overflow } from "./support/problems.ts";
 import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
 const { open } = browserForFile();
@@ -68,6 +69,37 @@ test("a destination is created, tested, fails, is fixed and gets the missed deli
   await page.getByRole("link", { name: "A person's score crosses a threshold" }).click();
   await page.getByText("Notification delivered: accepted with 204").waitFor();
   expect(receiver.forged).toEqual([]);
+});
+
+test("the page of a new secret asks before a test is sent, until the secret is copied", async () => {
+  const workspace = await newWorkspace("secret-asks");
+  const page = await open(workspace.admin);
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const asked = dismissed(page);
+  await newWebhook(page, workspace.home);
+  await press(page, "Send test");
+  await expect.poll(() => asked).toEqual(["beforeunload"]);
+  expect(await page.locator("#new-secret").innerText()).toBe(receiver.secret);
+  expect(receiver.received).toEqual([]);
+  await press(page, "Copy signing secret");
+  await press(page, "Send test");
+  await page.getByText("Test delivered: accepted with 200").waitFor();
+  expect(asked).toHaveLength(1);
+});
+
+test("a failed test and its button fit the page at every width", async () => {
+  const workspace = await newWorkspace("failed-fits");
+  const page = await open(workspace.admin);
+  await newWebhook(page, workspace.home);
+  receiver.answer = (response) => void response.writeHead(500).end("down");
+  await press(page, "Send test");
+  await page.getByText("Test failed").waitFor();
+  await atCrm(page).click();
+  await page.getByRole("button", { name: "Deliver Test again" }).waitFor();
+  for (const width of [360, 766, 768, 900, 1020, 1021, 1100, 1280]) {
+    await page.setViewportSize({ width, height: 900 });
+    expect(await overflow(page), `${width} pixels`).toEqual([]);
+  }
 });
 
 test("without JavaScript a destination is tested with its result at once, paused, its secret rotated, and deleted", async () => {

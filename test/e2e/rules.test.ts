@@ -187,6 +187,30 @@ test("a long path of a condition is readable", async () => {
   }
 });
 
+test("the preview of an exclusion follows its conditions, whether they are typed, added or removed", async () => {
+  const workspace = await newWorkspace("follows");
+  const key = await workspace.newKey();
+  await newRule(workspace, { frequency: "every_time", conditions: [] });
+  for (const email of ["ann@own.example", "bob@customer.example"]) await send(key, { ...FORM, email });
+  await expect.poll(() => workspace.score("ann@own.example")).toBe(15);
+  await expect.poll(() => workspace.score("bob@customer.example")).toBe(15);
+  const staff = { name: "Own staff", conditions: [{ path: "email", operator: "ends_with", value: "@own.example" }] };
+  await workspace.operator.call("PUT", `workspaces/${workspace.id}/exclusions`, { items: [staff] });
+  const page = await open(workspace, "/exclusions");
+  await page.getByRole("link", { name: "Own staff" }).first().click();
+  const preview = page.locator("#preview");
+  await preview.getByRole("row", { name: /ann@own.example.* 15 → 0/ }).waitFor();
+  await page.getByLabel("Condition 1: value").fill("@customer.example");
+  await preview.getByRole("row", { name: /bob@customer.example.* 15 → 0/ }).waitFor();
+  expect(await preview.innerText()).not.toContain("ann@own.example");
+  await page.getByLabel("Condition 1: value").fill("");
+  await preview.getByText("Complete the conditions").waitFor();
+  await page.getByLabel("Condition 1: value").fill("@own.example");
+  await preview.getByRole("row", { name: /ann@own.example.* 15 → 0/ }).waitFor();
+  await page.getByRole("button", { name: "Remove condition 1" }).click();
+  await preview.getByText("Complete the conditions").waitFor();
+});
+
 test("the signals that an exclusion would cover fit their panel at every width", async () => {
   const workspace = await newWorkspace("long-events");
   const key = await workspace.newKey();

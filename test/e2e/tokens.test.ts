@@ -1,7 +1,7 @@
 /** The life of an API token in the browser: created, used, revoked. */
 import type { Page } from "playwright-core";
 import { expect, inject, test } from "vitest";
-import { browserForFile } from "./support/browser.ts";
+import { browserForFile, dismissed } from "./support/browser.ts";
 import { newWorkspace, type TestWorkspace } from "./support/workspace.ts";
 
 const { open } = browserForFile();
@@ -23,6 +23,21 @@ async function statusOf(token: string, { id }: TestWorkspace, path: string, meth
   await answer.body?.cancel();
   return answer.status;
 }
+
+test("the page of a new token asks before it is left, until the token is copied", async () => {
+  const workspace = await newWorkspace("token-asks");
+  const page = await open(workspace.owner, `${workspace.home}/settings/api-tokens`);
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const asked = dismissed(page);
+  const token = await newToken(page, "Nightly export");
+  await page.getByRole("link", { name: "View all tokens" }).click();
+  await expect.poll(() => asked).toEqual(["beforeunload"]);
+  expect(await page.locator("#new-token").innerText()).toBe(token);
+  await page.getByRole("button", { name: "Copy API token" }).click();
+  await page.getByRole("link", { name: "View all tokens" }).click();
+  await page.getByRole("row").filter({ hasText: "Nightly export" }).waitFor();
+  expect(asked).toHaveLength(1);
+});
 
 test("an owner creates a token, calls the API with it, and revokes it", async () => {
   const workspace = await newWorkspace("tokens");

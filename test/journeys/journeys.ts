@@ -135,7 +135,7 @@ const OTHER = { event: "Other", email: "other@example.com" };
 const deactivateKey: Journey = {
   name: "Deactivate a key",
   from: "operator API",
-  files: 19,
+  files: 20,
   prepare: async (world) => {
     const { id, key } = await world.service.api.newKey(world.id);
     world.created = { id, key };
@@ -192,7 +192,7 @@ export const JOURNEYS: readonly Journey[] = [
   {
     ...deactivateKey,
     from: "page",
-    files: 27,
+    files: 28,
     run: (world) => sendForm(world, `settings/api-keys/${world.created.id}/deactivate`),
   },
   applyRule,

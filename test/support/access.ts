@@ -184,6 +184,7 @@ export const ACCESS: Record<string, string> = {
   "POST /w/:slug/rules/exclusions/:exclusion_id/remove": "401 404 403 404 404 401",
   "POST /w/:slug/rules/exclusions/apply": "401 404 403 303 303 401",
   "GET /w/:slug/rules/exclusions/new": "303 404 403 200 200 303",
+  "POST /w/:slug/rules/exclusions/preview": "401 404 403 200 200 401",
   "POST /w/:slug/rules/exclusions/restore": "401 404 403 404 404 401",
   "GET /w/:slug/rules/export.json": "303 404 200 200 200 303",
   "GET /w/:slug/rules/import": "303 404 403 200 200 303",

@@ -216,7 +216,7 @@ export function Codes({ view }: { view: View }) {
       rows={codes}
       attributes={({ code }) => ({ id: code })}
       columns={[
-        { head: "Code", cell: ({ code }) => <code>{code}</code> },
+        { head: "Code", cell: ({ code }) => <code class="nowrap">{code}</code> },
         { head: "Status", kind: "number", cell: ({ status }) => status },
         { head: "When", kind: "text", cell: ({ when }) => <WithCode text={when} /> },
         {
@@ -284,7 +284,7 @@ function FieldTable({ view, head, fields, caption }: FieldTableProps) {
           head,
           cell: ({ name, isRequired }) => (
             <>
-              <code>{name}</code>
+              <code class="nowrap">{name}</code>
               {isRequired && <small>required</small>}
             </>
           ),

@@ -63,9 +63,11 @@ async function swapBy(form: HTMLFormElement, button: HTMLButtonElement | null, t
 }
 
 // A form that the back-forward cache restores may be sent again.
-addEventListener("pageshow", () => {
+addEventListener("pageshow", allowForms);
+
+function allowForms(): void {
   for (const form of document.querySelectorAll<HTMLFormElement>("form[data-once]")) form.dataset["once"] = "";
-});
+}
 
 const typing = new WeakMap<HTMLFormElement, { timer: ReturnType<typeof setTimeout>; sending: AbortController }>();
 for (const type of ["input", "change", "preview"]) {
@@ -86,11 +88,11 @@ for (const type of ["input", "change", "preview"]) {
   });
 }
 
-// The preview of a mapping rule is up to date when the page opens, and after a condition is added or removed.
+// A preview is up to date when the page opens, and after a condition is added or removed.
 for (const form of document.querySelectorAll("form[data-preview-first]")) askForPreview(form);
 document.addEventListener("swapped", (event) => {
   const fresh = event.target as Element;
-  const form = fresh.closest("form[data-preview-first]");
+  const form = fresh.closest("form[data-preview]");
   if (form === null) return;
   askForPreview(form);
   const last = [...fresh.querySelectorAll<HTMLInputElement>("input[name=path]")].at(-1);
@@ -182,7 +184,10 @@ if (unsaved !== null) {
     isDone ||= target.closest("[data-copied]") !== null || copied.size >= Number(unsaved.dataset["unsaved"]);
   });
   addEventListener("beforeunload", (event) => {
-    if (!isDone) event.preventDefault();
+    if (isDone) return;
+    event.preventDefault();
+    // If the person stays, the form that would have left may be sent again.
+    setTimeout(allowForms);
   });
 }
 

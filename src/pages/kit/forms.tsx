@@ -242,9 +242,14 @@ export function Form({ action, submit, look = "primary", cancel, hidden = {}, ch
   );
 }
 
-/** Attributes of a form whose preview follows what somebody types: `url` answers with the new `#preview`. */
-export function livePreview(url: string) {
-  return { "data-preview": "#preview", "data-preview-url": url, "data-preview-first": true } as const;
+/**
+ * Attributes of a form whose preview follows what somebody types: `url` answers with the new `#preview`.
+ *
+ * @param first what the page shows when it opens: `asked`, the script asks for the preview; `shown`, the page contains it.
+ */
+export function livePreview(url: string, first: "asked" | "shown" = "asked") {
+  const attributes = { "data-preview": "#preview", "data-preview-url": url } as const;
+  return first === "asked" ? { ...attributes, "data-preview-first": true } : attributes;
 }
 
 /** An error of several fields. No field has the focus, so it is announced. */

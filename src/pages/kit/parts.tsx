@@ -52,10 +52,11 @@ export function Panel({
   actions,
   list = false,
   id,
+  unsaved,
   children,
-}: PropsWithChildren<{ title?: Child; actions?: Child; list?: boolean; id?: string }>) {
+}: PropsWithChildren<{ title?: Child; actions?: Child; list?: boolean; id?: string; unsaved?: number }>) {
   return (
-    <section class={list ? "panel list" : "panel"} id={id}>
+    <section class={list ? "panel list" : "panel"} id={id} data-unsaved={unsaved}>
       {title !== undefined && (
         <div class="panel-head">
           <h2>{title}</h2>

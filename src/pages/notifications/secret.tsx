@@ -20,7 +20,7 @@ export function secretPage(c: Ctx, { destination, secret, isNew }: CreatedDestin
     { section: "notifications", title, crumbs: [[name, path]], intro: name, actions: [view, test] },
     secret !== null && (
       <>
-        <Panel title="Signing secret">
+        <Panel title="Signing secret" unsaved={1}>
           <Notice
             tone="warn"
             title="Copy the secret now: it is not shown again"

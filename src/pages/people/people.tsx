@@ -78,7 +78,7 @@ export const peoplePages = pages
               <LinkButton href={`${personPath(base, email)}/deletion`} text="View the receipt" />
             </Empty>
           )) ||
-          (named.length > 0 && <ChooseAccount list={list} accounts={named} />)
+          (named.length > 0 && <ChooseAccount base={base} list={list} accounts={named} />)
         }
       >
         <PeopleTable base={base} people={people.items} order={list.order} />
@@ -105,7 +105,7 @@ export const peoplePages = pages
  * contains it. Empty: it is an external id, or names none.
  */
 async function accountsNamed(c: Ctx, text: string): Promise<AccountSummary[]> {
-  const found = await storeOf(c).findAccounts({ sort: "score", text }, { cursor: null, limit: ACCOUNTS_OFFERED });
+  const found = await storeOf(c).findAccounts({ sort: "score", text }, { cursor: null, limit: ACCOUNTS_READ });
   if (found.items.some(({ externalId }) => externalId === text)) return [];
   // A name is JSON.
   const wanted = JSON.stringify(text).toLowerCase();
@@ -113,13 +113,19 @@ async function accountsNamed(c: Ctx, text: string): Promise<AccountSummary[]> {
   return exact.length === 1 ? exact : found.items;
 }
 
-/** Accounts to choose from, if several have the typed name. */
-const ACCOUNTS_OFFERED = 10;
+/** Accounts among which one with exactly the typed name is looked for, and accounts to choose from, if several fit. */
+const [ACCOUNTS_READ, ACCOUNTS_OFFERED] = [200, 10];
 
-function ChooseAccount({ list, accounts }: { list: ListAddress; accounts: readonly AccountSummary[] }) {
+interface ChooseProps {
+  base: string;
+  list: ListAddress;
+  accounts: readonly AccountSummary[];
+}
+
+function ChooseAccount({ base, list, accounts }: ChooseProps) {
   return (
     <Empty title="Several accounts fit">
-      {accounts.map(({ name, externalId }) => (
+      {accounts.slice(0, ACCOUNTS_OFFERED).map(({ name, externalId }) => (
         <p>
           <a href={withQuery(list.path, { ...list.query, account: externalId })}>
             <AccountName name={name} externalId={externalId} />
@@ -127,6 +133,12 @@ function ChooseAccount({ list, accounts }: { list: ListAddress; accounts: readon
           <small>{externalId}</small>
         </p>
       ))}
+      {accounts.length > ACCOUNTS_OFFERED && (
+        <p>
+          More accounts fit. Type more of the name, or{" "}
+          <a href={withQuery(`${base}/accounts`, { q: list.query["account"] ?? "" })}>search accounts</a>.
+        </p>
+      )}
     </Empty>
   );
 }
@@ -193,7 +205,7 @@ function ExportMenu({ base }: { base: string }) {
       {Object.entries(EXPORT_LABEL).flatMap(([records, name]) =>
         Object.entries(FORMAT_LABEL).map(([format, formatName]) => (
           <a href={withQuery(`${base}/people/export`, { records, format })} download>
-            {name} as {formatName}
+            {`All ${name.toLowerCase()} as ${formatName}`}
           </a>
         )),
       )}

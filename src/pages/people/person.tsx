@@ -94,7 +94,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
       <Stat label="First seen" value={<Time ms={person.firstSeenMs} />} />
     </Stats>,
     <div class="columns main-first">
-      <Panel title="Score over time">
+      <Panel title="Score over time (UTC)">
         <Curve curve={curve} score={person.score} thresholds={thresholds} whose="this person" />
       </Panel>
       <Panel title="Profile">

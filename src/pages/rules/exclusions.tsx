@@ -20,10 +20,10 @@ import { applyExclusions, previewExclusions, type ExclusionsPreview } from "../.
 import { LIMIT_COPY } from "../../use-cases/rejection-copy.ts";
 import { exclusionList, ruleProblem } from "../../use-cases/rule-schema.ts";
 import { MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
-import { Confirm, Form, LinkButton, Menu, PostButton, SelectField, TextField } from "../kit/forms.tsx";
+import { Confirm, Form, LinkButton, livePreview, Menu, PostButton, SelectField, TextField } from "../kit/forms.tsx";
 import { authorName, counted, grouped, signed } from "../kit/format.ts";
 import { type Column, Empty, Notice, Panel, Stat, Stats, Table, Time, Timeline } from "../kit/parts.tsx";
-import { mayManage, notFoundPage, page } from "../page.tsx";
+import { fragment, mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, done, formText, pages, signalPath, storeOf, workspacePath } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { managersOnly, requireManager } from "../session/sign-in.tsx";
@@ -58,6 +58,13 @@ export const exclusionPages = pages
   .post("/apply", requireManager, async (c) => {
     await applyExclusions(contextOf(c));
     return c.redirect(`${exclusionsPath(c)}#job`, 303);
+  })
+  .post("/preview", requireManager, readForm(), async (c) => {
+    const [list, data] = [await listOf(c), c.get("form")];
+    const form = withoutBlankRows(readRuleForm(data));
+    const exclusion = list.exclusions.find(({ id }) => id === formText(data, "exclusion"));
+    const preview = await previewTyped(c, list, form, exclusion, TYPING_SIGNALS);
+    return fragment(c, <PreviewPanel base={workspacePath(c)} preview={preview} days={form.days} />);
   })
   .post("/restore", requireManager, readForm(), async (c) => {
     const [version, seen] = [Number(formText(c.get("form"), "restored")), postedVersion(c.get("form"))];
@@ -294,22 +301,32 @@ async function save(c: Ctx, id: string | null): Promise<Response> {
     return editPage(c, list, { form: changeRows(typed, button), exclusion, button, version });
   }
   const form = withoutBlankRows(typed);
-  const isPreview = button === "preview";
-  const parsed = parseExclusion(
-    isPreview && form.name.trim() === "" ? { ...form, name: "New exclusion" } : form,
-    exclusion,
-  );
   const editor = { form, exclusion, button, version };
-  if (!parsed.ok && isPreview) return editPage(c, list, { ...editor, preview: "incomplete" });
+  if (button === "preview") {
+    return editPage(c, list, { ...editor, preview: await previewTyped(c, list, form, exclusion) });
+  }
+  const parsed = parseExclusion(form, exclusion);
   if (!parsed.ok) return editPage(c, list, { ...editor, errors: parsed.rejection, status: 422 });
   const items = withItem(list, exclusion, parsed.value);
-  if (isPreview) return editPage(c, list, { ...editor, preview: await previewOf(c, items, form) });
   const errors = errorsOfList(items, exclusion === undefined ? items.length - 1 : list.exclusions.indexOf(exclusion));
   if (errors !== null) return editPage(c, list, { ...editor, errors, status: 422 });
   const saved = await replaceExclusions(contextOf(c), items, { version });
   if (saved.ok) return done(c, "rules/exclusions", "exclusions_saved");
   const current = await listOf(c);
   return editPage(c, current, { ...editor, version: current.version, isOutdated: true, status: 409 });
+}
+
+/** @param signals that the preview while typing reads; undefined: a button was pressed. */
+async function previewTyped(
+  c: Ctx,
+  list: List,
+  form: RuleForm,
+  exclusion: Exclusion | undefined,
+  signals?: number,
+): Promise<Preview> {
+  const name = form.name.trim() === "" ? "New exclusion" : form.name;
+  const parsed = parseExclusion({ ...form, name }, exclusion);
+  return parsed.ok ? previewOf(c, withItem(list, exclusion, parsed.value), form, signals) : "incomplete";
 }
 
 async function previewOf(
@@ -367,10 +384,11 @@ function editPage(c: Ctx, list: List, editor: Editor): Promise<Response> {
       <Form
         action={exclusion === undefined ? base : `${base}/${exclusion.id}`}
         submit="Save"
-        hidden={{ version }}
+        hidden={{ version, ...(exclusion !== undefined && { exclusion: exclusion.id }) }}
         hasInnerButtons
         class="stack"
         id="rule"
+        {...livePreview(`${base}/preview`, "shown")}
       >
         <RuleErrors errors={errors} />
         <Panel>

@@ -291,7 +291,7 @@ function processedSteps(base: string, trace: SignalTrace, names: Names): Timelin
       : [
           "No person named",
           emailProblem !== undefined || idProblem !== undefined
-            ? "The signal's email and ids name nobody, for the reasons above. It scores nothing."
+            ? "The signal's email and ids name nobody, for the reasons under “Signal”. It scores nothing."
             : "The signal has no email, user id or anonymous id. It scores nothing.",
         ];
     return [{ title, text: [text, <AddressFound trace={trace} />] }];

@@ -28,6 +28,16 @@ export async function signIn(context: BrowserContext, email: string, to = "/"): 
   return page;
 }
 
+/** Answers each question of the browser with "no". Returns their types, in order. */
+export function dismissed(page: Page): string[] {
+  const asked: string[] = [];
+  page.on("dialog", (dialog) => {
+    asked.push(dialog.type());
+    void dialog.dismiss();
+  });
+  return asked;
+}
+
 /** A browser for the tests of one file. After each test it closes the contexts of that test. */
 export function browserForFile(options: Parameters<typeof launch>[0] = {}) {
   let browser: Browser;

@@ -83,6 +83,19 @@ describe("the list of people", () => {
     expect(several.text).toContain("Several accounts fit");
     expect(await heads(several.link(/^Initech West/).target ?? "")).toEqual(["bob@x.example"]);
     expect((await members.member.read(`${people}?account=nobody`)).text).not.toContain("Several accounts fit");
+    // Eleven fit. That with exactly the typed name is the oldest, so the last of equal scores.
+    const names = ["Branch", ...Array.from({ length: 10 }, (_, n) => `Branch ${n}`)];
+    await deliverAll(
+      ...names.flatMap((name, n) => [
+        joins(`p${n}@b.example`, `b-${n}`, name),
+        group(`p${n}@b.example`, `b-${n}`, name),
+      ]),
+    );
+    const many = await members.member.read(`${people}?account=ranch`);
+    expect(many.text).toContain("More accounts fit.");
+    expect(many.link("search accounts").target).toBe(`${members.home}/accounts?q=ranch`);
+    expect((await at("branch")).headers.get("location")).toBe(`${people}?sort=email&account=b-0`);
+    expect(several.text).not.toContain("More accounts fit.");
     // An external id that exists is none that a name is looked for by.
     expect((await at("a-1")).status).toBe(200);
   });
@@ -164,6 +177,8 @@ describe("a person", () => {
       return shown;
     });
     expect(page.detail("Score")).toMatch(/^8\b/);
+    // Its first hours are times of day.
+    expect(page.text).toContain("Score over time (UTC)");
     expect(page.all("svg.chart")[0]?.attribute("aria-label")).toMatch(/^Score from 0 on .* to 8 now\.$/);
     const matched = "matched by anonymous id anon-<i>, anonymous until";
     for (const expected of [traits.name, traits.company, "links ids to the email", matched])
@@ -361,6 +376,9 @@ describe("exports of people and signals", () => {
     expect(file.headers.get("content-type")).toContain("text/csv");
     expect(file.headers.get("content-disposition")).toMatch(/^attachment; filename="w-.*-people-.*\.csv"$/);
     expect(file.body).toMatch(/^email,.*\r\njane@example\.com,/);
+    // A filter restricts the list only.
+    const filtered = await members.admin.read(`${people}?q=jane`);
+    expect(filtered.link("All people as CSV").target).toBe(path);
     const signals = await members.owner.see(`${people}/export?records=signals&format=ndjson`);
     expect(signals.trim().split("\n")).toHaveLength(1);
     expect(await members.workspace.audit("data.exported")).toMatchObject([

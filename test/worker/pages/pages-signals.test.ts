@@ -530,7 +530,7 @@ describe("a signal's page", () => {
     expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ person: null, id_problem: why });
     const { text } = await read(`/${id}`);
     expect(text).toContain(why.replaceAll("`", ""));
-    expect(text).toContain("name nobody, for the reasons above");
+    expect(text).toContain("name nobody, for the reasons under “Signal”");
     expect(text).not.toContain("has no email, user id or anonymous id");
   });
 });

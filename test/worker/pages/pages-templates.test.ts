@@ -89,8 +89,12 @@ describe("the form of a key", () => {
       email: "laura@example.com",
       source: "typeform",
     });
-    const trace = await members.admin.read(`${members.home}/signals/${id}`);
-    expect(trace.text).toContain("By the payload template of its key");
+    const repeated = await sendTo(new URL(address).pathname, "body" in sample && sample.body);
+    await members.workspace.settled();
+    for (const one of [id, repeated.id]) {
+      const trace = await members.admin.read(`${members.home}/signals/${one}`);
+      expect(trace.text).toContain("By the payload template of its key");
+    }
   });
 
   test("previews a pasted body with its headers, and the rules that would match", async () => {
