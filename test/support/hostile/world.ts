@@ -255,6 +255,7 @@ export const FORMS: Record<string, string> = {
   "POST /w/:slug/rules/exclusions/:exclusion_id": EXCLUSION,
   "POST /w/:slug/rules/exclusions/:exclusion_id/remove": "",
   "POST /w/:slug/rules/exclusions/apply": "",
+  "POST /w/:slug/rules/exclusions/preview": EXCLUSION,
   "POST /w/:slug/rules/exclusions/restore": "restored=1&version=1",
   "POST /w/:slug/rules/import": `text=${RULE_FILE}&do=import&rules_version=1`,
   "POST /w/:slug/rules/preview": RULE,
