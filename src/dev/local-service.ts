@@ -51,12 +51,16 @@ export class CommandError extends Error {
   }
 }
 
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** The options of a command. @throws CommandError with the usage, for an option that the command does not have. */
 export function readOptions<T extends ParseArgsConfig>(config: T, usage: string): ReturnType<typeof parseArgs<T>> {
   try {
     return parseArgs(config);
   } catch (error) {
-    throw new CommandError(`${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
+    throw new CommandError(`${messageOf(error)}\n\n${usage}`);
   }
 }
 

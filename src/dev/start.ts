@@ -10,6 +10,7 @@ import { demoWorkspaceFile, seedDemoWorkspace } from "./demo-workspace.ts";
 import {
   applyMigrations,
   CommandError,
+  messageOf,
   PROJECT_DIR,
   runCommand,
   startService,
@@ -57,7 +58,7 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
   const rest = args.filter((_, at) => !known.some((token) => at === token.index || at === valueIndex(token)));
 
   await mkdir(stateDir, { recursive: true }).catch((error: unknown) => {
-    throw new CommandError(`--persist-to ${stateDir}: ${error instanceof Error ? error.message : String(error)}`);
+    throw new CommandError(`--persist-to ${stateDir}: ${messageOf(error)}`);
   });
   const token = await operatorToken(path.join(PROJECT_DIR, ".dev.vars"));
   // Check the state folder before the port: if both are in use, another port would not be enough.

@@ -447,7 +447,7 @@ export class SignalStore extends WorkspaceObject {
    * @param deletions of people, requested after the export: they are repeated.
    */
   finishImport(deletions: ForgottenDeletion[], retentionDays: number | null): void {
-    // What was read before the rows came is stale. What forwards notifications has the state too.
+    // The state that was read before the rows came is stale, also in `Forwarding`.
     if (this.#isImporting) [this.#loadedState, this.#startedForwarding] = [null, null];
     const { state } = this;
     const nowMs = Date.now();

@@ -79,8 +79,8 @@ export class Sums {
   readonly covered = new Map<string, number>();
   readonly samples: ExclusionSample[] = [];
   readonly #points = new Map<number, number>();
-  /** By person and rule, the latest match first. */
-  readonly #singles = new Map<string, SingleMatch[]>();
+  /** The latest first. */
+  readonly #singles: SingleMatch[] = [];
 
   take(part: ExclusionsPreviewPart): void {
     this.excluded += part.excluded;
@@ -88,18 +88,14 @@ export class Sums {
     this.samples.push(...part.samples.slice(0, PREVIEW_SAMPLES - this.samples.length));
     for (const [id, lines] of part.covered) this.covered.set(id, (this.covered.get(id) ?? 0) + lines);
     for (const [personId, points] of part.points) this.#add(personId, points);
-    for (const single of part.singles) {
-      const key = `${single.personId} ${single.ruleId}`;
-      const same = this.#singles.get(key);
-      if (same === undefined) this.#singles.set(key, [single]);
-      else same.push(single);
-    }
+    for (const single of part.singles) this.#singles.push(single);
   }
 
   /** Changes of scores, without people whose score stays. */
   pointsOfPeople(): ReadonlyMap<number, number> {
-    for (const [single, ...others] of this.#singles.values()) {
-      if (single !== undefined) this.#add(single.personId, changeOf([single, ...others]));
+    for (const [personId, ofPerson] of Map.groupBy(this.#singles, (single) => single.personId)) {
+      for (const matches of Map.groupBy(ofPerson, ({ ruleId }) => ruleId).values())
+        this.#add(personId, changeOf(matches));
     }
     return new Map([...this.#points].filter(([, points]) => points !== 0));
   }

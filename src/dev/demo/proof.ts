@@ -6,7 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Deployment } from "../deployment.ts";
-import { CommandError } from "../local-service.ts";
+import { CommandError, messageOf } from "../local-service.ts";
 import {
   OperatorClient,
   untilProcessed,
@@ -68,8 +68,9 @@ async function firstCalls(operator: OperatorClient, slug: string): Promise<Works
     await operator.call("PUT", "plans/proof", plan);
     return await operator.post<WorkspaceAnswer>("workspaces", { slug, name: "Proof", plan: "proof" });
   } catch (error) {
-    const text = error instanceof Error ? error.message : String(error);
-    throw new CommandError(`The deployment does not answer as expected. Check --origin and OPERATOR_TOKEN.\n${text}`);
+    throw new CommandError(
+      `The deployment does not answer as expected. Check --origin and OPERATOR_TOKEN.\n${messageOf(error)}`,
+    );
   }
 }
 

@@ -3,7 +3,7 @@ import { parseArgs, stripVTControlCharacters } from "node:util";
 import { unstable_readConfig, type Unstable_Config } from "wrangler";
 import { DEPLOYABLE_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
 import { NEEDED_BINDINGS, NEEDED_SETTINGS, bindingsOf, settingsOf, type ComparedConfig } from "./needed-settings.ts";
-import { CommandError } from "../local-service.ts";
+import { CommandError, messageOf } from "../local-service.ts";
 import { causeOf } from "../operator-client.ts";
 import { jurisdictionProblem, queueKind, QUEUE_WORDS, type QueueKind } from "../../env.ts";
 
@@ -56,8 +56,7 @@ export function readSections(file: string): Section[] {
   } catch (error) {
     const { location } = error as { location?: { line?: number } };
     const line = location?.line === undefined ? "" : `, line ${location.line}`;
-    const message = error instanceof Error ? error.message : String(error);
-    throw new CommandError(`wrangler.toml${line} cannot be used:\n\n${message}`);
+    throw new CommandError(`wrangler.toml${line} cannot be used:\n\n${messageOf(error)}`);
   }
 }
 
@@ -352,7 +351,7 @@ export async function missingInAccount(section: Section, wrangler: Wrangler, fet
       try {
         return { missing: await check() };
       } catch (error) {
-        return { name, error: error instanceof Error ? error.message : String(error) };
+        return { name, error: messageOf(error) };
       }
     }),
   );

@@ -7,7 +7,7 @@ import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import { PROJECT_DIR, WRANGLER } from "../local-service.ts";
+import { messageOf, PROJECT_DIR, WRANGLER } from "../local-service.ts";
 import {
   argumentsOf,
   missingAtOrigin,
@@ -81,8 +81,4 @@ async function dryRun(environment: string | undefined): Promise<boolean> {
 /** Runs wrangler in the terminal, where it may ask questions. @returns whether it succeeded. */
 async function runWrangler(args: string[]): Promise<boolean> {
   return (await ended(spawn(process.execPath, [WRANGLER, ...args], { cwd: PROJECT_DIR, stdio: "inherit" }))) === 0;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

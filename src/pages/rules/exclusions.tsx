@@ -51,8 +51,9 @@ export const exclusionPages = pages
   .get("/new", managersOnly("New exclusion", "exclude signals", "rules"), async (c) => {
     const list = await listOf(c);
     if (c.req.query("preset") !== "scanners") return editPage(c, list, { form: BLANK_FORM });
-    const preview = await previewOf(c, withItem(list, undefined, SCANNERS), BLANK_FORM, TYPING_SIGNALS);
-    return editPage(c, list, { form: formOfExclusion(SCANNERS), preview });
+    const form = formOfExclusion(SCANNERS);
+    const preview = await previewOf(c, withItem(list, undefined, SCANNERS), form, TYPING_SIGNALS);
+    return editPage(c, list, { form, preview });
   })
   .post("/", requireManager, readForm(), (c) => save(c, null))
   .post("/apply", requireManager, async (c) => {

@@ -124,8 +124,9 @@ export class Scoring {
   }
 
   /**
-   * Another match has taken the place. If its points lapse, the earliest match must still be searched; of several versions the first match;
-   * and in place of a once-ever match, unless the line was recorded before it, the first match too.
+   * Another match has taken the place. Then nothing has to be searched, with three exceptions: the earliest match, if the points lapse; the
+   * first match, if several versions may take the place; and the first match of a once-ever rule, if this line was recorded after the
+   * removed one.
    */
   #noteReplaced(personId: number, seq: number, match: RuleMatch, day: number): void {
     const days = this.#removed.get(personId)?.get(match.ruleId);

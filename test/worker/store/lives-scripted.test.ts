@@ -847,18 +847,12 @@ describe("exclusions that come and go leave the matches that counted before", ()
     ),
   );
 
+  const thenOnceADay = [finish, change({ frequency: "once_per_day", points: 9 }), send(early, late), detour(false)];
+
   test(
     "of a once-ever rule by its first recorded match, also if that was linked before the rule scored once a day",
     life(
-      [
-        send(track({ device: 1, daysAgo: 1 })),
-        send(early),
-        send(identify({ email: ANN, device: 1 })),
-        finish,
-        change({ frequency: "once_per_day", points: 9 }),
-        send(early, late),
-        detour(false),
-      ],
+      [send(track({ device: 1, daysAgo: 1 })), send(early), send(identify({ email: ANN, device: 1 })), ...thenOnceADay],
       once,
     ),
   );
@@ -872,10 +866,7 @@ describe("exclusions that come and go leave the matches that counted before", ()
         login,
         step("link"),
         send(late),
-        finish,
-        change({ frequency: "once_per_day", points: 9 }),
-        send(early, late),
-        detour(false),
+        ...thenOnceADay,
       ],
       once,
     ),
