@@ -471,7 +471,7 @@ export class ColdStorage {
     }
     return group.flatMap((lines) => {
       const start = lines.row.cold_offset - from;
-      return pick(lines, unpackPayloads(bytes.subarray(start, start + lines.row.cold_bytes), lines.segment.lines));
+      return unpack(bytes.subarray(start, start + lines.row.cold_bytes), lines);
     });
   }
 
@@ -481,7 +481,7 @@ export class ColdStorage {
     if (place === null || place.cold === null || place.cold === row.cold) return [];
     const now = this.#segments.of(place);
     const bytes = await this.#objects.read(place.cold, place.cold_offset, place.cold_bytes);
-    return bytes === null ? [] : pick({ segment: now, seqs }, unpackPayloads(bytes, now.lines));
+    return bytes === null ? [] : unpack(bytes, { segment: now, seqs });
   }
 }
 
@@ -497,8 +497,10 @@ function isEqual(stored: ArrayBuffer | null, bytes: Uint8Array): boolean {
   return stored !== null && Buffer.compare(new Uint8Array(stored), bytes) === 0;
 }
 
-function pick({ segment, seqs }: SegmentLines, payloads: readonly (string | null)[]): Payload[] {
-  return seqs.map((seq) => [seq, payloads[seq - segment.firstSeq] ?? null] as const);
+function unpack(bytes: Uint8Array, { segment: { firstSeq, lines }, seqs }: SegmentLines): Payload[] {
+  const indexes = seqs.map((seq) => seq - firstSeq);
+  const payloads = unpackPayloads(bytes, lines, indexes);
+  return seqs.map((seq, at) => [seq, payloads[at] ?? null] as const);
 }
 
 function groupNeighbours(cold: readonly ColdLines[]): ColdLines[][] {

@@ -272,9 +272,9 @@ function textOfColumn(all: readonly Cell[], is: Column["is"]): string {
 
 function cellsOfText(text: string, is: Column["is"], length: number): Cell[] {
   const cells = JSON.parse(text) as Cell[];
-  if (is === "number") for (let at = 1; at < cells.length; at++) cells[at] = Number(cells[at]) + Number(cells[at - 1]);
   const [first = 0] = cells;
-  while (cells.length < length) cells.push(first);
+  if (cells.length === 1) return new Array<Cell>(length).fill(first);
+  if (is === "number") for (let at = 1; at < cells.length; at++) cells[at] = Number(cells[at]) + Number(cells[at - 1]);
   return cells;
 }
 
@@ -309,11 +309,19 @@ export function packPayloads(payloads: readonly (string | null)[], lines: CellsO
   return compressed(texts.join(PAYLOAD_END));
 }
 
-/** Payloads as they were sent. Null: not kept, or the payload has a name that a deletion removed from the facts. */
-export function unpackPayloads(bytes: ArrayBuffer | Uint8Array, lines: CellsOfLines): (string | null)[] {
+/**
+ * Payloads as they were sent. Null: not kept, or the payload has a name that a deletion removed from the facts.
+ *
+ * @param indexes of the wanted payloads, in this order; all by default.
+ */
+export function unpackPayloads(
+  bytes: ArrayBuffer | Uint8Array,
+  lines: CellsOfLines,
+  indexes?: readonly number[],
+): (string | null)[] {
   const texts = decompress(bytes).split(PAYLOAD_END);
-  return texts.map((text, index) => {
-    let payload = text;
+  return (indexes ?? [...texts.keys()]).map((index) => {
+    let payload = texts[index] ?? "";
     for (const [column, mark] of MARKS.toReversed()) {
       if (!payload.includes(mark)) continue;
       const name = textOf(lines.cell(index, column));

@@ -350,10 +350,11 @@ export class Segments {
       .one();
   }
 
-  /** The payloads of a segment that are in the store. */
-  payloadsOf({ firstSeq, lines }: Segment): readonly (string | null)[] {
+  /** The payloads of a segment that are in the store. @param indexes as in `unpackPayloads`. */
+  payloadsOf({ firstSeq, lines }: Segment, indexes?: readonly number[]): readonly (string | null)[] {
     const packed = this.packedPayloads(firstSeq);
-    return packed === null ? Array.from({ length: lines.length }, () => null) : unpackPayloads(packed, lines);
+    if (packed !== null) return unpackPayloads(packed, lines, indexes);
+    return Array.from({ length: indexes?.length ?? lines.length }, () => null);
   }
 
   packedPayloads(firstSeq: number): ArrayBuffer | null {

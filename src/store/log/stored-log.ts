@@ -238,9 +238,17 @@ export class StoredSignalLog implements SignalLog {
     const inR2: { segment: Segment; seqs: readonly number[] }[] = [];
     for (const { portion, seqs } of wanted) {
       if (seqs.length === 0) continue;
-      const stored = this.payloadsOf(portion);
-      if (stored === null) inR2.push({ segment: segmentOf(portion), seqs });
-      else for (const seq of seqs) payloads.set(seq, stored[seq - portion.firstSeq] ?? null);
+      const segment = segmentOf(portion);
+      if (portion.payloads === "in_r2") {
+        inR2.push({ segment, seqs });
+        continue;
+      }
+      const indexes = seqs.map((seq) => seq - portion.firstSeq);
+      const stored =
+        segment.row === null
+          ? indexes.map((index) => this.#head.payloads[index])
+          : this.#segments.payloadsOf(segment, indexes);
+      for (const [at, seq] of seqs.entries()) payloads.set(seq, stored[at] ?? null);
     }
     for (const [seq, payload] of (await this.#cold?.read(inR2)) ?? []) payloads.set(seq, payload);
     return payloads;
