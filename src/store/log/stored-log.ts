@@ -290,6 +290,7 @@ export class StoredSignalLog implements SignalLog {
       if (left.length === 0) {
         this.#segments.drop(segment);
         this.#cold?.removeIfUnused(segment);
+        this.#announceWork();
         return 0;
       }
     }
@@ -311,6 +312,13 @@ export class StoredSignalLog implements SignalLog {
     const payloads = this.#segments.payloadsOf(segment);
     const left = payloads.map((payload, index) => (gone.has(firstSeq + index) ? null : payload));
     this.#segments.writePayloads(firstSeq, lines, left);
+    this.#announceWork();
+  }
+
+  /** Without the first payloads that wait for R2, the next may be due earlier: a delayed signal is recorded after younger ones. */
+  #announceWork(): void {
+    const dueMs = this.workMs(0);
+    if (dueMs !== null) this.#announce(dueMs);
   }
 
   clearDropped(): void {

@@ -16,6 +16,7 @@ import { restart } from "../../../support/restart.ts";
 import { rowsRead } from "../../../support/sql-cost.ts";
 import { afterDeletion } from "../../../../src/store/log/line.ts";
 import { openState } from "../../../support/log.ts";
+import type { VerifiedStore } from "../../../support/known-work.ts";
 import { inStore, TestStore } from "../../../support/store.ts";
 import { askRetentionNever, bucketWith, coldState, ring, ringUntilQuiet, withBindings } from "../../../support/cold.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf, type Delivered } from "../../../support/deliver.ts";
@@ -85,6 +86,19 @@ describe("§6.1: signals of unknown visitors", () => {
     expect(await cold()).toMatchObject({ keys: [], warm: [1] });
     const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
     expect(alarmMs).toBe(at + COLD_AFTER_MS);
+  });
+
+  test("have their own time also if a deletion takes younger ones, which were recorded earlier", async () => {
+    const at = Date.now();
+    await send({ id: "sig_1", payload: { event: "E", email: "ann@example.com" }, at });
+    await ring(workspace.id);
+    await send({ id: "sig_2", payload: { event: "E", email: "bob@example.com" }, at: at - 60 * MINUTE });
+    await ring(workspace.id);
+    await stub().deletePerson("del_1", "ann@example.com");
+    const unknown = await runInDurableObject(workspace.store, (store) =>
+      (store as unknown as VerifiedStore).unknownWork(),
+    );
+    expect([(await cold()).warm, unknown]).toEqual([[2], []]);
   });
 
   test("move at once while the store is more than half full, except open lines", async () => {
