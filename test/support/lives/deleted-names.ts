@@ -9,8 +9,12 @@ function textsOf({ content }: ModelSignal): string[] {
   return [emailName, userName, deviceName, previousName, mark].filter((text) => text !== null);
 }
 
-/** Texts that a deletion has taken with it: each signal that had one is deleted, or was purged, or is a duplicate, which keeps no names. */
+/**
+ * Texts that a deletion has taken with it: each signal that had one is deleted, or was purged, or is a duplicate, which keeps no names. An
+ * id that somebody else has too, by a device of theirs, is still theirs.
+ */
 function deletedTexts(model: Model): string[] {
+  const isTheirs = (kind: "user" | "device", name: string): boolean => model.hasPerson(`${kind} ${name}`);
   const carriers = new Map<string, ModelSignal[]>();
   for (const signal of model.signals) {
     if (signal.place === "flight") continue;
@@ -19,7 +23,8 @@ function deletedTexts(model: Model): string[] {
   return [...carriers]
     .filter(([, signals]) => signals.some(({ place }) => place === "deleted"))
     .filter(([, signals]) => signals.every(isNamed))
-    .map(([text]) => text);
+    .map(([text]) => text)
+    .filter((text) => !isTheirs("user", text) && !isTheirs("device", text));
 }
 
 function isNamed({ place, isLearned, leaves, deletion }: ModelSignal): boolean {

@@ -189,7 +189,7 @@ export class Model {
 
   /** Whether somebody has the signal, or an id that a dead letter names, without what deletions have still to learn. */
   isOthers(signal: Pick<ModelSignal, "content" | "order" | "place">): boolean {
-    if (signal.place === "dead") return signal.content.callIds.some((id) => this.#hasPerson(id));
+    if (signal.place === "dead") return signal.content.callIds.some((id) => this.hasPerson(id));
     return this.owner(signal, false)?.isDeleted === false;
   }
 
@@ -210,7 +210,8 @@ export class Model {
     return this.claims.get(id) ?? [];
   }
 
-  #hasPerson(id: Id): boolean {
+  /** Whether a person who is not deleted has claimed the id. */
+  hasPerson(id: Id): boolean {
     return this.#claimsOf(id).some(({ person }) => !person.isDeleted);
   }
 
@@ -301,14 +302,14 @@ export class Model {
 
   /** A claim of the person who has the id anyway changes nothing. Ids without a person that are paired with the id follow its first person. */
   #claim(claimed: Id, person: Person, claimedOrder: ReceivedOrder): void {
-    const hadPerson = this.#hasPerson(claimed);
+    const hadPerson = this.hasPerson(claimed);
     const taken = [{ id: claimed, order: claimedOrder }];
     for (const { id, order } of taken) {
       this.#addClaim(id, { order, person, untilMs: 0, isLearned: false, isCertain: false });
       if (hadPerson) return;
       for (const pair of this.pairs.filter(({ ids }) => ids.includes(id))) {
         const [other] = pair.ids.filter((one) => one !== id);
-        if (other === undefined || this.#hasPerson(other) || taken.some((one) => one.id === other)) continue;
+        if (other === undefined || this.hasPerson(other) || taken.some((one) => one.id === other)) continue;
         taken.push({ id: other, order: latest(order, pair.latest.order) });
       }
     }
@@ -326,11 +327,11 @@ export class Model {
   /** Two ids of one visitor: if one has a person, the other follows. Else a later claim of one holds for the other. */
   #pair(a: Id, b: Id, signal: ModelSignal): void {
     const { order } = signal;
-    if (a === b || (this.#hasPerson(a) && this.#hasPerson(b))) return;
+    if (a === b || (this.hasPerson(a) && this.hasPerson(b))) return;
     const claims = [...this.#claimsOf(a), ...this.#claimsOf(b)].filter(({ person }) => !person.isDeleted).sort(inOrder);
     const claim = claims.findLast((one) => !isLater(one.order, order)) ?? claims[0];
     if (claim !== undefined) {
-      return this.#claim(this.#hasPerson(a) ? b : a, claim.person, latest(claim.order, order));
+      return this.#claim(this.hasPerson(a) ? b : a, claim.person, latest(claim.order, order));
     }
     const known = this.pairs.find(({ ids }) => ids.includes(a) && ids.includes(b));
     if (known === undefined) this.pairs.push({ ids: [a, b], latest: signal });
@@ -488,7 +489,7 @@ export class Model {
 
   /** The store has learned nothing about those ids of a signal that somebody else had by then. */
   forgetLearned({ content }: ModelSignal): void {
-    for (const id of content.callIds.filter((one) => this.#hasPerson(one))) {
+    for (const id of content.callIds.filter((one) => this.hasPerson(one))) {
       this.claims.set(
         id,
         this.#claimsOf(id).filter(({ isLearned, isCertain }) => !isLearned || isCertain),
