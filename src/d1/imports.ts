@@ -3,11 +3,9 @@
  * Members are the exception: their pages say that the workspace is being imported.
  */
 import { and, eq, getTableColumns, isNull, sql } from "drizzle-orm";
-import { ok, reject, type Result } from "../domain/result.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { maskedKey } from "../domain/keys/api-key.ts";
 import type { FileLine, FileManifest, FilePlan } from "../wire/workspace-file.ts";
-import { newId } from "../platform/ids.ts";
 import { auditEntry } from "./audit.ts";
 import {
   apiKeys,
@@ -55,16 +53,29 @@ interface PlanDiffers {
   differences: string;
 }
 
-/** Creates the workspace of an import. @throws JurisdictionError if the deployment has workspaces in another jurisdiction. */
+interface NewImport {
+  manifest: FileManifest;
+  slug: string;
+  jurisdiction: string;
+}
+
+/** Null: the import may begin. @throws JurisdictionError if the deployment has workspaces in another jurisdiction. */
+export async function importRejection(
+  db: ControlDatabase,
+  { manifest, slug, jurisdiction }: NewImport,
+): Promise<"slug_taken" | PlanDiffers | null> {
+  const differences = await planDifferences(db, manifest.plan);
+  if (differences !== null) return { differences };
+  await requireSameJurisdiction(db, jurisdiction);
+  return (await db.$count(workspaces, eq(workspaces.slug, slug))) > 0 ? "slug_taken" : null;
+}
+
+/** Creates the workspace of an import. @returns false: another workspace has taken the slug meanwhile. */
 export async function insertImport(
   db: ControlDatabase,
   by: Change,
-  { manifest, slug, jurisdiction }: { manifest: FileManifest; slug: string; jurisdiction: string },
-): Promise<Result<string, "slug_taken" | PlanDiffers>> {
-  const differences = await planDifferences(db, manifest.plan);
-  if (differences !== null) return reject({ differences });
-  await requireSameJurisdiction(db, jurisdiction);
-  const id = newId("ws", by.nowMs);
+  { id, manifest, slug, jurisdiction }: NewImport & { id: string },
+): Promise<boolean> {
   const { name, overages, anchor, createdAt } = manifest.workspace;
   const { config, rules } = manifest.versions;
   const row = { id, slug, name, planId: manifest.plan.id, overages, anchor, rulesVersion: rules, createdAt };
@@ -86,7 +97,7 @@ export async function insertImport(
     insertIf(db, workspaceVersions, version, isInserted),
     insertIf(db, workspaceImports, stored, isInserted),
   ]);
-  return inserted.length === 0 ? reject("slug_taken") : ok(id);
+  return inserted.length > 0;
 }
 
 /** Null: the deployment has the plan with the same terms. */
@@ -126,7 +137,7 @@ export async function notePart(db: ControlDatabase, workspaceId: string, part: n
   ]);
 }
 
-/** Idempotent. @param first number of the first line in its part. */
+/** Idempotent. Does nothing once the import is finished or deleted. @param first number of the first line in its part. */
 export async function stageRows(
   db: ControlDatabase,
   workspaceId: string,
@@ -134,16 +145,17 @@ export async function stageRows(
 ): Promise<void> {
   const staged = lines.map(({ table, row }, index) => [first + index, table, JSON.stringify(row)]);
   const ofMembers = lines.flatMap(({ table, row }) => (table === "members" ? [row] : []));
+  const isUnderWay = hasRow(workspaceImports, eq(workspaceImports.workspaceId, workspaceId));
   await db.batch([
     db
       .insert(importedRows)
       .select(sql`SELECT ${workspaceId}, ${part}, value ->> 0, value ->> 1, value ->> 2
-      FROM json_each(${JSON.stringify(staged)}) WHERE value ->> 1 <> 'members'`)
+      FROM json_each(${JSON.stringify(staged)}) WHERE value ->> 1 <> 'members' AND ${isUnderWay}`)
       .onConflictDoNothing(),
     db
       .insert(members)
       .select(sql`SELECT ${workspaceId}, value ->> 'email', value ->> 'role', value ->> 'created_at'
-      FROM json_each(${JSON.stringify(ofMembers)}) WHERE true`)
+      FROM json_each(${JSON.stringify(ofMembers)}) WHERE ${isUnderWay}`)
       .onConflictDoNothing(),
   ]);
 }
@@ -226,10 +238,12 @@ export async function activateImport(
   by: Change,
   detail: JsonObject,
 ): Promise<void> {
-  const isNew = hasRow(workspaceImports, eq(workspaceImports.workspaceId, workspaceId));
+  // It may have ended meanwhile.
+  const isImporting = and(eq(workspaces.id, workspaceId), eq(workspaces.state, "importing"));
+  const isNew = hasRow(workspaces, isImporting);
   await db.batch([
     auditEntry(db, by, { workspaceId: null, action: "workspace.imported", target: workspaceId, detail }, isNew),
-    db.update(workspaces).set({ state: "active" }).where(eq(workspaces.id, workspaceId)),
+    db.update(workspaces).set({ state: "active" }).where(isImporting),
     db.delete(importedRows).where(eq(importedRows.workspaceId, workspaceId)),
     db.delete(workspaceImports).where(eq(workspaceImports.workspaceId, workspaceId)),
   ]);

@@ -216,6 +216,7 @@ export class QuotaCounter extends WorkspaceObject {
 
   /** A closed workspace takes no signals: senders get 503. Idempotent. @param reason null: it takes signals again. */
   setClosed(reason: Closed["reason"] | null): void {
+    if (this.ended !== null) return;
     this.#closed = reason === null ? null : { reason, atMs: Date.now() };
     if (this.#closed === null) this.ctx.storage.kv.delete(CLOSED_KEY);
     else this.ctx.storage.kv.put(CLOSED_KEY, this.#closed);
@@ -238,18 +239,22 @@ export class QuotaCounter extends WorkspaceObject {
 
   /** Idempotent. @throws if no import is under way, or a table lacks a column. */
   importRows(lines: TableLine[]): void {
-    if (this.#closed?.reason !== "importing") throw new Error("no import is under way");
+    if (!this.#isImporting) throw new Error("no import is under way");
     this.ctx.storage.transactionSync(() => writeRows(this.ctx.storage.sql, lines));
     this.setClosed("importing");
   }
 
   /** Begins to take signals. The object restarts, so that its memory has the imported rows: the call fails, and another one shows the result. */
   async finishImport(): Promise<void> {
-    if (this.#closed?.reason !== "importing") return;
+    if (!this.#isImporting) return;
     this.setClosed(null);
     this.#alarm.by(Date.now() + 1_000);
     await this.ctx.storage.sync();
     this.ctx.abort("The import is finished.");
+  }
+
+  get #isImporting(): boolean {
+    return this.ended === null && this.#closed?.reason === "importing";
   }
 
   isClosed(): boolean {
@@ -362,7 +367,7 @@ export class QuotaCounter extends WorkspaceObject {
   /** Never throws, because the platform gives up an alarm after six failures. */
   override async alarm(): Promise<void> {
     const nowMs = Date.now();
-    if (this.ended !== null || this.#closed?.reason === "importing") {
+    if (this.ended !== null || this.#isImporting) {
       this.#alarm.reset();
       this.#endForgottenImport();
       return this.#end();

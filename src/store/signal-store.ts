@@ -437,8 +437,15 @@ export class SignalStore extends WorkspaceObject {
 
   /** Idempotent. @throws if the store is not being imported, or a table lacks a column. */
   importRows(lines: TableLine[]): void {
-    if (!this.#isImporting) throw new Error("no import is under way");
+    if (this.ended !== null || !this.#isImporting) throw new Error("no import is under way");
     this.ctx.storage.transactionSync(() => writeRows(this.ctx.storage.sql, lines));
+  }
+
+  /** Whether an object of R2 is the store's. During an import each may be. */
+  hasObject(key: string): boolean {
+    if (this.ended !== null) return false;
+    const { sql } = this.ctx.storage;
+    return this.#isImporting || sql.exec("SELECT 1 FROM cold_objects WHERE key = ?", key).toArray().length > 0;
   }
 
   /**

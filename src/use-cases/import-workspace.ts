@@ -10,6 +10,7 @@ import {
   deletionsAfter,
   findImport,
   type Import,
+  importRejection,
   insertImport,
   moveRows,
   notePart,
@@ -60,18 +61,17 @@ export async function beginImport(
       `The file has the version ${manifest.version}, and this release reads ${FILE_VERSION}. Import it with the release that wrote it.`,
     );
   }
-  const inserted = await insertImport(db, by, { manifest, slug, jurisdiction: configuredJurisdiction(env) });
-  if (!inserted.ok) {
-    const { rejection } = inserted;
-    if (rejection === "slug_taken")
-      return rejected(rejection, `Another workspace has the slug ${slug}. Choose another one.`);
+  const slugTaken = () => rejected("slug_taken", `Another workspace has the slug ${slug}. Choose another one.`);
+  const begun = { manifest, slug, jurisdiction: configuredJurisdiction(env) };
+  const rejection = await importRejection(db, begun);
+  if (rejection === "slug_taken") return slugTaken();
+  if (rejection !== null)
     return rejected("plan_differs", `The plan must have the same terms as in the file: ${rejection.differences}.`);
-  }
-  const id = inserted.value;
-  // Before any key of it is in D1.
+  const id = newId("ws", by.nowMs);
+  // Before D1 has the import: only objects of a new workspace take rows, so a late part cannot close one that is complete.
   await quotaCounter(env, id).setClosed("importing");
   await signalStore(env, id).beginImport();
-  return ok(id);
+  return (await insertImport(db, by, { id, ...begun })) ? ok(id) : slugTaken();
 }
 
 /** @param body as it was exported. */
@@ -80,16 +80,13 @@ export async function importPart(
   part: number,
   body: Uint8Array,
 ): Promise<Result<{ missing: number[] }, ImportRejection> | null> {
-  const { env, db, workspaceId } = context;
+  const { db, workspaceId } = context;
   const found = await findImport(db, workspaceId);
   if (found === null) return null;
   const described = found.manifest.parts.find((candidate) => candidate.part === part);
   if (described === undefined) return rejected("part_unknown", `The manifest has no part ${part}.`);
   const lines = await readLines(described, body);
   if (!lines.ok) return lines;
-  // An import whose call was interrupted right after its beginning.
-  await quotaCounter(env, workspaceId).setClosed("importing");
-  await signalStore(env, workspaceId).beginImport();
   for (const { first, from, some } of slicesOf(lines.value)) {
     // oxlint-disable-next-line no-await-in-loop -- one slice at a time is on its way
     await importLines(context, { part, first, from, lines: some });
@@ -174,9 +171,13 @@ async function importLines(
     for (const { row } of rows) {
       const bytes = row["bytes"];
       if (typeof bytes !== "object" || bytes === null) throw new Error("an object of R2 has no bytes");
-      const key = `cold/${workspaceId}/${textIn(row, "key")}`;
+      const name = textIn(row, "key");
+      const key = `cold/${workspaceId}/${name}`;
       // oxlint-disable-next-line no-await-in-loop -- up to 2 MB each
       await within(CALL_TIMEOUT_MS, env.COLD.put(key, Buffer.from(bytes.base64, "base64")));
+      // The import may have been finished or deleted meanwhile. Then nobody would delete the object.
+      // oxlint-disable-next-line no-await-in-loop
+      if (!(await signalStore(env, workspaceId).hasObject(name))) await env.COLD.delete(key);
     }
   }
 }

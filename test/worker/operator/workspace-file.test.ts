@@ -6,6 +6,7 @@ import { hashOfName } from "../../../src/domain/signal/identity.ts";
 import { PAUSE_MAX_MS } from "../../../src/store/transfer/export-jobs.ts";
 import { controlDatabase } from "../../../src/d1/database.ts";
 import { beginImport as begin, finishImport, importPart } from "../../../src/use-cases/import-workspace.ts";
+import { textOfTables } from "../../support/everything.ts";
 import { intercept } from "../../support/intercept.ts";
 import { Interruption, type Harm } from "../../support/interruption.ts";
 import { ring } from "../../support/cold.ts";
@@ -291,6 +292,99 @@ describe("an interrupted import", () => {
     },
     240_000,
   );
+});
+
+describe("a part of an import whose call", () => {
+  const { DB, QUOTA_COUNTER, SIGNAL_STORE, DESTINATIONS, COLD } = env;
+
+  /** The call with this number waits until `arrive`. */
+  function late(at: number) {
+    let calls = 0;
+    let arrive = (): void => undefined;
+    const arrived = new Promise<void>((resolve) => (arrive = resolve));
+    const held = <T extends object>(binding: T): T =>
+      intercept(binding, async ({ make }) => {
+        if (calls++ === at) await arrived;
+        return make();
+      });
+    const objects = {
+      QUOTA_COUNTER: held(QUOTA_COUNTER),
+      SIGNAL_STORE: held(SIGNAL_STORE),
+      DESTINATIONS: held(DESTINATIONS),
+    };
+    const bindings = { ...env, DB: held(DB), COLD: held(COLD), ...objects } as Env;
+    return { bindings, arrive, hasHappened: () => calls > at };
+  }
+
+  /** @param meanwhile what happens to the workspace before the late call arrives. */
+  async function eachCallLate(
+    meanwhile: (after: TestWorkspace, file: WorkspaceFile) => Promise<unknown>,
+    check: (after: TestWorkspace) => Promise<unknown>,
+  ): Promise<void> {
+    expectLogged();
+    const { workspace } = await fullWorkspace();
+    const file = await exportOf(workspace);
+    await end(workspace);
+    for (let at = 0; at < MOST_CALLS; at++) {
+      const { body } = await beginImport(file);
+      const after = new TestWorkspace(String(body["workspace_id"]), workspace.key);
+      const { bindings, arrive, hasHappened } = late(at);
+      const context = {
+        ...after.context({ env: bindings, db: controlDatabase(bindings.DB) }),
+        pagesUrl: "https://signals.example/w/x",
+      };
+      const parts = [...file.parts].map(([part, bytes]) => importPart(context, part, bytes));
+      const sent = Promise.all(parts).catch(() => undefined);
+      await Promise.race([sent, scheduler.wait(150)]);
+      await meanwhile(after, file);
+      arrive();
+      await sent;
+      await check(after);
+      await end(after);
+      if (!hasHappened()) {
+        expect(at).toBeGreaterThan(7);
+        return;
+      }
+    }
+    throw new Error("more calls than expected");
+  }
+
+  async function end(workspace: TestWorkspace): Promise<void> {
+    const found = await workspace.ask("GET", "");
+    if (found.status === 200) await workspace.operator("DELETE", "", { slug: found.body["slug"] });
+    await until(async () => expect(await workspace.operator("GET", "/end")).toMatchObject({ complete: true }));
+  }
+
+  test("arrives after the import was finished changes nothing", async () => {
+    await eachCallLate(
+      async (after, file) => {
+        for (const [part, bytes] of file.parts) await sendPart(after.id, part, bytes);
+        await after.operator("POST", "/import/finish", {});
+        await env.DB.prepare("DELETE FROM members WHERE workspace_id = ?").bind(after.id).run();
+        await env.COLD.delete((await env.COLD.list({ prefix: `cold/${after.id}/` })).objects.map(({ key }) => key));
+        await runInDurableObject(after.store, (_, { storage }) => void storage.sql.exec("DELETE FROM cold_objects"));
+      },
+      async (after) => {
+        expect(await after.operator("GET", "")).toMatchObject({ state: "active" });
+        expect(await after.counter.isClosed()).toBe(false);
+        expect(await rowsOf("members", after)).toBe(0);
+        expect(await rowsOf("imported_rows", after)).toBe(0);
+        expect((await env.COLD.list({ prefix: `cold/${after.id}/` })).objects).toEqual([]);
+        await expect(after.store.record([])).resolves.toMatchObject({ outcome: "recorded" });
+      },
+    );
+  }, 240_000);
+
+  test("arrives after the workspace has ended leaves nothing of it", async () => {
+    await eachCallLate(end, async (after) => {
+      expect(await rowsOf("members", after)).toBe(0);
+      expect(await rowsOf("imported_rows", after)).toBe(0);
+      expect((await env.COLD.list({ prefix: `cold/${after.id}/` })).objects).toEqual([]);
+      for (const stub of [after.counter, after.store, after.destinations] as DurableObjectStub[]) {
+        expect(await runInDurableObject(stub, (_, { storage }) => textOfTables(storage.sql))).toBe("");
+      }
+    });
+  }, 240_000);
 });
 
 describe("an interrupted export", () => {
