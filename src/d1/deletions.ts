@@ -19,7 +19,7 @@ export async function deletionsSince(
 }
 
 /** One day longer than D1 can be restored. */
-const DELETIONS_KEPT_DAYS = 31;
+export const DELETIONS_KEPT_DAYS = 31;
 /** Maximum number of old rows, of all workspaces, that one deletion clears. */
 const CLEARED_AT_ONCE = 100;
 

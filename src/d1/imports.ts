@@ -2,7 +2,7 @@
  * Imports of workspaces in D1. Until an import is finished its rows wait in `imported_rows`, because their ids may still be the source's.
  * Members are the exception: their pages say that the workspace is being imported.
  */
-import { and, eq, getTableColumns, isNull, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, isNull, sql, type SQL } from "drizzle-orm";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { maskedKey } from "../domain/keys/api-key.ts";
 import type { FileLine, FileManifest, FilePlan } from "../wire/workspace-file.ts";
@@ -30,7 +30,7 @@ import {
 import { findPlan } from "./plans.ts";
 import { requireSameJurisdiction } from "./workspaces.ts";
 
-/** In the order in which they are written. */
+/** In the order in which they are written. The deletions come last, when the import is complete. */
 const TABLES = {
   api_keys: apiKeys,
   key_budgets: keyBudgets,
@@ -38,9 +38,10 @@ const TABLES = {
   mapping_rules: mappingRules,
   rule_versions: ruleVersions,
   exclusion_versions: exclusionVersions,
-  deletions,
   audit_log: auditLog,
 };
+
+type FileTable = (typeof TABLES)[keyof typeof TABLES] | typeof deletions;
 
 const ID_COLUMNS: Record<string, string> = {
   key_budgets: "first_key_id",
@@ -195,46 +196,73 @@ export async function activeKeysOf(db: ControlDatabase, workspaceId: string): Pr
   return keys.map(maskedKey);
 }
 
-/** Deletions that were requested after the export, of a source that this deployment knows. */
+/** Deletions that were requested after the export, in its workspace or in one that was imported from it, also from another file. */
 export async function deletionsAfter(
   db: ControlDatabase,
-  workspaceIds: readonly [string, string],
+  sourceId: string,
   sinceMs: number,
 ): Promise<{ id: string; requestedAtMs: number; emailHash: string }[]> {
+  const family = sql`(
+    WITH RECURSIVE family (id) AS (
+      SELECT ${sourceId}
+      UNION SELECT target FROM family JOIN ${auditLog} ON detail ->> 'source' = family.id
+      WHERE workspace_id IS NULL AND action = 'workspace.imported'
+    )
+    SELECT id FROM family)`;
   const found = await db
     .select()
     .from(deletions)
-    .where(
-      sql`${deletions.workspaceId} IN (${workspaceIds[0]}, ${workspaceIds[1]}) AND ${deletions.requestedAt} >= ${iso(sinceMs)}`,
-    );
+    .where(sql`${deletions.workspaceId} IN ${family} AND ${deletions.requestedAt} >= ${iso(sinceMs)}`);
   return found.map(({ id, requestedAt, emailHash }) => ({ id, requestedAtMs: Date.parse(requestedAt), emailHash }));
 }
 
-/** The rows become the workspace's: those of a source in this deployment are moved. One batch, so that each key has one workspace. Idempotent. */
+/**
+ * The rows become the workspace's: those of a source in this deployment are moved. One batch, so that each key has one workspace. Keys
+ * that have ended since the export stay so. Idempotent.
+ */
 export async function moveRows(db: ControlDatabase, workspaceId: string, sourceId: string): Promise<void> {
-  const ofImport = (table: string) =>
-    sql`FROM ${importedRows} WHERE workspace_id = ${workspaceId} AND table_name = ${table}`;
+  const { deactivatedAt, overlapEndsAt } = apiKeys;
+  const ends = db
+    .update(importedRows)
+    .set({
+      row: sql`json_set(row, '$.deactivated_at', coalesce(${deactivatedAt}, row ->> 'deactivated_at'),
+        '$.overlap_ends_at', coalesce(${overlapEndsAt}, row ->> 'overlap_ends_at'))`,
+    })
+    .from(apiKeys)
+    .where(
+      sql`imported_rows.workspace_id = ${workspaceId} AND table_name = 'api_keys' AND ${eq(apiKeys.workspaceId, sourceId)}
+        AND ${apiKeys.id} = row ->> 'id'`,
+    );
   const fromSource = Object.entries(TABLES).map(([name, table]) => {
     const column = ID_COLUMNS[name] ?? "id";
-    const ids = sql`${sql.identifier(column)} IN (SELECT row ->> ${column} ${ofImport(name)})`;
+    const ids = sql`${sql.identifier(column)} IN (SELECT row ->> ${column} ${stagedRows(workspaceId, name)})`;
     return db.delete(table).where(sql`${eq(table.workspaceId, sourceId)} AND ${ids}`);
   });
-  const inserts = Object.entries(TABLES).map(([name, table]) => {
-    const columns = Object.values(getTableColumns(table)).map((column) => column.name);
-    const values = columns.map((column) => (column === "workspace_id" ? sql`${workspaceId}` : sql`row ->> ${column}`));
-    return db
-      .insert(table)
-      .select(sql`SELECT ${sql.join(values, sql`, `)} ${ofImport(name)}`)
-      .onConflictDoNothing();
-  });
-  const moved = db.update(deletions).set({ workspaceId }).where(eq(deletions.workspaceId, sourceId));
-  await db.batch([moved, ...fromSource, ...inserts]);
+  const inserts = Object.entries(TABLES).map(([name, table]) => insertStaged(db, workspaceId, name, table));
+  await db.batch([ends, ...fromSource, ...inserts]);
 }
 
-/** The last step of an import. Idempotent. */
+function stagedRows(workspaceId: string, table: string): SQL {
+  return sql`FROM ${importedRows} WHERE workspace_id = ${workspaceId} AND table_name = ${table}`;
+}
+
+function insertStaged(db: ControlDatabase, workspaceId: string, name: string, table: FileTable) {
+  const columns = Object.values(getTableColumns(table)).map((column) => column.name);
+  const values = columns.map((column) => (column === "workspace_id" ? sql`${workspaceId}` : sql`row ->> ${column}`));
+  return db
+    .insert(table)
+    .select(sql`SELECT ${sql.join(values, sql`, `)} ${stagedRows(workspaceId, name)}`)
+    .onConflictDoNothing();
+}
+
+/**
+ * The last step of an import. Idempotent. Until now the deletions belong to the source, so that the next import finds them if this one is
+ * never finished.
+ */
 export async function activateImport(
   db: ControlDatabase,
   workspaceId: string,
+  sourceId: string,
   by: Change,
   detail: JsonObject,
 ): Promise<void> {
@@ -243,6 +271,11 @@ export async function activateImport(
   const isNew = hasRow(workspaces, isImporting);
   await db.batch([
     auditEntry(db, by, { workspaceId: null, action: "workspace.imported", target: workspaceId, detail }, isNew),
+    db
+      .update(deletions)
+      .set({ workspaceId })
+      .where(and(eq(deletions.workspaceId, sourceId), isNew)),
+    insertStaged(db, workspaceId, "deletions", deletions),
     db.update(workspaces).set({ state: "active" }).where(isImporting),
     db.delete(importedRows).where(eq(importedRows.workspaceId, workspaceId)),
     db.delete(workspaceImports).where(eq(workspaceImports.workspaceId, workspaceId)),

@@ -163,8 +163,10 @@ export class ChoreRunner {
   /** Takes a step of a chore that begins after this call. Never throws. */
   async runNow(name: ChoreName): Promise<void> {
     const chore = this.#chores.find((candidate) => candidate.name === name);
-    if (chore === undefined || this.#isStopped || !this.#mayRun(name)) return;
+    if (chore === undefined) return;
     await this.#running.get(chore);
+    // The step may have ended because an export waited for it.
+    if (this.#isStopped || !this.#mayRun(name)) return;
     // Callers that waited for the same step share the next step.
     await this.#takeStep(chore);
     this.#next().forget();

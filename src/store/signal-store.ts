@@ -141,6 +141,8 @@ export class SignalStore extends WorkspaceObject {
   /** Whether the store was full when the chores were last asked: rule jobs wait meanwhile. */
   #wasFull = false;
   readonly #exports = new ExportJobs(this.ctx.storage);
+  /** Resolves when no lost payloads are being marked, for which an export waits. Never rejects. */
+  #marking: Promise<unknown> = Promise.resolve();
   #isImporting = this.ctx.storage.kv.get(IMPORTING_KEY) === true;
   readonly #pausing = {
     next: () => this.due,
@@ -375,7 +377,9 @@ export class SignalStore extends WorkspaceObject {
    */
   async markLostPayloads(): Promise<number> {
     this.#requireNoPause();
-    const signals = await this.state.signals.markLostPayloads(Date.now());
+    const marking = this.state.signals.markLostPayloads(Date.now());
+    this.#marking = Promise.allSettled([this.#marking, marking]);
+    const signals = await marking;
     this.due.forget();
     this.#alarmForNext();
     return signals;
@@ -418,7 +422,7 @@ export class SignalStore extends WorkspaceObject {
       counterRows: (place) => counter.exportRows(place) as Promise<Awaited<ReturnType<ExportSources["counterRows"]>>>,
       destinationRows: () => destinations.exportRows() as Promise<TableLine[]>,
       settle: async () => {
-        await this.#chores.settleAllBut("export");
+        await Promise.all([this.#chores.settleAllBut("export"), this.#marking]);
         const { state } = this;
         this.#transact(() => {
           updateGroups(state);

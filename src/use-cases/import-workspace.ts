@@ -17,6 +17,7 @@ import {
   stageRows,
 } from "../d1/imports.ts";
 import { findWorkspace } from "../d1/workspaces.ts";
+import { DAY_MS } from "../domain/duration.ts";
 import { ok, reject, type Result } from "../domain/result.ts";
 import { configuredJurisdiction } from "../env.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
@@ -24,6 +25,7 @@ import { newId } from "../platform/ids.ts";
 import { type TableLine, textIn } from "../platform/table-rows.ts";
 import { within } from "../platform/time-limit.ts";
 import type { ForgottenDeletion } from "../store/protocol/store-operations.ts";
+import { DELETIONS_KEPT_DAYS } from "../d1/deletions.ts";
 import { FILE_VERSION } from "../d1/file-version.ts";
 import { type FileLine, type FileManifest, type FileOrigin, type FilePart, TABLES } from "../wire/workspace-file.ts";
 import { configureCounter } from "./configure-workspace.ts";
@@ -187,7 +189,7 @@ export function missingParts({ manifest, parts }: Pick<Import, "manifest" | "par
 }
 
 export interface FinishOptions {
-  /** Hashes of people who were deleted after the export, if this deployment does not know the source. */
+  /** Hashes of people who were deleted after the export, if this deployment does not know them (any more). */
   deletedPeople: readonly string[] | null;
   /** The operator confirms that nobody was deleted since, or that nobody knows. */
   withoutDeletions: boolean;
@@ -216,14 +218,11 @@ export async function finishImport(
   if (!forgotten.ok) return forgotten;
 
   const counter = () => quotaCounter(env, workspaceId);
-  if (await counter().isClosed()) {
-    // Keys that were deactivated after the export stay so.
-    const deactivated = await deactivatedKeyIds(db, sourceId);
-    await counter().importRows(
-      deactivated.map((id) => ({ table: "deactivated_keys", row: { key_id: id, at_ms: by.nowMs } })),
-    );
-  }
   await moveRows(db, workspaceId, sourceId);
+  // Before it takes signals: keys that were deactivated after the export stay so. D1 has nothing of a source whose import was deleted.
+  const { keys: ofSource } =
+    sourceState === "closed" ? await quotaCounter(env, sourceId).deactivateAll([]) : { keys: [] };
+  await counter().deactivateAll([...(await deactivatedKeyIds(db, workspaceId)), ...ofSource.map(({ keyId }) => keyId)]);
   await signalStore(env, workspaceId).finishImport(forgotten.value, manifest.plan.retentionDays);
   await destinationsOf(env, workspaceId).finishImport();
   // The call ends the object, which has its rows in memory only after a start.
@@ -235,7 +234,7 @@ export async function finishImport(
   const { keys } = await counter().deactivateAll([]);
   await deactivateCountersKeys(db, workspaceId, keys);
   const detail = { source: sourceId, exported_at: new Date(manifest.exportedAtMs).toISOString() };
-  await activateImport(db, workspaceId, by, detail);
+  await activateImport(db, workspaceId, sourceId, by, detail);
   return ok({ deletionsRepeated: forgotten.value.length });
 }
 
@@ -272,7 +271,7 @@ function inUse(keys: readonly string[], where: string): string {
 }
 
 async function deletionsOf(
-  { db, workspaceId, by }: WorkspaceContext,
+  { db, by }: WorkspaceContext,
   { sourceId, manifest }: Import,
   { deletedPeople, withoutDeletions }: FinishOptions,
   isSourceKnown: boolean,
@@ -282,13 +281,12 @@ async function deletionsOf(
     requestedAtMs: by.nowMs,
     emailHash,
   }));
-  if (isSourceKnown)
-    return ok([...(await deletionsAfter(db, [workspaceId, sourceId], manifest.exportedAtMs)), ...given]);
-  if (deletedPeople === null && !withoutDeletions) {
+  const areKnown = isSourceKnown && manifest.exportedAtMs > by.nowMs - DELETIONS_KEPT_DAYS * DAY_MS;
+  if (!areKnown && deletedPeople === null && !withoutDeletions) {
     return rejected(
       "deletions_unknown",
       "This deployment does not know who was deleted after the export. Send `deleted_people` with the hashes of the source's deletions, or `without_deletions`.",
     );
   }
-  return ok(given);
+  return ok([...(await deletionsAfter(db, sourceId, manifest.exportedAtMs)), ...given]);
 }

@@ -71,7 +71,7 @@ export interface ExportSources {
   d1: D1Database;
   counterRows: (place: CounterPlace | null) => Promise<{ lines: TableLine[]; next: CounterPlace | null }>;
   destinationRows: () => Promise<TableLine[]>;
-  /** Waits until no chore is under way, and writes what waits in memory. */
+  /** Waits until nothing changes the store any more, and writes what waits in memory. */
   settle: () => Promise<void>;
 }
 

@@ -9,10 +9,11 @@ import { beginImport as begin, finishImport, importPart } from "../../../src/use
 import { textOfTables } from "../../support/everything.ts";
 import { intercept } from "../../support/intercept.ts";
 import { Interruption, type Harm } from "../../support/interruption.ts";
-import { ring } from "../../support/cold.ts";
+import { bucketWith, ring, withBindings } from "../../support/cold.ts";
 import { consumeMessages, messageOf } from "../../support/deliver.ts";
 import { expectLogged } from "../../support/logged.ts";
 import { newMembers } from "../../support/members.ts";
+import { restart } from "../../support/restart.ts";
 import { until } from "../../support/until.ts";
 import { newPlan, newWorkspace, operator, TestWorkspace } from "../../support/workspace.ts";
 import { beginImport, exportOf, linesOf, moved, sendPart, type WorkspaceFile } from "../../support/workspace-file.ts";
@@ -232,6 +233,120 @@ describe("the file of a workspace", () => {
   });
 });
 
+/** Sends all parts of a new import. */
+async function importing(file: WorkspaceFile, { key }: TestWorkspace): Promise<TestWorkspace> {
+  const { body } = await beginImport(file, `copy-${crypto.randomUUID()}`);
+  const after = new TestWorkspace(String(body["workspace_id"]), key);
+  for (const [part, bytes] of file.parts) await sendPart(after.id, part, bytes);
+  return after;
+}
+
+async function emailsOf(workspace: TestWorkspace): Promise<string[]> {
+  await ring(workspace.id);
+  const { items } = await workspace.operator<{ items: { email: string }[] }>("GET", "/people");
+  return items.map(({ email }) => email).toSorted();
+}
+
+/** D1 with a test's work around the batch that moves the rows of an import. */
+function aroundMove(around: (make: () => unknown) => unknown): D1Database {
+  return intercept(env.DB, ({ statements, make }) =>
+    statements.some(({ query }) => query.startsWith('insert into "api_keys"')) ? around(make) : make(),
+  );
+}
+
+function finish(workspace: TestWorkspace, DB: D1Database) {
+  const context = workspace.context({ env: { ...env, DB } as Env, db: controlDatabase(DB) });
+  return finishImport(context, { deletedPeople: null, withoutDeletions: false });
+}
+
+describe("an import of a file that is older than a change of its workspace", () => {
+  async function source() {
+    const workspace = await newWorkspace();
+    const another = await workspace.newKey();
+    for (const name of ["jane", "sam"]) await workspace.send({ email: `${name}@example.com`, event: "E" });
+    await workspace.settled();
+    return { workspace, another, file: await exportOf(workspace) };
+  }
+
+  test("repeats deletions and deactivations also after an import that was interrupted and deleted", async () => {
+    const { workspace, another, file } = await source();
+    await workspace.operator("DELETE", "/people/jane@example.com");
+    await workspace.deactivate(another);
+    await workspace.operator("POST", "/close");
+    const interrupted = await importing(file, workspace);
+    const DB = aroundMove(async (make) => {
+      await make();
+      throw new Error("interrupted");
+    });
+    await expect(finish(interrupted, DB)).rejects.toThrow("interrupted");
+    const { slug } = await interrupted.operator<{ slug: string }>("GET", "");
+    await interrupted.operator("DELETE", "", { slug });
+    const after = await importing(file, workspace);
+    await after.operator("POST", "/import/finish", {});
+    expect(await emailsOf(after)).toEqual(["sam@example.com"]);
+    expect((await workspace.send({ event: "E" }, { key: another.key })).status).toBe(401);
+    expect((await workspace.send({ event: "E" })).status).toBe(202);
+    await after.settled();
+  });
+
+  test("repeats deletions in a workspace that was imported from it", async () => {
+    const { workspace, file } = await source();
+    const first = await moved(workspace, file);
+    await first.operator("DELETE", "/people/jane@example.com");
+    const again = await exportOf(first);
+    const second = await moved(first, again);
+    await second.operator("DELETE", "/people/sam@example.com");
+    const { slug } = await second.operator<{ slug: string }>("GET", "");
+    await second.operator("DELETE", "", { slug });
+    const after = await importing(file, workspace);
+    expect(await after.operator("POST", "/import/finish", {})).toMatchObject({ deletions_repeated: 2 });
+    expect(await emailsOf(after)).toEqual([]);
+  });
+
+  test("asks for a confirmation if D1 has forgotten deletions since", async () => {
+    const { workspace, file } = await source();
+    await workspace.operator("DELETE", "", { slug: file.manifest.workspace.slug });
+    vi.useFakeTimers({ toFake: ["Date"], now: file.manifest.exportedAtMs + 31 * DAY_MS });
+    const after = await importing(file, workspace);
+    expect(await after.ask("POST", "/import/finish", {})).toMatchObject({ body: { code: "deletions_unknown" } });
+    await after.operator("POST", "/import/finish", { without_deletions: true });
+  });
+
+  test("leaves a rotated key its end, to the millisecond", async () => {
+    const { workspace, file } = await source();
+    await workspace.operator("POST", `/keys/${workspace.key.id}/rotate`, { overlap: "1h" });
+    const endsAt = async (of: TestWorkspace) => {
+      const keys = await of.list<{ id: string; expires_at: string }>("/keys");
+      return keys.find(({ id }) => id === workspace.key.id)?.expires_at ?? "";
+    };
+    const ends = await endsAt(workspace);
+    await workspace.operator("POST", "/close");
+    const after = await importing(file, workspace);
+    await after.operator("POST", "/import/finish", {});
+    expect(await endsAt(after)).toBe(ends);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(ends) - 1 });
+    expect((await workspace.send({ event: "E" })).status).toBe(202);
+    vi.setSystemTime(Date.parse(ends));
+    expect((await workspace.send({ event: "E" })).status).toBe(401);
+    await after.settled();
+  });
+
+  test("keeps a key deactivated that is deactivated while its row moves", async () => {
+    const { workspace, another, file } = await source();
+    await workspace.operator("POST", "/close");
+    const after = await importing(file, workspace);
+    const DB = aroundMove(async (make) => {
+      await workspace.deactivate(another);
+      return make();
+    });
+    await finish(after, DB);
+    expect((await workspace.send({ event: "E" }, { key: another.key })).status).toBe(401);
+    expect((await after.list<{ id: string }>("/keys")).find(({ id }) => id === another.id)).toMatchObject({
+      status: "Inactive",
+    });
+  });
+});
+
 describe("an interrupted import", () => {
   const { DB, QUOTA_COUNTER, SIGNAL_STORE, DESTINATIONS, COLD } = env;
 
@@ -447,6 +562,41 @@ describe("a pause for an export", () => {
     expect((await consumeMessages([message])).explicitAcks).toEqual(["0"]);
     expectLogged("error");
     await until(async () => expect(await workspace.counter.books()).toMatchObject({ unsettled: 0 }));
+  });
+
+  test("waits until lost payloads are marked, so that the manifest counts them or no line needs them", async () => {
+    expectLogged("error");
+    const workspace = await newWorkspace();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
+    for (let day = 0; day < 2; day++) {
+      await workspace.send({ event: "E", email: `jane-${day}@example.com` });
+      await workspace.settled();
+      vi.setSystemTime(Date.now() + 2 * DAY_MS);
+      await ring(workspace.id);
+    }
+    const { objects } = await env.COLD.list({ prefix: `cold/${workspace.id}/` });
+    expect(objects).toHaveLength(2);
+    await env.COLD.delete(objects.map(({ key }) => key));
+    let read = (): void => undefined;
+    const isRead = new Promise<void>((resolve) => (read = resolve));
+    let marked: Promise<unknown> = Promise.resolve();
+    const COLD = bucketWith({
+      before: async (method) => {
+        if (method === "list") await Promise.race([isRead, scheduler.wait(500)]);
+        if (method !== "get") return;
+        read();
+        await marked;
+      },
+    });
+    await restart(workspace.store);
+    await withBindings(workspace.id, { COLD });
+    vi.setSystemTime(Date.now() + 60_000);
+    marked = runInDurableObject(workspace.store, (store) => store.markLostPayloads()).catch(() => undefined);
+    const file = await exportOf(workspace);
+    await marked;
+    const segments = linesOf(file).filter(({ table }) => table === "signals_segments");
+    const needed = new Set(segments.flatMap(({ row }) => row["cold"] ?? []));
+    expect(file.manifest.payloadsMissing).toBe(needed.size);
   });
 
   test("ends after five minutes, and the export says so", async () => {

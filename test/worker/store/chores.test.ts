@@ -1,7 +1,8 @@
 /** The alarm of the Signal Store after a step that ended the object: it left no error, and would end the object again. */
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { CHORE_REST_MS } from "../../../src/store/chores.ts";
+import { CHORE_REST_MS, ChoreRunner } from "../../../src/store/chores.ts";
+import { NextDue } from "../../../src/store/state/due.ts";
 import { deliver } from "../../support/deliver.ts";
 import { expectLogged } from "../../support/logged.ts";
 import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
@@ -104,4 +105,27 @@ test("the chore that ends the object alone fails in health and comes last, until
   await runDurableObjectAlarm(workspace.store);
   expect(await done()).toEqual({ purge: true, apply_rules: true });
   expect(await failing()).toEqual([]);
+});
+
+test("a step that was asked for during another one is not taken once the store is paused", async () => {
+  await runInDurableObject(workspace.store, async (_, { storage }) => {
+    let [steps, isPaused] = [0, false];
+    let end = (): void => undefined;
+    const ended = new Promise<void>((resolve) => (end = resolve));
+    const step = (): Promise<void> => {
+      steps++;
+      return ended;
+    };
+    const due = new NextDue();
+    const chores = new ChoreRunner(workspace.id, storage, { next: () => due, mayRun: () => !isPaused }, [
+      { name: "link", due: () => null, step },
+    ]);
+    const first = chores.runNow("link");
+    await scheduler.wait(0);
+    const calls = [first, chores.runNow("link")];
+    isPaused = true;
+    end();
+    await Promise.all(calls);
+    expect(steps).toBe(1);
+  });
 });
