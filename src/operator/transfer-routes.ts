@@ -225,7 +225,7 @@ export const transferRoutes = [
     summary: "Finish the import of a workspace",
     description:
       "The workspace takes signals, with the keys of the file. In the deployment of the source, the source must be closed or ended. " +
-      "Deletions of people that were requested after the export are repeated: in another deployment, send their hashes " +
+      "Deletions of people that were requested after the export are repeated: in another deployment, or after 31 days, send their hashes " +
       "(`email_hash` of the source's `deletions`), or confirm with `without_deletions`.",
     noun: "import",
     body: z.strictObject({

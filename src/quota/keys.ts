@@ -60,18 +60,22 @@ export class KeyEnds {
     return this.#sql.exec("SELECT 1 FROM key_ends WHERE key_id = ? AND end_ms <= ?", keyId, nowMs).toArray().length > 0;
   }
 
-  /** An earlier end stays. */
-  add(keyId: string, endMs: number): void {
+  /** An earlier end stays. @returns the end before; null: none. */
+  add(keyId: string, endMs: number): number | null {
+    const [before] = this.#sql.exec<{ end_ms: number }>("SELECT end_ms FROM key_ends WHERE key_id = ?", keyId);
     this.#sql.exec(
       "INSERT INTO key_ends VALUES (?, ?) ON CONFLICT (key_id) DO UPDATE SET end_ms = min(end_ms, excluded.end_ms)",
       keyId,
       endMs,
     );
+    return before?.end_ms ?? null;
   }
 
-  /** The rotation has failed. Another one may have moved the end. */
-  remove(keyId: string, endMs: number): void {
-    this.#sql.exec("DELETE FROM key_ends WHERE key_id = ? AND end_ms = ?", keyId, endMs);
+  /** The rotation has failed: the key has its end `beforeMs` again. Another rotation may have moved the end. */
+  takeBack(keyId: string, endMs: number, beforeMs: number | null): void {
+    const change = beforeMs === null ? "DELETE FROM key_ends" : "UPDATE key_ends SET end_ms = ?3";
+    const values = [keyId, endMs, ...(beforeMs === null ? [] : [beforeMs])];
+    this.#sql.exec(`${change} WHERE key_id = ?1 AND end_ms = ?2`, ...values);
   }
 }
 

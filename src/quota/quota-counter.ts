@@ -144,14 +144,14 @@ export class QuotaCounter extends WorkspaceObject {
     this.#deactivated.add([keyId], Date.now());
   }
 
-  /** A rotation ends the key then. Called before the rotation in D1; `keepKey` takes it back if that fails. Idempotent. */
-  endKey(keyId: string, endMs: number): void {
-    if (this.ended !== null) return;
-    this.#ends.add(keyId, endMs);
+  /** A rotation ends the key then. Called before the rotation in D1; `keepKey` takes it back if that fails. @returns the end before. */
+  endKey(keyId: string, endMs: number): number | null {
+    return this.ended === null ? this.#ends.add(keyId, endMs) : null;
   }
 
-  keepKey(keyId: string, endMs: number): void {
-    this.#ends.remove(keyId, endMs);
+  /** @param beforeMs what `endKey` returned. Idempotent. */
+  keepKey(keyId: string, endMs: number, beforeMs: number | null): void {
+    this.#ends.takeBack(keyId, endMs, beforeMs);
   }
 
   /** For a call that is neither counted nor recorded. @param isCopy see AdmitCall. */

@@ -139,9 +139,9 @@ export async function rotateApiKey(
   const { keyId } = rotation;
   const [overlapMs, counter] = [OVERLAP_MS[overlap], quotaCounter(context.env, context.workspaceId)];
   const endMs = context.by.nowMs + overlapMs;
-  if (overlapMs > 0) await counter.endKey(keyId, endMs);
+  const beforeMs = overlapMs > 0 ? await counter.endKey(keyId, endMs) : null;
   const rotated = await rotateKey(context, { ...rotation, overlapMs });
-  if (!rotated.ok) await counter.keepKey(keyId, endMs);
+  if (!rotated.ok && overlapMs > 0) await counter.keepKey(keyId, endMs, beforeMs);
   const isRotated =
     rotated.ok || (rotated.rejection.reason === "made_before" && rotated.rejection.key.successorOf === keyId);
   if (isRotated && overlap === "none") await deactivateApiKey(context, keyId);

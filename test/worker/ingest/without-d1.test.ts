@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { ingestApp } from "../../../src/ingest/routes.ts";
 import { expectLogged } from "../../support/logged.ts";
-import { newWorkspace, type TestKey, type TestWorkspace } from "../../support/workspace.ts";
+import { askOperator, newWorkspace, type TestKey, type TestWorkspace } from "../../support/workspace.ts";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -121,14 +121,27 @@ describe("while D1 is away", () => {
     expect([await post(await newIsolate(), workspace.key), await post(known, workspace.key)]).toEqual([401, 401]);
   });
 
+  test("a key keeps the end of its overlap when the rotation is repeated with a shorter one", async () => {
+    const workspace = await used();
+    const path = `/workspaces/${workspace.id}/keys/${workspace.key.id}/rotate`;
+    const turn = (overlap: string) => askOperator("POST", path, { overlap }, { "idempotency-key": "turn" });
+    expect((await turn("24h")).status).toBe(201);
+    expect((await turn("1h")).status).toBe(201);
+    vi.setSystemTime(NOW + 24 * 60 * MINUTE - 1);
+    expect(await post(await newIsolate(), workspace.key)).toBe(202);
+    vi.setSystemTime(NOW + 24 * 60 * MINUTE);
+    expect(await post(await newIsolate(), workspace.key)).toBe(401);
+    await workspace.settled();
+  });
+
   test("the end that a rejected rotation took back does not hold, and no other end goes with it", async () => {
     const workspace = await used();
     vi.setSystemTime(NOW + MINUTE);
     const end = NOW + MINUTE;
     await workspace.counter.endKey(workspace.key.id, end);
-    await workspace.counter.keepKey(workspace.key.id, end + 1);
+    await workspace.counter.keepKey(workspace.key.id, end + 1, null);
     expect(await post(await newIsolate(), workspace.key)).toBe(401);
-    await workspace.counter.keepKey(workspace.key.id, end);
+    await workspace.counter.keepKey(workspace.key.id, end, null);
     expect(await post(await newIsolate(), workspace.key)).toBe(202);
   });
 

@@ -282,10 +282,13 @@ const CALLS: Record<string, Call> = {
     const [signal] = await workspace.list<{ id: string }>("/signals?limit=1");
     await workspace.store.sample(signal?.id ?? "");
   },
+  "a late object of an import": async ({ workspace }) => {
+    await workspace.store.hasObject("cold_1");
+  },
   "a rotation": async ({ workspace }) => {
     const { id } = await workspace.newKey();
     await workspace.operator("POST", `/keys/${id}/rotate`, { overlap: "1h" });
-    await workspace.counter.keepKey(id, 0);
+    await workspace.counter.keepKey(id, 0, null);
     await workspace.counter.stateOfKey(id, true);
   },
   "a preview": post("/rules/preview", { ...RULE, event: "F*" }),
