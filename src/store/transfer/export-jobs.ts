@@ -263,10 +263,9 @@ export class ExportJobs {
   }
 
   async #remove({ workspaceId, bucket }: ExportSources, old: Note): Promise<void> {
-    const keys = [
-      partKey(workspaceId, old.id, "manifest"),
-      ...old.parts.map(({ part }) => partKey(workspaceId, old.id, part)),
-    ];
+    // The part after the last one may have been written before the export failed.
+    const parts = [...old.parts.map(({ part }) => part), old.parts.length + 1, "manifest" as const];
+    const keys = parts.map((part) => partKey(workspaceId, old.id, part));
     for (let from = 0; from < keys.length; from += 1_000) {
       // oxlint-disable-next-line no-await-in-loop -- R2 deletes up to 1,000 keys in a call
       await within(CALL_TIMEOUT_MS, bucket.delete(keys.slice(from, from + 1_000)));

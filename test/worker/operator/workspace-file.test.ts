@@ -621,6 +621,32 @@ describe("a pause for an export", () => {
     await workspace.settled();
   });
 
+  test("leaves nothing of an export that failed after an interrupted write of a part", async () => {
+    expectLogged("chore_failed");
+    const workspace = await newWorkspace();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
+    const COLD = bucketWith({
+      after: (method) => {
+        if (method === "put") throw new Error("interrupted");
+      },
+    });
+    await restart(workspace.store);
+    await withBindings(workspace.id, { COLD });
+    const { id } = await workspace.operator<{ id: string }>("POST", "/exports");
+    const objects = async () => (await env.COLD.list({ prefix: `exports/${workspace.id}/` })).objects.length;
+    await until(async () => {
+      await runDurableObjectAlarm(workspace.store);
+      expect(await objects()).toBe(1);
+    });
+    await restart(workspace.store);
+    vi.setSystemTime(Date.now() + PAUSE_MAX_MS + 60_000);
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+    expect(await workspace.operator<ExportAnswer>("GET", `/exports/${id}`)).toMatchObject({ state: "failed" });
+    vi.setSystemTime(Date.now() + 7 * DAY_MS);
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+    expect(await objects()).toBe(0);
+  });
+
   test("leaves an export for seven days", async () => {
     const workspace = await newWorkspace();
     const { manifest } = await exportOf(workspace);
