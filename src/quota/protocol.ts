@@ -189,10 +189,11 @@ export interface ResendBatch {
   /** Number of the batch, from 1. */
   batch: number;
   through: number;
+  /** Signals that the store knows as sent by the job: the counter forgets old jobs. */
+  sent?: number;
   signals: ResentSignal[];
 }
 
-/** State at the start of a release. The release ends with the period, or if overages are turned off. */
 /** The state when a release was requested. If the period or the overages change, the release ends. */
 export interface ReleaseTerms {
   periodEndMs: number;

@@ -433,7 +433,7 @@ export class QuotaCounter extends WorkspaceObject {
 // Released held signals and replayed dead letters return to the outbox with their ids and take no new
 // ordinals. Jobs of the Signal Store call batch by batch (store/resend-jobs.ts); a repeated batch changes nothing.
 
-/** A repeated call comes within seconds, so older jobs need not be remembered. */
+/** A repeated call comes within seconds, so older jobs need not be remembered; a batch brings what a job has sent. */
 const JOBS_REMEMBERED = 20;
 
 class ResentSignals {
@@ -449,12 +449,12 @@ class ResentSignals {
 
   /** An empty batch asks for the numbers of the job. */
   release(batch: Protocol.ResendBatch, terms: Protocol.ReleaseTerms, nowMs: number): Protocol.ResendResult {
-    if (batch.signals.length === 0) return { ...this.#lastBatch(batch.job), next: "end" };
+    if (batch.signals.length === 0) return { ...this.#lastBatch(batch), next: "end" };
     const before = this.#ledger.upToDate(nowMs);
-    if (before === null || this.#outbox.isFull) return { ...this.#lastBatch(batch.job), next: "wait" };
+    if (before === null || this.#outbox.isFull) return { ...this.#lastBatch(batch), next: "wait" };
     // With overages switched on meanwhile, signals that were confirmed as free would be charged.
     const isOver = before.periodEndMs !== terms.periodEndMs || before.overages !== terms.overages;
-    if (isOver) return { ...this.#lastBatch(batch.job), next: "end" };
+    if (isOver) return { ...this.#lastBatch(batch), next: "end" };
     const most = terms.most ?? Number.POSITIVE_INFINITY;
     const result = this.#send(batch, nowMs, (ledger, sent) => this.#takeFitting(ledger, batch.signals, most - sent));
     const isDone = roomToRelease(this.#ledger.current ?? before) === 0 || result.sent === terms.most;
@@ -462,7 +462,7 @@ class ResentSignals {
   }
 
   replay(batch: Protocol.ResendBatch, nowMs: number): Protocol.ResendResult {
-    if (batch.signals.length === 0) return { ...this.#lastBatch(batch.job), next: "end" };
+    if (batch.signals.length === 0) return { ...this.#lastBatch(batch), next: "end" };
     return this.#send(batch, nowMs, () => batch.signals);
   }
 
@@ -472,7 +472,7 @@ class ResentSignals {
     nowMs: number,
     take: (ledger: Ledger, sent: number) => Protocol.ResentSignal[],
   ): Protocol.ResendResult {
-    const last = this.#lastBatch(batch.job);
+    const last = this.#lastBatch(batch);
     if (batch.batch <= last.batch) return { ...last, next: "more" };
     if (this.#outbox.isFull || this.#ledger.current === null) return { ...last, next: "wait" };
     let { sent } = last;
@@ -498,12 +498,12 @@ class ResentSignals {
     return { sent, through: batch.through, next: "more" };
   }
 
-  #lastBatch(job: string): Omit<ResendJobRow, "job"> {
+  #lastBatch({ job, sent = 0 }: Protocol.ResendBatch): Omit<ResendJobRow, "job"> {
     const [last] = this.#sql.exec<Omit<ResendJobRow, "job">>(
       "SELECT batch, through, sent FROM resend_jobs WHERE job = ?",
       job,
     );
-    return last ?? { batch: 0, through: 0, sent: 0 };
+    return last ?? { batch: 0, through: 0, sent };
   }
 
   /** Accepts the first held signals that fit, `most` of them. Runs in the transaction of the ledger's change. */

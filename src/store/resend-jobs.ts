@@ -91,7 +91,7 @@ export async function stepResends(state: StoreState, env: Env, workspaceId: stri
 async function sendBatch(state: StoreState, env: Env, workspaceId: string, job: ResendJobRow): Promise<void> {
   const scope = JSON.parse(job.scope) as ResendScope;
   const { signals, through: end } = readBatch(state, job, scope);
-  const batch = { job: job.id, batch: job.batch, through: end, signals: signals.map(toResent) };
+  const batch = { job: job.id, batch: job.batch, through: end, sent: job.sent, signals: signals.map(toResent) };
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
   const { sent, through, next } = await within(
     CALL_TIMEOUT_MS,

@@ -205,6 +205,25 @@ describe("§8.6: the overage count", () => {
     expect(await counter.usage()).toMatchObject({ accepted: 6, held: 2, overage: 0 });
   });
 
+  test("releases no more than was confirmed, also if many jobs have run since the last batch", async () => {
+    stopClock(month(1, 20));
+    const counter = await newCounter({ signalLimit: 4 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(8)).toEqual([4, 4, 0]);
+    await counter.configure({ signalLimit: 8 });
+    const signals = counter.heldSignals(4, month(1));
+    const terms = { periodEndMs: month(2), overages: false, most: 3 };
+    const first = { job: "aud_01", batch: 1, through: 0, sent: 0, signals: signals.slice(0, 2) };
+    expect(await counter.stub.release(first, terms)).toMatchObject({ sent: 2, next: "more" });
+    for (let job = 10; job < 30; job++) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      await counter.stub.replay({ job: `aud_${job}`, batch: 1, through: 0, signals: signals.slice(0, 1) });
+    }
+    const next = { ...first, batch: 2, sent: 2, signals: signals.slice(2) };
+    expect(await counter.stub.release(next, terms)).toMatchObject({ sent: 3, next: "end" });
+    expect(await counter.usage()).toMatchObject({ accepted: 7, held: 1 });
+  });
+
   test("counts each released signal of its period beyond the limit once, despite repeated releases", async () => {
     stopClock(month(1, 20));
     const counter = await newCounter({ signalLimit: 4 });
