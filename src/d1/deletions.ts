@@ -1,22 +1,10 @@
-/** Requested deletions of people, for 31 days: a Signal Store that does not know a deletion repeats it. */
+/** Requested deletions of people, for 31 days: the import of an older file repeats them. */
 import { and, eq, gte, lt, sql } from "drizzle-orm";
 import { auditEntry, newAuditId } from "./audit.ts";
 import { auditLog, deletions, iso, type ControlContext, type ControlDatabase } from "./database.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { hashOfName } from "../domain/signal/identity.ts";
 import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
-
-export async function deletionsSince(
-  db: ControlDatabase,
-  workspaceId: string,
-  sinceMs: number,
-): Promise<{ id: string; requestedAtMs: number; emailHash: string }[]> {
-  const found = await db
-    .select()
-    .from(deletions)
-    .where(and(eq(deletions.workspaceId, workspaceId), gte(deletions.requestedAt, iso(sinceMs))));
-  return found.map(({ id, requestedAt, emailHash }) => ({ id, requestedAtMs: Date.parse(requestedAt), emailHash }));
-}
 
 /** One day longer than D1 can be restored. */
 export const DELETIONS_KEPT_DAYS = 31;

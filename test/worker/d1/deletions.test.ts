@@ -1,8 +1,9 @@
-/** Design §8: D1 remembers deletions longer than it can be restored, for a store that does not know them. */
+/** Design §8: D1 remembers deletions longer than it can be restored, for the import of an older file. */
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { controlDatabase } from "../../../src/d1/database.ts";
-import { deletionsSince, recordDeletion } from "../../../src/d1/deletions.ts";
+import { recordDeletion } from "../../../src/d1/deletions.ts";
+import { deletionsAfter } from "../../../src/d1/imports.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 
@@ -18,7 +19,7 @@ test("a deletion is remembered for 31 days, however many follow", async () => {
     await recordDeletion({ db, workspaceId, by }, { id, email: `day-${day}@example.com` });
     return id;
   };
-  const kept = async () => (await deletionsSince(db, workspaceId, 0)).map(({ id }) => id);
+  const kept = async () => (await deletionsAfter(db, workspaceId, 0)).map(({ id }) => id);
   const first = await deleteOn(0);
   const second = await deleteOn(30);
   expect(await kept()).toEqual([first, second]);
