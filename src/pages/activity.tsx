@@ -30,7 +30,7 @@ import {
 import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./keys/key-parts.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanUntilMatch } from "./kit/list.tsx";
-import { Clamped, Empty, OneLine, Table, Time } from "./kit/parts.tsx";
+import { Clamped, EmailText, Empty, OneLine, Table, Time } from "./kit/parts.tsx";
 import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
@@ -181,7 +181,7 @@ function actorText(actor: string) {
       </>
     );
   }
-  return name === undefined ? <OneLine text={actor} /> : <span class="quiet nowrap">{name}</span>;
+  return name === undefined ? <EmailText text={actor} /> : <span class="quiet nowrap">{name}</span>;
 }
 
 function Details({ entry, names }: { entry: AuditRecord; names: Names }) {

@@ -47,15 +47,16 @@ const broken = (page: Page, cells: string) =>
     })
   `);
 
-/** The texts whose end is cut. */
-const cut = (page: Page) =>
+/** The texts whose end is cut, in tables up to this width. */
+const cut = (page: Page, widest: number) =>
   page.evaluate<string[]>(`
     [...document.querySelectorAll("tbody .one-line")]
+      .filter((text) => text.closest(".table").clientWidth <= ${widest})
       .filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)
       .map(({ textContent }) => textContent)
   `);
 
-test("an action and an email stay on one line on a wide screen, and the tables fit at every width", async () => {
+test("an action and an email stay on one line on a wide screen, no email is cut on others, and the tables fit", async () => {
   const workspace = await newWorkspace("northwindtraders");
   const { home, owner } = workspace;
   const page = await browser.open(owner, `${home}/rules/new`);
@@ -84,7 +85,8 @@ test("an action and an email stay on one line on a wide screen, and the tables f
       const at = `${path}, ${width} pixels`;
       expect(await overflow(page), at).toEqual([]);
       if (width >= 1280) expect(await broken(page, cells), at).toEqual([]);
-      if (width >= 1280 && path !== "live") expect(await cut(page), at).toEqual([]);
+      // Where Live has all its columns, it cuts a long email rather than break it.
+      expect(await cut(page, path === "live" ? 928 : width), at).toEqual([]);
     }
   }
 });
