@@ -301,5 +301,6 @@ function valueText(field: string, value: unknown, names: Names): string {
   if (!isJsonObject(value)) return "";
   const text = (name: string): string => valueText(field, value[name], names);
   if ("from" in value) return `${text("from")} → ${text("to")}`;
+  if (text("removed") === "none" && text("added") === "none") return "order changed";
   return "removed" in value ? `${text("removed")} removed, ${text("added")} added` : JSON.stringify(value);
 }

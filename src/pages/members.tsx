@@ -43,8 +43,11 @@ export const memberPages = pages
   .post("/", requireManager, readForm(), async (c) => {
     const typed = readMember(c);
     const email = emailError(typed.email);
-    const role = canChangeMember(c.get("role"), null, typed.role) ? undefined : REJECTED.not_allowed;
-    if (email !== undefined || role !== undefined) return membersPage(c, { email, role }, typed);
+    const errors = {
+      ...(email !== undefined && { email }),
+      ...(!canChangeMember(c.get("role"), null, typed.role) && { role: REJECTED.not_allowed }),
+    };
+    if (Object.keys(errors).length > 0) return membersPage(c, errors, typed);
     const added = await addMember(contextOf(c), typed);
     if (!added.ok) return membersPage(c, { email: REJECTED[added.rejection] }, typed);
     return done(c, withQuery("settings/members", { added: typed.email }), "member_added");

@@ -41,7 +41,8 @@ const broken = (page: Page, cells: string) =>
     [...document.querySelectorAll(${JSON.stringify(cells)})].flatMap((cell) => {
       const content = document.createRange();
       content.selectNodeContents(cell);
-      const boxes = [...content.getClientRects()];
+      // A place where a word may break has a box without a width.
+      const boxes = [...content.getClientRects()].filter(({ width }) => width > 0);
       const isOneLine = Math.max(...boxes.map(({ top }) => top)) < Math.min(...boxes.map(({ bottom }) => bottom));
       return isOneLine ? [] : [cell.textContent];
     })
