@@ -41,8 +41,7 @@ const broken = (page: Page, cells: string) =>
     [...document.querySelectorAll(${JSON.stringify(cells)})].flatMap((cell) => {
       const content = document.createRange();
       content.selectNodeContents(cell);
-      // A place where a word may break has a box without a width.
-      const boxes = [...content.getClientRects()].filter(({ width }) => width > 0);
+      const boxes = [...content.getClientRects()];
       const isOneLine = Math.max(...boxes.map(({ top }) => top)) < Math.min(...boxes.map(({ bottom }) => bottom));
       return isOneLine ? [] : [cell.textContent];
     })
@@ -134,6 +133,21 @@ test("the button of the menu is whole on a phone, however long the workspace's n
       `parseFloat(getComputedStyle(document.querySelector(".menu-button"), "::after").height)`,
     );
     expect(height, `${width} pixels`).toBeLessThan(32);
+    expect(await overflow(page), `${width} pixels`).toEqual([]);
+  }
+});
+
+test("the receipt of a deletion fits also a screen of 320 pixels", async () => {
+  const workspace = await newWorkspace("receipts");
+  const email = "a.colleague@customer.example";
+  expect(await send(await workspace.newKey(), { ...FORM, email })).toBe(202);
+  await expect.poll(() => workspace.score(email)).toBe(0);
+  const page = await browser.open(workspace.owner, `${workspace.home}/people/${email}/delete`);
+  await page.getByLabel("Type the email to confirm").fill(email);
+  await page.getByRole("button", { name: "Delete person" }).click();
+  await page.getByText("Deletion complete").waitFor();
+  for (const width of [320, ...WIDTHS]) {
+    await showAt(page, width);
     expect(await overflow(page), `${width} pixels`).toEqual([]);
   }
 });

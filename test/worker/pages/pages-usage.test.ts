@@ -1,7 +1,6 @@
 /** The pages Usage, Plan and Ledger (spec §8, design §6): content, permissions, and the effect of the forms. */
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
-import { readHtml } from "../../support/html.ts";
 import { intercept } from "../../support/intercept.ts";
 import { expectLogged } from "../../support/logged.ts";
 import { type Browser, newMembers, visitWith } from "../../support/members.ts";
@@ -228,7 +227,7 @@ describe("changing plan and overages, releasing held signals", () => {
     });
     const list = `${home}/signals/all?status=held`;
     const behind = await visitWith({ SIGNAL_STORE }, owner, list);
-    const waiting = readHtml(await behind.text()).only("#list");
+    const waiting = behind.page.only("#list");
     expect(waiting.text).toContain("1 more held signal is on the way.");
     expect(waiting.attribute("data-refresh")).toMatch(/^\d+$/);
     const upToDate = await owner.read(list);
