@@ -211,7 +211,9 @@ function detailLines({ action, detail }: AuditRecord, names: Names): string[] {
   // The page of the destination lists its deliveries.
   const { changes, delivery: _, ...rest } = detail;
   const fields = { ...rest, ...(isJsonObject(changes) ? changes : {}) };
-  const lines = Object.entries(fields).filter(([, value]) => !isUnchanged(value));
+  const isChanged = (value: unknown) =>
+    !isUnchanged(value) && !(action === "exclusions.changed" && Array.isArray(value) && value.length === 0);
+  const lines = Object.entries(fields).filter(([, value]) => isChanged(value));
   const isSaid = action === "workspace.updated" && lines.length === 1;
   return lines.map(([field, value]) => {
     const text = valueText(field, value, names);

@@ -194,7 +194,7 @@ export const DONE = {
   exclusions_imported:
     "Exclusions imported. They apply from the next signal on. Past signals change when you apply the exclusions to them.",
   all_imported:
-    "Rules and exclusions imported. They apply from the next signal on. Past signals change when you apply them to past signals.",
+    "Rules and exclusions imported. They apply from the next signal on. Past signals change when you apply each of them.",
   exclusions_saved:
     "Saved. It applies from the next signal on. Past signals change when you apply the exclusions to them.",
   exclusions_restored: "Version restored. Past signals change when you apply the exclusions to them.",

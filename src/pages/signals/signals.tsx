@@ -55,18 +55,22 @@ export const listPages = pages
     const onTheWay = isHeld ? await readHeldOnTheWay(c) : "";
     const signals = await scanUntilMatch(list.slice(PAGE_ROWS), (slice) => store.signals(filter, slice));
     const totals = await store.totals();
+    // Not the filters, which somebody may be filling in.
+    const follows = onTheWay === "" ? {} : { "data-refresh": "2000" };
     return page(
       c,
       { ...SIGNAL_PAGE, title: "All signals" },
-      <SignalTabs base={base} shown={isHeld ? "/all?status=held" : "/all"} totals={totals} />,
-      isHeld && totals.held > 0 && (
-        <p>
-          Held signals do not update scores until an owner or admin releases them, which needs a larger plan, overages
-          or room below the limit. <a href={`${base}/usage/plan#held`}>See what is needed</a>
-        </p>
-      ),
+      <div class="stack" id="head" {...follows}>
+        <SignalTabs base={base} shown={isHeld ? "/all?status=held" : "/all"} totals={totals} />
+        {isHeld && totals.held > 0 && (
+          <p>
+            Held signals do not update scores until an owner or admin releases them, which needs a larger plan, overages
+            or room below the limit. <a href={`${base}/usage/plan#held`}>See what is needed</a>
+          </p>
+        )}
+      </div>,
       <Filters list={list} suggestions={{ event: names.events, source: names.sources }} />,
-      <div class="stack" id="list" {...(onTheWay === "" ? {} : { "data-refresh": "2000" })}>
+      <div class="stack" id="list" {...follows}>
         {onTheWay !== "" && <p class="quiet">{onTheWay}</p>}
         <SignalList base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />
       </div>,

@@ -54,7 +54,7 @@ test("the versions of a rule show the change, the person and the time", async ()
 });
 
 test("a new order of conditions is shown with what has moved", async () => {
-  const conditions = ["a", "b", "c"].map((path) => ({ path: `properties.${path}`, operator: "exists" }));
+  const conditions = ["a", "b", "c"].map((name) => ({ path: `properties.${name}`, operator: "exists" }));
   await patch({ conditions });
   const [a, b, c] = conditions;
   await patch({ conditions: [c, a, b] });
