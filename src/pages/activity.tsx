@@ -30,7 +30,7 @@ import {
 import { type KeyNames, keyText, readKeyFilter, readKeyNames } from "./keys/key-parts.tsx";
 import { counted, exactTime, grouped, signed } from "./kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanUntilMatch } from "./kit/list.tsx";
-import { Clamped, Empty, OneLine, Table, Time } from "./kit/parts.tsx";
+import { Clamped, EmailText, Empty, OneLine, Table, Time } from "./kit/parts.tsx";
 import { TYPE_TEXT } from "./notifications/notification-parts.tsx";
 import { page } from "./page.tsx";
 import { pages, workspacePath } from "./pages-env.ts";
@@ -181,7 +181,7 @@ function actorText(actor: string) {
       </>
     );
   }
-  return name === undefined ? <OneLine text={actor} /> : <span class="quiet nowrap">{name}</span>;
+  return name === undefined ? <EmailText text={actor} /> : <span class="quiet nowrap">{name}</span>;
 }
 
 function Details({ entry, names }: { entry: AuditRecord; names: Names }) {
@@ -211,7 +211,9 @@ function detailLines({ action, detail }: AuditRecord, names: Names): string[] {
   // The page of the destination lists its deliveries.
   const { changes, delivery: _, ...rest } = detail;
   const fields = { ...rest, ...(isJsonObject(changes) ? changes : {}) };
-  const lines = Object.entries(fields).filter(([, value]) => !isUnchanged(value));
+  const isChanged = (value: unknown) =>
+    !isUnchanged(value) && !(action === "exclusions.changed" && Array.isArray(value) && value.length === 0);
+  const lines = Object.entries(fields).filter(([, value]) => isChanged(value));
   const isSaid = action === "workspace.updated" && lines.length === 1;
   return lines.map(([field, value]) => {
     const text = valueText(field, value, names);
@@ -301,5 +303,6 @@ function valueText(field: string, value: unknown, names: Names): string {
   if (!isJsonObject(value)) return "";
   const text = (name: string): string => valueText(field, value[name], names);
   if ("from" in value) return `${text("from")} → ${text("to")}`;
+  if (text("removed") === "none" && text("added") === "none") return "order changed";
   return "removed" in value ? `${text("removed")} removed, ${text("added")} added` : JSON.stringify(value);
 }

@@ -191,6 +191,10 @@ export const DONE = {
   rule_disabled: "Rule disabled. Its scoring signals stay until you apply it to past signals.",
   rule_restored: "Version restored.",
   rules_imported: "Rules imported. They apply from the next signal on.",
+  exclusions_imported:
+    "Exclusions imported. They apply from the next signal on. Past signals change when you apply the exclusions to them.",
+  all_imported:
+    "Rules and exclusions imported. They apply from the next signal on. Past signals change when you apply each of them.",
   exclusions_saved:
     "Saved. It applies from the next signal on. Past signals change when you apply the exclusions to them.",
   exclusions_restored: "Version restored. Past signals change when you apply the exclusions to them.",

@@ -11,7 +11,7 @@ import { keyText, KeyTitle, readKeyNames } from "./keys/key-parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { counted, signed } from "./kit/format.ts";
 import { Filters, ListAddress } from "./kit/list.tsx";
-import { Clamped, Empty, OneLine, Panel, StatusBadge, Table, Time, WithCode } from "./kit/parts.tsx";
+import { Clamped, EmailText, Empty, Panel, StatusBadge, Table, Time, WithCode } from "./kit/parts.tsx";
 import { fragment, page } from "./page.tsx";
 import { adviceFor, reasonText } from "./rejection-texts.ts";
 import { callPath } from "./rejections.tsx";
@@ -183,7 +183,7 @@ function textOf({ title, email = "", from = "", reason = "", topic = "" }: LiveI
 
 function personCell({ email = "", personHref }: LiveItem): Child {
   if (email === "") return null;
-  const text = <OneLine text={email} />;
+  const text = <EmailText text={email} />;
   return personHref === undefined ? text : <a href={personHref}>{text}</a>;
 }
 

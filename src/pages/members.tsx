@@ -16,7 +16,7 @@ import { ROLE_LABEL } from "./copy.ts";
 import { Choices, Confirm, Form, Menu, TextField } from "./kit/forms.tsx";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
-import { type Column, CopyText, OneLine, Panel, Table, Time } from "./kit/parts.tsx";
+import { type Column, CopyText, EmailText, Panel, Table, Time } from "./kit/parts.tsx";
 import { mayManage, page } from "./page.tsx";
 import { contextOf, type Ctx, formText, pages, typedText, workspacePath, done, withQuery } from "./pages-env.ts";
 import { readForm } from "./read-form.tsx";
@@ -43,10 +43,11 @@ export const memberPages = pages
   .post("/", requireManager, readForm(), async (c) => {
     const typed = readMember(c);
     const email = emailError(typed.email);
-    if (email !== undefined) return membersPage(c, { email }, typed);
-    if (!canChangeMember(c.get("role"), null, typed.role)) {
-      return membersPage(c, { role: REJECTED.not_allowed }, typed);
-    }
+    const errors = {
+      ...(email !== undefined && { email }),
+      ...(!canChangeMember(c.get("role"), null, typed.role) && { role: REJECTED.not_allowed }),
+    };
+    if (Object.keys(errors).length > 0) return membersPage(c, errors, typed);
     const added = await addMember(contextOf(c), typed);
     if (!added.ok) return membersPage(c, { email: REJECTED[added.rejection] }, typed);
     return done(c, withQuery("settings/members", { added: typed.email }), "member_added");
@@ -115,7 +116,7 @@ async function membersPage(c: Ctx, errors: Errors = {}, typed?: TypedMember): Pr
       head: "Email",
       cell: ({ email }) => (
         <span class="wide-nowrap">
-          <OneLine text={email} /> {email === me && <span class="tag">You</span>}
+          <EmailText text={email} /> {email === me && <span class="tag">You</span>}
         </span>
       ),
     },

@@ -9,6 +9,7 @@ import { AccountName } from "./account-text.tsx";
 import { AccountsTable } from "./accounts.tsx";
 import { KeyTitle } from "./keys/key-parts.tsx";
 import { Count, Empty, Panel, Table, Time } from "./kit/parts.tsx";
+import { LinkButton } from "./kit/forms.tsx";
 import { Suggestions } from "./kit/layout.tsx";
 import { fragment, page } from "./page.tsx";
 import {
@@ -24,7 +25,7 @@ import {
   withQuery,
   workspacePath,
 } from "./pages-env.ts";
-import { PeopleTable } from "./people/people.tsx";
+import { deletedPerson, PeopleTable } from "./people/people.tsx";
 import { EnabledBadge } from "./rules/rule-text.tsx";
 import { isSignalId } from "./signals/signals.tsx";
 
@@ -94,12 +95,12 @@ async function resultsPage(c: Ctx) {
   if (isSignalId(text) && (await followSignal(c.env, id, text)) !== null)
     return c.redirect(signalPath(base, text), 303);
   const { people, events, accounts, rules, keys } = await findRecords(c, text, RESULTS_SHOWN);
+  const deleted = people.length === 0 ? await deletedPerson(c, text) : null;
   const isEmpty = [people, events, accounts, rules, keys].every(({ length }) => length === 0);
-  const hint = "Search part of an email, name, company, event, account or mapping rule, or a whole signal id.";
   return page(
     c,
     { title: `Search: ${text}`, heading: "Search results", intro: `For “${text}”.`, section: null, search: text },
-    isEmpty && <Empty title={`No results for “${text}”`} text={hint} />,
+    deleted ?? (isEmpty && <NoResults base={base} text={text} />),
     results("People", people, withQuery(`${base}/people`, { q: text }), (rows) => (
       <PeopleTable base={base} people={rows} />
     )),
@@ -139,6 +140,17 @@ async function resultsPage(c: Ctx) {
         columns={[{ head: "Name", cell: ([, key]) => <KeyTitle {...key} /> }]}
       />
     )),
+  );
+}
+
+/** A held signal or a dead letter creates no person, so its email is found among the signals only. */
+function NoResults({ base, text }: { base: string; text: string }) {
+  const hint = "Search part of an email, name, company, event, account or mapping rule, or a whole signal id.";
+  const signals = withQuery(`${base}/signals/all`, { email: text });
+  return (
+    <Empty title={`No results for “${text}”`} text={hint}>
+      {text.includes("@") && <LinkButton href={signals} text="Search signals with this email" />}
+    </Empty>
   );
 }
 

@@ -17,7 +17,7 @@ import { Check, Confirm, Form, LinkButton, Menu, TextField } from "./kit/forms.t
 import { authorName } from "./kit/format.ts";
 import { sectionPath } from "./kit/layout.tsx";
 import { ListAddress, ListPanel } from "./kit/list.tsx";
-import { Badge, type Column, CopyText, Empty, ValueList, Notice, OneLine, Panel, Table, Time } from "./kit/parts.tsx";
+import { Badge, type Column, CopyText, Empty, ValueList, Notice, EmailText, Panel, Table, Time } from "./kit/parts.tsx";
 import { alreadyCreatedPage, managersOnlyPage, notFoundPage, page } from "./page.tsx";
 import { contextOf, pages, typedText, type Ctx, done } from "./pages-env.ts";
 import { allFields, checkName, readForm } from "./read-form.tsx";
@@ -103,7 +103,7 @@ const COLUMNS: readonly Column<ApiToken>[] = [
     drop: "narrow",
     cell: ({ createdAt, createdBy }) => (
       <>
-        <OneLine text={authorName(createdBy)} />{" "}
+        <EmailText text={authorName(createdBy)} />{" "}
         <small>
           <LocalTime iso={createdAt} precision="date" />
         </small>

@@ -238,7 +238,12 @@ function pagesUrl({ origin, slug }: DestinationsContext): string {
   return `${origin}/w/${slug}`;
 }
 
-function checkTarget(context: DestinationsContext, type: DestinationType, text: string): Result<string, TargetProblem> {
+/** What is stored of a typed URL or email address. */
+export function checkTarget(
+  context: DestinationsContext,
+  type: DestinationType,
+  text: string,
+): Result<string, TargetProblem> {
   if (type === "email") return isPlausibleEmail(text.trim()) ? ok(text.trim()) : reject("not_an_email");
   return checkDestinationUrl(text, { local: isLocal(context.env), ownHosts: [new URL(context.origin).host] });
 }

@@ -27,7 +27,7 @@ export class Part {
 
   /** The text with its own spaces and line ends, as in a `pre`. */
   get verbatim(): string {
-    return textsOf(this.#element).join("");
+    return textsOf(this.#element).join("").replaceAll("\u2060", "");
   }
 
   get tag(): string {
@@ -230,12 +230,15 @@ function only(parts: Part[], description: string): Part {
 function textsOf(node: Node): string[] {
   if (node.nodeType === NodeType.TEXT_NODE) return [node.text];
   if (["script", "style"].includes(node.rawTagName)) return [];
+  // Where a word may break
+  if (node.rawTagName === "wbr") return ["\u2060"];
   return node.childNodes.flatMap(textsOf);
 }
 
 function inOneLine(text: string): string {
   return text
     .replaceAll(/\s+/g, " ")
+    .replaceAll(/ ?\u2060 ?/g, "")
     .replaceAll(/ ([.;,])/g, "$1")
     .trim();
 }

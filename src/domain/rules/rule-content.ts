@@ -29,7 +29,7 @@ export function contentOf(rule: RuleContent): RuleContent {
 
 type PlainField = Exclude<keyof RuleContent, "conditions">;
 
-/** For conditions: those removed and those added; both empty if only their order changed. */
+/** For conditions: those removed and those added; both empty if only their order changed (`movedConditions`). */
 type RuleDifference =
   | { field: PlainField; from: RuleContent[PlainField]; to: RuleContent[PlainField] }
   | { field: "conditions"; removed: MappingCondition[]; added: MappingCondition[] };
@@ -41,15 +41,55 @@ export function ruleDifferences(before: RuleContent, after: RuleContent): RuleDi
     }
     const [from, to] = [before.conditions, after.conditions];
     if (jsonOf(from) === jsonOf(to)) return [];
-    const [jsonBefore, jsonAfter] = [new Set(from.map(jsonOf)), new Set(to.map(jsonOf))];
-    return [
-      {
-        field,
-        removed: from.filter((condition) => !jsonAfter.has(jsonOf(condition))),
-        added: to.filter((condition) => !jsonBefore.has(jsonOf(condition))),
-      },
-    ];
+    return [{ field, removed: missingIn(to, from), added: missingIn(from, to) }];
   });
+}
+
+/** The conditions that `others` lacks. Of equal conditions each needs its own. */
+function missingIn(others: readonly MappingCondition[], conditions: readonly MappingCondition[]): MappingCondition[] {
+  const left = others.map(jsonOf);
+  return conditions.filter((condition) => {
+    const at = left.indexOf(jsonOf(condition));
+    if (at >= 0) left.splice(at, 1);
+    return at < 0;
+  });
+}
+
+/** A condition with its places before and after, from 1 on. */
+interface MovedCondition {
+  condition: MappingCondition;
+  from: number;
+  to: number;
+}
+
+/** The fewest conditions whose move, after those removed and added, makes one order of the other. */
+export function movedConditions(
+  before: readonly MappingCondition[],
+  after: readonly MappingCondition[],
+): MovedCondition[] {
+  const left: (string | null)[] = before.map(jsonOf);
+  const kept = after.flatMap((condition, index): MovedCondition[] => {
+    const at = left.indexOf(jsonOf(condition));
+    if (at < 0) return [];
+    left[at] = null;
+    return [{ condition, from: at + 1, to: index + 1 }];
+  });
+  const staying = new Set(longestRise(kept));
+  return kept.filter((condition) => !staying.has(condition));
+}
+
+/** The longest of the selections whose places before rise. */
+function longestRise(conditions: readonly MovedCondition[]): MovedCondition[] {
+  const best: MovedCondition[][] = [];
+  for (const condition of conditions) {
+    const earlier = best.filter((rise) => (rise.at(-1)?.from ?? 0) < condition.from);
+    best.push([...longest(earlier), condition]);
+  }
+  return longest(best);
+}
+
+function longest(lists: readonly MovedCondition[][]): MovedCondition[] {
+  return lists.reduce((most, list) => (list.length > most.length ? list : most), []);
 }
 
 function jsonOf(value: unknown): string {

@@ -57,6 +57,11 @@ export function timeOfDay(ms: number): string {
 
 export { counted, grouped };
 
+/** Such as `the last day` or `the last 30 days`. */
+export function theLast(count: number, noun: string): string {
+  return count === 1 ? `the last ${noun}` : `the last ${counted(count, noun)}`;
+}
+
 /** Such as `€12.50`; less than a cent has as many digits as it takes to see it. */
 export function money(amount: number, currency: string): string {
   const digits = amount > 0 && amount < 0.01 ? { maximumSignificantDigits: 2 } : {};

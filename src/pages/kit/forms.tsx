@@ -273,10 +273,14 @@ export function errorList(errors: FieldErrors): string[] {
   });
 }
 
-/** The errors for the box above a form. Those of fields stand at the fields, of which the first has the focus. */
+/**
+ * The errors for the box above a form. Those of fields stand at the fields, of which the first has the focus. Those of a
+ * template or of conditions as a whole have no focus, and stand below the screen.
+ */
 export function summaryOf({ form, ...atFields }: FieldErrors): string[] {
   const areSeveral = errorList(atFields).length > 1;
-  return [form ?? [], areSeveral ? "Fix the fields marked below." : []].flat();
+  const { template = [], conditions = [] } = atFields;
+  return [form ?? [], areSeveral ? "Fix the fields marked below." : [template, conditions]].flat(2);
 }
 
 interface ErrorsProps {

@@ -207,11 +207,23 @@ export function CopyId({ id, label }: { id: string; label: string }) {
   );
 }
 
-/** An email or a name in a table: one line, cut at its end where the table is narrow. The title has all of it. */
+/** A name in a table: one line, cut at its end where the table is narrow. The title has all of it. */
 export function OneLine({ text }: { text: string }) {
   return (
     <span class="one-line" title={text}>
       {text}
+    </span>
+  );
+}
+
+/** An email in a table, also with a text after it. Where the table is narrow it breaks, first before its domain, and is never cut there. */
+export function EmailText({ text }: { text: string }) {
+  const [name, ...domain] = text.split(/(?=@)/);
+  return (
+    <span class="one-line email" title={text}>
+      {name}
+      {domain.length > 0 && <wbr />}
+      {domain.join("")}
     </span>
   );
 }

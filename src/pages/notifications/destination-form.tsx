@@ -35,7 +35,7 @@ export const destinationFormPages = pages
   .get("/new", (c) => formPage(c, emptyDestination(newId("dst")), {}))
   .post("/new", readForm(), async (c) => {
     const typed = readDestination(c.get("form"), newId("dst"));
-    const wanted = checkDestination(typed, "is_rejected");
+    const wanted = checkForm(c, typed, "is_rejected");
     if (!wanted.ok) return formPage(c, typed, wanted.rejection);
     const created = await destinations.createDestination(destinationsCall(c), wanted.value, typed.id);
     return created.ok
@@ -51,7 +51,7 @@ export const destinationFormPages = pages
     const stored = c.get("destination");
     const { id, type } = stored;
     const typed = { ...readDestination(c.get("form"), id), id, type };
-    const wanted = checkDestination(typed, "keeps_stored", stored.headerNames);
+    const wanted = checkForm(c, typed, "keeps_stored", stored.headerNames);
     if (!wanted.ok) return formPage(c, typed, wanted.rejection, stored);
     const { name, target, headers, notifications } = wanted.value;
     const change = { name, headers, notifications, ...(target !== "" && { target }) };
@@ -103,7 +103,16 @@ export function readDestination(form: FormData, id: string): TypedDestination {
   };
 }
 
-/** A typed target is checked when it is stored. @param storedNames headers whose value may be left empty. */
+/** As `checkDestination`, and checks the target by the rules of the deployment, so that all errors are shown at once. */
+function checkForm(c: Ctx, ...[typed, ...rest]: Parameters<typeof checkDestination>) {
+  const checked = checkDestination(typed, ...rest);
+  if (typed.target === "") return checked;
+  const target = destinations.checkTarget(destinationsCall(c), typed.type, typed.target);
+  if (target.ok) return checked;
+  return reject<Errors>({ target: problemText(target.rejection), ...(!checked.ok && checked.rejection) });
+}
+
+/** @param storedNames headers whose value may be left empty. */
 export function checkDestination(
   { name, type, target, headers, notifications }: TypedDestination,
   emptyTarget: "is_rejected" | "keeps_stored",

@@ -11,7 +11,7 @@ import type { Done, Tone } from "../copy.ts";
 import { Confirm, LinkButton, Menu, PostButton, SelectField, TextField } from "../kit/forms.tsx";
 import { counted, grouped } from "../kit/format.ts";
 import { ListAddress, ListPanel } from "../kit/list.tsx";
-import { Badge, Empty, OneLine, ValueList, Notice, Panel, Table, Time } from "../kit/parts.tsx";
+import { Badge, Empty, EmailText, ValueList, Notice, Panel, Table, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import { type Ctx, formText, pages, workspacePath, destinationPath, done } from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
@@ -256,7 +256,7 @@ function Deliveries({ destination, list, deliveries, failed }: DeliveriesProps) 
               cell: ({ type, subject = null }) => (
                 <>
                   {NOTIFICATION_CATALOGUE[type].label}
-                  <small>{subject === null ? "Deleted with the person" : <OneLine text={subject} />}</small>
+                  <small>{subject === null ? "Deleted with the person" : <EmailText text={subject} />}</small>
                 </>
               ),
             },

@@ -50,8 +50,7 @@ export const peoplePages = pages
     if (account !== undefined && further.length === 0) {
       return c.redirect(withQuery(list.path, { ...list.query, account: account.externalId }), 303);
     }
-    const email = query.text?.toLowerCase() ?? "";
-    const wasDeleted = isEmpty && email.includes("@") && (await storeOf(c).deletion(email)) !== null;
+    const deleted = isEmpty ? await deletedPerson(c, query.text ?? "") : null;
     const scanned = query.text === undefined || query.account !== undefined ? PEOPLE_SCAN : PEOPLE_SEARCHED;
     const showsExports = mayManage(c) && !(isEmpty && people.complete);
     return page(
@@ -72,14 +71,7 @@ export const peoplePages = pages
         searched={counted(people.scans * scanned, "person", "people")}
         empty={<NobodyYet base={base} />}
         noun="people"
-        noMatches={
-          (wasDeleted && (
-            <Empty title="This person was deleted">
-              <LinkButton href={`${personPath(base, email)}/deletion`} text="View the receipt" />
-            </Empty>
-          )) ||
-          (named.length > 0 && <ChooseAccount base={base} list={list} accounts={named} />)
-        }
+        noMatches={deleted ?? (named.length > 0 && <ChooseAccount base={base} list={list} accounts={named} />)}
       >
         <PeopleTable base={base} people={people.items} order={list.order} />
       </ListPanel>,
@@ -99,6 +91,17 @@ export const peoplePages = pages
   })
   .route("/", deletionPages)
   .route("/", personPages);
+
+/** What is shown instead of a person if the text is the email of a deleted one. The store knows it as a hash. */
+export async function deletedPerson(c: Ctx, text: string): Promise<Child | null> {
+  const email = text.toLowerCase();
+  if (!email.includes("@") || (await storeOf(c).deletion(email)) === null) return null;
+  return (
+    <Empty title="This person was deleted">
+      <LinkButton href={`${personPath(workspacePath(c), email)}/deletion`} text="View the receipt" />
+    </Empty>
+  );
+}
 
 /**
  * The accounts that a typed text names, if it is no external id: that with the name, else those whose name or external id

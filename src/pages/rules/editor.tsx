@@ -11,7 +11,7 @@ import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import type { RuleSuggestions } from "../../store/protocol/store-operations.ts";
 import { type PersonEffect, previewRule, type RulePreview } from "../../use-cases/rules-on-history.ts";
 import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, COMPARATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
-import { counted, grouped, signed } from "../kit/format.ts";
+import { counted, grouped, signed, theLast } from "../kit/format.ts";
 import {
   livePreview,
   Check,
@@ -445,14 +445,12 @@ function Matches({ base, days, found, similar, isSaved }: Found & { base: string
         <Stat label="Points" value={signed(points)} />
       </Stats>
       {lapsed > 0 && (
-        <p>
-          {`The points of ${grouped(lapsed)} of the ${counted(matches, "match", "matches")} have lapsed by today and are not counted.`}
-        </p>
+        <p>{`The points of ${counted(lapsed, "match", "matches")} have lapsed by today and are not counted.`}</p>
       )}
       <p class="quiet small">
         {complete
-          ? `All ${counted(scanned, "signal")} of the last ${counted(days, "day")} read.`
-          : `Only the latest ${counted(scanned, "signal")} read. Press Preview to read more.`}
+          ? `All signals of the event in ${theLast(days, "day")} have been read.`
+          : `${counted(scanned, "signal")} read so far, the latest first. Press Preview to read more.`}
       </p>
       {matches === 0 && (
         <Notice

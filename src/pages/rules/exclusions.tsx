@@ -21,7 +21,7 @@ import { LIMIT_COPY } from "../../use-cases/rejection-copy.ts";
 import { exclusionList, ruleProblem } from "../../use-cases/rule-schema.ts";
 import { MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { Confirm, Form, LinkButton, livePreview, Menu, PostButton, SelectField, TextField } from "../kit/forms.tsx";
-import { authorName, counted, grouped, signed } from "../kit/format.ts";
+import { authorName, counted, grouped, signed, theLast } from "../kit/format.ts";
 import { type Column, Empty, Notice, Panel, Stat, Stats, Table, Time, Timeline } from "../kit/parts.tsx";
 import { fragment, mayManage, notFoundPage, page } from "../page.tsx";
 import { contextOf, type Ctx, done, formText, pages, signalPath, storeOf, workspacePath } from "../pages-env.ts";
@@ -272,7 +272,8 @@ function changesText(version: ExclusionVersion, before: ExclusionVersion | undef
   const { added, changed, removed } = exclusionChanges(before?.exclusions ?? [], version.exclusions);
   const part = (label: string, names: readonly string[]) =>
     names.length === 0 ? [] : [`${label}: ${names.join(", ")}.`];
-  return [...part("Added", added), ...part("Changed", changed), ...part("Removed", removed)].join(" ");
+  const parts = [...part("Added", added), ...part("Changed", changed), ...part("Removed", removed)];
+  return parts.length > 0 ? parts.join(" ") : "Order changed.";
 }
 
 // The form.
@@ -447,8 +448,8 @@ function PreviewText({ base, preview }: { base: string; preview: Preview | null 
       </Stats>
       <p class="quiet small">
         {found.complete
-          ? `All ${counted(found.scanned, "signal")} of the last ${counted(days, "day")} read. This happens when the exclusions are applied to past signals.`
-          : `Only the latest ${counted(found.scanned, "signal")} read. Press Preview to read more.`}
+          ? `All signals in ${theLast(days, "day")} have been read. This happens when the exclusions are applied to past signals.`
+          : `${counted(found.scanned, "signal")} read so far, the latest first. Press Preview to read more.`}
       </p>
       <Effects base={base} found={found} isSaved={false} />
       {found.samples.length > 0 && (

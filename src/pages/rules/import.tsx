@@ -70,10 +70,17 @@ export const ruleFilePages = pages
       return preview(plan, isOtherFile ? "other_file" : null);
     }
     const imported = await importRules(contextOf(c), read.value, version);
-    if (imported.ok) return done(c, "rules", "rules_imported");
+    if (imported.ok) return importedPage(c, imported.value.plan);
     const { reason, plan } = imported.rejection;
     return preview(plan, reason === "rules_changed" ? reason : null);
   });
+
+/** The list of what was imported. */
+function importedPage(c: Ctx, { steps, exclusions: { added, changed } }: RuleImport): Response {
+  if (added.length + changed.length === 0) return done(c, "rules", "rules_imported");
+  const hasRules = steps.some(({ result }) => result !== "unchanged");
+  return hasRules ? done(c, "rules", "all_imported") : done(c, "rules/exclusions", "exclusions_imported");
+}
 
 function rulesPath(c: Ctx): string {
   return `${workspacePath(c)}/rules`;
@@ -179,7 +186,7 @@ function ImportPreview(props: PreviewProps) {
         <Stat label="Changed" value={count("changed")} />
         <Stat label="Unchanged" value={count("unchanged")} />
       </Stats>
-      {isEmpty(plan) && <p>All rules of the file exist already and are the same.</p>}
+      {isEmpty(plan) && <p>All rules and exclusions of the file exist already and are the same.</p>}
       <ExclusionNames label="Exclusions added" names={plan.exclusions.added} />
       <ExclusionNames label="Exclusions changed" names={plan.exclusions.changed} />
       {shown.length > 0 && (

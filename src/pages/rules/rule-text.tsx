@@ -1,7 +1,7 @@
 /** A mapping rule in words, and how two versions of a rule differ. */
 import type { Child } from "hono/jsx";
 import type { MappingCondition } from "../../domain/rules/comparators.ts";
-import { RULE_FIELDS, ruleDifferences, type RuleContent } from "../../domain/rules/rule-content.ts";
+import { movedConditions, RULE_FIELDS, ruleDifferences, type RuleContent } from "../../domain/rules/rule-content.ts";
 import { pointsDurationText, FREQUENCY_LABEL, MATCH_LABEL, COMPARATOR_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { grouped, signed } from "../kit/format.ts";
 import { Badge, ValueList } from "../kit/parts.tsx";
@@ -99,12 +99,20 @@ export function RuleDifferences({ before, after }: { before: RuleContent; after:
             </li>
           );
         }
-        const { removed, added } = difference;
-        if (removed.length + added.length === 0) return <li>Conditions: order changed</li>;
+        const moved = movedConditions(before.conditions, after.conditions);
         return (
           <>
-            <SomeConditions label="Condition removed" conditions={removed} />
-            <SomeConditions label="Condition added" conditions={added} />
+            <SomeConditions label="Condition removed" conditions={difference.removed} />
+            <SomeConditions label="Condition added" conditions={difference.added} />
+            {moved.slice(0, CONDITIONS_SHOWN).map(({ condition, from, to }) => (
+              <li>
+                {`Condition moved from place ${from} to ${to}: `}
+                <ConditionText condition={condition} maxValues={VALUES_SHOWN} />
+              </li>
+            ))}
+            {moved.length > CONDITIONS_SHOWN && (
+              <li>{`Condition moved: ${grouped(moved.length - CONDITIONS_SHOWN)} more`}</li>
+            )}
           </>
         );
       })}

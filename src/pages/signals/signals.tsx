@@ -4,6 +4,8 @@ import { TOO_MANY_STEPS } from "../../domain/rules/evaluate-rules.ts";
 import { namesSent } from "../../domain/signal/normalise.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { StoreTotals } from "../../store/protocol/stored-signals.ts";
+import { usageOf } from "../../use-cases/configure-workspace.ts";
+import { readBooks } from "../../use-cases/read-health.ts";
 import { replayDeadLetters } from "../../use-cases/signal-operations.ts";
 import { optionsOf, signalTitle, STATUS_COPY } from "../copy.ts";
 import { readKeyFilter } from "../keys/key-parts.tsx";
@@ -12,10 +14,21 @@ import { grouped } from "../kit/format.ts";
 import { Filters, ListAddress, ListPanel, scanUntilMatch } from "../kit/list.tsx";
 import { Empty, ShortId, Table, Tabs, Time, WithCode } from "../kit/parts.tsx";
 import { mayManage, page } from "../page.tsx";
-import { contextOf, formText, mapPath, pages, storeOf, workspacePath, signalPath, done } from "../pages-env.ts";
+import {
+  contextOf,
+  type Ctx,
+  formText,
+  mapPath,
+  pages,
+  storeOf,
+  workspacePath,
+  signalPath,
+  done,
+} from "../pages-env.ts";
 import { readForm } from "../read-form.tsx";
 import { SignalList } from "../signal-list.tsx";
 import { requireManager } from "../session/sign-in.tsx";
+import { heldOnTheWay } from "../usage/plan.tsx";
 
 const { in_flight: _, rejected: __, ...RECORDED } = STATUS_COPY;
 const STATUS_OPTIONS = optionsOf<SignalStatus>("Any status", RECORDED);
@@ -39,20 +52,28 @@ export const listPages = pages
       ...list.times("Received"),
     };
     const isHeld = filter.status === "held";
+    const onTheWay = isHeld ? await readHeldOnTheWay(c) : "";
     const signals = await scanUntilMatch(list.slice(PAGE_ROWS), (slice) => store.signals(filter, slice));
     const totals = await store.totals();
+    // Not the filters, which somebody may be filling in.
+    const follows = onTheWay === "" ? {} : { "data-refresh": "2000" };
     return page(
       c,
       { ...SIGNAL_PAGE, title: "All signals" },
-      <SignalTabs base={base} shown={isHeld ? "/all?status=held" : "/all"} totals={totals} />,
-      isHeld && totals.held > 0 && (
-        <p>
-          Held signals do not update scores until an owner or admin releases them, which needs a larger plan, overages
-          or room below the limit. <a href={`${base}/usage/plan#held`}>See what is needed</a>
-        </p>
-      ),
+      <div class="stack" id="head" {...follows}>
+        <SignalTabs base={base} shown={isHeld ? "/all?status=held" : "/all"} totals={totals} />
+        {isHeld && totals.held > 0 && (
+          <p>
+            Held signals do not update scores until an owner or admin releases them, which needs a larger plan, overages
+            or room below the limit. <a href={`${base}/usage/plan#held`}>See what is needed</a>
+          </p>
+        )}
+      </div>,
       <Filters list={list} suggestions={{ event: names.events, source: names.sources }} />,
-      <SignalList base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />,
+      <div class="stack" id="list" {...follows}>
+        {onTheWay !== "" && <p class="quiet">{onTheWay}</p>}
+        <SignalList base={base} list={list} signals={signals} withEvent empty={<NoSignals base={base} />} />
+      </div>,
     );
   })
   .get("/dead-letters", async (c) => {
@@ -117,6 +138,12 @@ export const listPages = pages
     const back = replayed > 0 && id !== undefined ? `signals/${id}` : "signals/dead-letters";
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
   });
+
+/** The queue brings a held or released signal to the store within seconds. */
+async function readHeldOnTheWay(c: Ctx): Promise<string> {
+  const usage = await usageOf(c.env, c.get("db"), c.get("workspace"));
+  return heldOnTheWay(usage, await readBooks(c.env, c.get("workspace").id, usage.periodStartMs));
+}
 
 export function DeadReason({ base, reason }: { base: string; reason: string }) {
   if (reason !== TOO_MANY_STEPS) return <WithCode text={reason} />;

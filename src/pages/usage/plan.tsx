@@ -3,6 +3,7 @@ import { isPlanOffered, plansFor, type Plan } from "../../d1/plans.ts";
 import { updateWorkspace, type WorkspaceChange } from "../../d1/workspaces.ts";
 import { overageCost, type OveragePrice } from "../../domain/quota/billing.ts";
 import { ordinalsTaken, overageOfRelease, quotaBounds, roomToRelease } from "../../domain/quota/quota.ts";
+import type { Balance } from "../../domain/quota/balance.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { configureWorkspace, usageOf } from "../../use-cases/configure-workspace.ts";
@@ -208,7 +209,10 @@ function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props & { stor
         >
           <input type="hidden" name="most" value={fit} />
           <input type="hidden" name="overages" value={usage.overages ? "on" : "off"} />
-          <p>The oldest {counted(fit, "held signal is", "held signals are")} processed: rules run and scores change.</p>
+          <p>
+            {fit === 1 ? "The oldest held signal is" : `The oldest ${grouped(fit)} held signals are`} processed: rules
+            run and scores change.
+          </p>
           <p>This cannot be undone.</p>
         </Confirm>
       )}
@@ -229,6 +233,16 @@ export function heldText(usage: Usage, stored: number): { fit: number; text: str
   const onTheWay = ` ${counted(released, "released signal is", "released signals are")} being processed.`;
   const text = `${counted(held, "signal is", "signals are")} held in this period.`;
   return { fit, text: `${text}${held === 0 ? "" : fits}${released === 0 ? "" : onTheWay}` };
+}
+
+/**
+ * Why the list of held signals is some seconds behind the counter; empty: it is not. Without signals in flight, fewer are
+ * stored because some were duplicates.
+ */
+export function heldOnTheWay({ held }: Pick<Usage, "held">, books: Pick<Balance, "held" | "inFlight">): string {
+  const [released, arriving] = [books.held - held, Math.min(held - books.held, books.inFlight)];
+  if (released > 0) return `${counted(released, "released signal is", "released signals are")} being processed.`;
+  return arriving > 0 ? `${counted(arriving, "more held signal is", "more held signals are")} on the way.` : "";
 }
 
 /** Spec §8.5. */

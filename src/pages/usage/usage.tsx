@@ -13,7 +13,7 @@ import { usageByDayOf, usageOf } from "../../use-cases/configure-workspace.ts";
 import { readBooks, readStorageHealth, type Room } from "../../use-cases/read-health.ts";
 import { VERDICT_LABELS, verdictSentence } from "../copy.ts";
 import { DayBars, TimeChart, type Point, type Reference, type Series } from "../kit/charts.tsx";
-import { ago, counted, day, grouped } from "../kit/format.ts";
+import { ago, counted, day, grouped, theLast } from "../kit/format.ts";
 import { Badge, type Column, Count, Empty, ValueList, Meter, Panel, Stat, Stats, Table } from "../kit/parts.tsx";
 import { page } from "../page.tsx";
 import { keyText, readKeyNames } from "../keys/key-parts.tsx";
@@ -171,8 +171,7 @@ export function forecastText(
   if (pace === null) return "No forecast yet: it needs an hour of signals.";
   const { signalLimit, periodEndMs, overages, extraRoomRemoved } = usage;
   const now = { nowMs, periodEndMs, used: ordinalsTaken(usage) };
-  const basis =
-    pace.fullDays === 0 ? "a rough estimate" : `average of the last ${counted(pace.fullDays, "full day", "full days")}`;
+  const basis = pace.fullDays === 0 ? "a rough estimate" : `average of ${theLast(pace.fullDays, "full day")}`;
   const perDay = `At ${counted(Math.round(pace.perDay), "signal")} a day (${basis})`;
   const total = expectedUsage(pace.perDay, now);
   if (overages && total > signalLimit) {
@@ -251,7 +250,9 @@ async function keysPanel(c: Ctx, usage: Usage) {
           { head: "Today (UTC)", kind: "number", cell: ([, { days }]) => <Count value={days.at(-1) ?? 0} /> },
         ]}
       />
-      {inFlight > 0 && <p class="quiet">{counted(inFlight, "signal")} more on the way to the store.</p>}
+      {inFlight > 0 && (
+        <p class="quiet">{counted(inFlight, "more signal is", "more signals are")} on the way to the store.</p>
+      )}
     </Panel>
   );
 }

@@ -440,6 +440,10 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
   "rules/rule-content ruleDifferences": ({ name }) => [
     () => ruleContent.ruleDifferences(ruleOf(name), ruleOf(name, 1)),
   ],
+  "rules/rule-content movedConditions": ({ name }) => {
+    const { conditions } = ruleOf(name);
+    return [() => ruleContent.movedConditions(conditions, conditions.toReversed())];
+  },
   "rules/rule-content contentOf": onName((name) => ruleContent.contentOf(ruleOf(name))),
   "rules/rule-content exclusionsSize": ({ name }) => {
     const known = rulesOf(name);

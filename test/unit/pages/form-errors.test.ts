@@ -9,6 +9,10 @@ test.each([
   [{ name: "Enter a name." }, []],
   [{ name: "Enter a name.", target: "Enter the URL." }, [MARKED]],
   [{ name: "Enter a name.", "rows.0.path": "Enter a path." }, [MARKED]],
+  // No field has the focus.
+  [{ template: "The template has no mapping." }, ["The template has no mapping."]],
+  [{ conditions: "Add a condition." }, ["Add a condition."]],
+  [{ name: "Enter a name.", template: "The template has no mapping." }, [MARKED]],
   [{ form: "This is the last owner." }, ["This is the last owner."]],
   [{ form: "This is the last owner.", name: "Enter a name." }, ["This is the last owner."]],
   [

@@ -5,7 +5,7 @@ import type { OveragePrice } from "../../../src/domain/quota/billing.ts";
 import { NO_BUDGETS } from "../../../src/domain/quota/key-budget.ts";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { duplicatesText, storedText } from "../../../src/pages/usage/usage.tsx";
-import { changeText, costText, extraRoomText, heldText } from "../../../src/pages/usage/plan.tsx";
+import { changeText, costText, extraRoomText, heldOnTheWay, heldText } from "../../../src/pages/usage/plan.tsx";
 import { storageNotice, usageNotice, usageNoticeState, waitingText } from "../../../src/pages/usage-notices.tsx";
 import type { Usage } from "../../../src/quota/protocol.ts";
 import type { Room } from "../../../src/use-cases/read-health.ts";
@@ -108,6 +108,18 @@ test.each([
   [{ accepted: 100, held: 7, ...on }, 5, 5, "5 signals are held in this period. 5 can be released now."],
 ])("with %j and %i held signals in the store, %i fit: %s", (more, stored, fit, text) => {
   expect(heldText(usage(more), stored)).toEqual({ fit, text: like(text) });
+});
+
+test.each([
+  [7, { held: 7, inFlight: 3 }, ""],
+  [5, { held: 7, inFlight: 0 }, "2 released signals are being processed."],
+  [6, { held: 7, inFlight: 9 }, "1 released signal is being processed."],
+  [7, { held: 5, inFlight: 1 }, "1 more held signal is on the way."],
+  [9, { held: 5, inFlight: 40 }, "4 more held signals are on the way."],
+  // They were duplicates.
+  [7, { held: 5, inFlight: 0 }, ""],
+])("with %i held signals and %j in the store, the list says what is on the way: %s", (held, books, text) => {
+  expect(heldOnTheWay({ held }, books)).toBe(text);
 });
 
 describe("the effect of a change of plan or overages", () => {

@@ -128,7 +128,7 @@ describe("exclusions and past signals", () => {
     const [exclusion] = (await stored()).items;
     expect((await members.owner.read(`${base}/${exclusion?.id}`)).text).toContain("ann@own.example -5 5 → 0");
     const scanners = await members.owner.read(`${base}/new?preset=scanners`);
-    expect(scanners.text).toContain("All 2 signals of the last 30 days read.");
+    expect(scanners.text).toContain("All signals in the last 30 days have been read.");
     expect((await members.owner.read(`${base}/new`)).text).toContain("Press Preview");
   });
 

@@ -139,7 +139,15 @@ describe("a destination", () => {
     const change = { name: "Sales", target: "", notifications: "usage.level" };
     expect((await of.admin.post(`${at}/change`, change)).location).toBe(`${at}?done=saved`);
     expect(await textAt(at)).toMatch(/Sales.*Notifications Usage reaches 80, 100 or 200%/);
-    expect((await of.admin.post(`${at}/change`, { ...change, target: "https://localhost/" })).status).toBe(422);
+    for (const path of [`${at}/change`, `${list}/new`]) {
+      const { status, page } = await of.admin.post(path, { type: "webhook", name: " ", target: "https://localhost/" });
+      expect(status).toBe(422);
+      expect(page.all(".field .error, #notifications-error").map(({ text }) => text)).toEqual([
+        "Enter a name.",
+        "This host name is private. Enter a public one.",
+        "Choose at least one notification.",
+      ]);
+    }
     expect((await of.admin.post(`${at}/delete`)).location).toBe(`${list}?done=destination_deleted`);
     expect((await of.admin.get(at)).status).toBe(404);
     const log = await activity();

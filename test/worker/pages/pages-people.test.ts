@@ -347,6 +347,12 @@ describe("a person's deletion", () => {
     expect(shown.text).toContain("Deletion complete");
     expect(shown.text).not.toContain("gone@example.com");
     expect((await members.member.read(`${people}?q=Gone@Example.com`)).targets).toContain(`${path}/deletion`);
+    const searched = await members.member.read(`${members.home}/search?q=Gone@Example.com`);
+    expect([searched.text, searched.targets]).toEqual([
+      expect.stringContaining("This person was deleted"),
+      expect.arrayContaining([`${path}/deletion`]),
+    ]);
+    expect((await members.member.read(`${members.home}/search?q=gone`)).text).not.toContain("deleted");
     const file = await members.member.get(`${byId}/download`);
     expect(file.headers.get("content-disposition")).toBe(`attachment; filename="${id}.json"`);
     expect(JSON.parse(file.body)).toMatchObject({ id, workspace: members.workspace.id, signals: 2, scoringSignals: 1 });

@@ -3,6 +3,7 @@ import { beforeAll, expect, test } from "vitest";
 import { DAY, deliver } from "../../support/deliver.ts";
 import type { Part } from "../../support/html.ts";
 import { type Members, newMembers } from "../../support/members.ts";
+import { newPlan } from "../../support/workspace.ts";
 
 let team: Members;
 /** Replaced in the paths of the tables. */
@@ -10,8 +11,12 @@ let ids: Record<string, string>;
 
 /** With a record on each page. Names that only owners and admins may see begin with "Private". */
 beforeAll(async () => {
-  team = await newMembers({ key: { name: "Private key" } });
+  team = await newMembers({ key: { name: "Private key" }, signalLimit: 1 });
   const { workspace } = team;
+  // One of them is held, and then can be released.
+  await workspace.send([{ event: "Seen", email: "ann@example.com" }, { event: "Seen" }]);
+  await workspace.settled();
+  await workspace.operator("PATCH", "", { plan: await newPlan(10) });
   const made = async (path: string, body: object) => (await workspace.operator<{ id: string }>("POST", path, body)).id;
   const conditions = [{ path: "properties.n", operator: "in", value: [1, "<b>"] }];
   const newRule = (more: object) => made("/rules", { event: "E", scoring_signal: "d", points: 5, ...more });
@@ -86,7 +91,7 @@ test.each([
   ["signals/sig_1", "ann@example.com", ["rules/new?from=sig_1", "settings/api-keys/{key}"]],
   ["signals/sig_2", "An address stands at buyer.email", ["settings/api-keys/{key}/template?signal=sig_2"]],
   ["signals/sig_dead", "SyntaxError", ["signals/dead-letters/replay"]],
-  ["usage/plan", "Owners and admins can change the plan", ["usage/plan", "usage/overages"]],
+  ["usage/plan", "Owners and admins can change the plan", ["usage/plan", "usage/overages", "usage/release"]],
 ])("%s is read by members, and offers changes to owners and admins only", async (page, text, offers) => {
   const changes = offers.map(pathOf);
   for (const role of ["owner", "admin"] as const)

@@ -16,6 +16,7 @@ const RULE = { name: "Asked for a demo", event: "Filled Out *", scoring_signal: 
 const create = (more: object = {}) =>
   members.workspace.operator<{ id: string }>("POST", "/rules", { ...RULE, ...more });
 const stored = ({ workspace } = members) => workspace.list("/rules");
+const STAFF = { name: "Staff", conditions: [{ path: "email", operator: "ends_with", value: "@own.example" }] };
 const file = (...items: unknown[]) => JSON.stringify({ items });
 const importing = (form: Record<string, string>) => members.owner.post(`${base}/import`, form);
 
@@ -81,6 +82,22 @@ describe("the import of rules", () => {
     expect([again.status, again.text]).toEqual([409, expect.stringContaining("exist already and are the same")]);
   });
 
+  test.each([
+    ["rules", { items: [RULE] }, "rules?done=rules_imported", "Rules imported."],
+    [
+      "exclusions",
+      { items: [], exclusions: [STAFF] },
+      "rules/exclusions?done=exclusions_imported",
+      "Exclusions imported.",
+    ],
+    ["both", { items: [RULE], exclusions: [STAFF] }, "rules?done=all_imported", "Rules and exclusions imported."],
+  ])("of %s says what was imported, where it is listed", async (_, content, path, text) => {
+    const preview = await importing({ text: JSON.stringify(content) });
+    const { location } = await importing(toConfirm(preview.page));
+    expect(location).toBe(`${members.home}/${path}`);
+    expect((await members.admin.read(location)).text).toContain(text);
+  });
+
   test("accepts a file as browsers send it, and keeps it if the session has ended", async () => {
     const send = async (fields: Record<string, string | File>, cookie = "") => {
       const body = new FormData();
@@ -144,7 +161,7 @@ describe("the import of rules", () => {
     await create({ name: "Twice", points: 1 });
     const text = await members.member.see(`${base}/export.json`);
     const { page } = await importing({ text });
-    expect(page.text).toContain("All rules of the file exist already and are the same.");
+    expect(page.text).toContain("All rules and exclusions of the file exist already and are the same.");
     expect(toConfirm(page)).toEqual({});
     const otherTeam = await newMembers();
     const importThere = (form: Record<string, string>) => otherTeam.owner.post(`${otherTeam.home}/rules/import`, form);

@@ -53,6 +53,17 @@ test("the versions of a rule show the change, the person and the time", async ()
   expect(rulePage.targets).toContain(`${path}/versions`);
 });
 
+test("a new order of conditions is shown with what has moved", async () => {
+  const conditions = ["a", "b", "c"].map((name) => ({ path: `properties.${name}`, operator: "exists" }));
+  await patch({ conditions });
+  const [a, b, c] = conditions;
+  await patch({ conditions: [c, a, b] });
+  const { text } = await members.member.read(`${path}/versions`);
+  expect(text).toContain("By the operator Condition moved from place 3 to 1: properties.c exists Version 2");
+  const activity = await members.owner.read(`${members.home}/settings/activity?action=rule.updated`);
+  expect(activity.rows[0]?.text).toContain("Conditions: order changed");
+});
+
 test("a large change of a rule is shown with its beginning", async () => {
   const value = Array.from({ length: 200 }, (_, n) => `value-${n}`);
   await patch({ conditions: Array.from({ length: 12 }, (_, n) => ({ path: `properties.p${n}`, operator: "exists" })) });

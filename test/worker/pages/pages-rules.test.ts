@@ -322,7 +322,7 @@ describe("the preview of a rule", () => {
     const { status, page } = await preview(rows, { name: "", scoring_signal: "" });
     expect([status, page.all("html").length, page.all("details").length]).toEqual([200, 0, 6]);
     expect(page.text).toContain("Matches 6 Scored 6 People 2 Points +120");
-    expect(page.text).toContain("All 12 signals of the last 30 days read.");
+    expect(page.text).toContain("All signals of the event in the last 30 days have been read.");
     const { text } = await preview(rows, { frequency: "once_ever" });
     expect(text).toContain("Matches 6 Scored 2 People 2 Points +40");
     expect(await stored()).toEqual([]);
@@ -350,7 +350,7 @@ describe("the preview of a rule", () => {
     await deliverAll([payloadOf(0), payloadOf(1)], () => Date.now() - 40 * DAY, 21);
     const { text } = await preview(rows, { days: "90", points_last_days: "30" });
     expect(text).toContain("Matches 8 Scored 8 People 2 Points +120");
-    expect(text).toContain("The points of 2 of the 8 matches have lapsed by today and are not counted.");
+    expect(text).toContain("The points of 2 matches have lapsed by today and are not counted.");
     const always = await preview(rows, { days: "90" });
     expect(always.text).toContain("Matches 8 Scored 8 People 2 Points +160");
     expect(always.text).not.toContain("lapsed by today");

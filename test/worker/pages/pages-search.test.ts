@@ -82,6 +82,14 @@ test("a signal id leads to the signal", async () => {
   expect((await found("sig_none")).text).toContain("No results for “sig_none”");
 });
 
+test("an email without a person leads to the signals that name it, such as held ones", async () => {
+  const page = await found("otto@nobody.example");
+  expect(page.link("Search signals with this email").target).toBe(
+    `${members.home}/signals/all?email=otto%40nobody.example`,
+  );
+  expect((await found("otto")).links("Search signals with this email")).toEqual([]);
+});
+
 test("without a text or a result the page says so, and the field keeps the text", async () => {
   expect((await found(" ")).text).toContain("Enter a search text");
   const page = await found('"><script>alert(1)</script>');

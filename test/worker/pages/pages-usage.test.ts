@@ -190,7 +190,7 @@ describe("changing plan and overages, releasing held signals", () => {
   });
 
   test("held signals are released as far as they fit, once, and the log states the number", async () => {
-    const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
+    const { workspace, path, owner, home } = await atUsage({ signalLimit: 2 });
     await send(workspace, 4);
     await workspace.settled();
     expect((await owner.read(`${path}/plan`)).text).toContain(
@@ -206,12 +206,32 @@ describe("changing plan and overages, releasing held signals", () => {
       `${path}/plan?done=released`,
     );
     expect(await workspace.settled()).toMatchObject({ processed: 3, held: 1, balanced: true });
+    const held = await owner.read(`${home}/signals/all?status=held`);
+    expect([held.all("[data-refresh]").length, held.table("Signals").rows.length]).toEqual([0, 1]);
     expect((await owner.post(`${path}/release`, { most: "1", overages: "off" })).location).toBe(
       `${path}/plan?done=none_released`,
     );
     const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
     const numbers = [0, 1, 0].map((count, nth) => ({ released: count, still_held: nth === 0 ? 2 : 1 }));
     expect(released).toEqual(numbers.map((detail) => [owner.email, "held.released", detail]));
+  });
+
+  test("the list of held signals says what is on the way, and follows until nothing is", async () => {
+    const { workspace, home, owner } = await atUsage({ signalLimit: 2 });
+    await send(workspace, 4);
+    await workspace.settled();
+    // The store is one signal behind.
+    const SIGNAL_STORE = intercept(env.SIGNAL_STORE, async ({ method, make }) => {
+      const answer = (await make()) as { held: number };
+      return method === "totals" ? { ...answer, held: answer.held - 1 } : answer;
+    });
+    const list = `${home}/signals/all?status=held`;
+    const behind = await visitWith({ SIGNAL_STORE }, owner, list);
+    const waiting = behind.page.only("#list");
+    expect(waiting.text).toContain("1 more held signal is on the way.");
+    expect(waiting.attribute("data-refresh")).toMatch(/^\d+$/);
+    const upToDate = await owner.read(list);
+    expect([upToDate.text.includes("on the way"), upToDate.all("[data-refresh]").length]).toEqual([false, 0]);
   });
 
   test("the release of held signals with overages states its cost", async () => {

@@ -1,7 +1,12 @@
 /** Differences between mapping rules, and their size. */
 import { describe, expect, test } from "vitest";
 import type { MappingCondition } from "../../../../src/domain/rules/comparators.ts";
-import { ruleDifferences, ruleSize, type RuleContent } from "../../../../src/domain/rules/rule-content.ts";
+import {
+  movedConditions,
+  ruleDifferences,
+  ruleSize,
+  type RuleContent,
+} from "../../../../src/domain/rules/rule-content.ts";
 
 const demo = { path: "properties.form", operator: "equals", value: "demo" } as const;
 const paid = { path: "properties.paid", operator: "is_true" } as const;
@@ -16,6 +21,9 @@ const RULE: RuleContent = {
   pointsLastDays: null,
   enabled: true,
 };
+
+const on = (path: string, value?: MappingCondition["value"]): MappingCondition =>
+  value === undefined ? { path, operator: "exists" } : { path, operator: "in", value };
 
 test("differences list each changed field with both values, in reading order", () => {
   const changes = {
@@ -46,8 +54,32 @@ test("differences list removed and added conditions", () => {
   ]);
 });
 
-const on = (path: string, value?: MappingCondition["value"]): MappingCondition =>
-  value === undefined ? { path, operator: "exists" } : { path, operator: "in", value };
+test("of equal conditions, differences list those that are missing", () => {
+  const [before, after]: [RuleContent, RuleContent] = [
+    { ...RULE, conditions: [demo, demo, paid] },
+    { ...RULE, conditions: [demo, paid, paid] },
+  ];
+  expect(ruleDifferences(before, after)).toEqual([{ field: "conditions", removed: [demo], added: [paid] }]);
+});
+
+describe("a changed order of conditions", () => {
+  const [a, b, c, d] = ["a", "b", "c", "d"].map((path) => on(path)) as [
+    MappingCondition,
+    MappingCondition,
+    MappingCondition,
+    MappingCondition,
+  ];
+  test.each([
+    ["none moves", [a, b, c], [a, b, c], []],
+    ["the last becomes the first", [a, b, c, d], [d, a, b, c], [[d, 4, 1]]],
+    ["the first becomes the last", [a, b, c, d], [b, c, d, a], [[a, 1, 4]]],
+    ["removed and added ones move no other", [a, b, c], [d, c], []],
+    ["of equal ones, each keeps its place", [a, a, b], [b, a, a], [[b, 3, 1]]],
+  ])("names the fewest moves: %s", (_, before, after, moves) => {
+    const moved = movedConditions(before as MappingCondition[], after as MappingCondition[]);
+    expect(moved.map(({ condition, from, to }) => [condition, from, to])).toEqual(moves);
+  });
+});
 
 describe("§8.5 the size of a rule", () => {
   test.each([
