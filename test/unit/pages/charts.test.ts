@@ -65,9 +65,10 @@ describe("the time labels of a chart", () => {
   });
 });
 
-test("the bars of a day stand on each other", async () => {
+test("the bars of a day stand on each other, before a few lines at round values", async () => {
   const days = [{ ...NO_VERDICTS, atMs: TO, accepted: 300, held: 200, rejected: 100 }];
   const chart = readHtml(await html`${DayBars({ label: "Days", days, legend: {} })}`).only(".chart");
+  expect(chart.all("line.grid")).toHaveLength(4);
   const bars = chart.all("rect").map((bar) => [Number(bar.attribute("y")), Number(bar.attribute("height"))] as const);
   const heights = bars.map(([, height]) => height);
   expect(heights.map((height) => Math.round((6 * height) / (heights[0] ?? 0)))).toEqual([6, 4, 2]);

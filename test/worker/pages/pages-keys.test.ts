@@ -557,7 +557,9 @@ test("the signal limit of a key is set with a new key, and shown with what is us
   expect(await attention(owner)).toEqual(["badge warn: 80 % of a key's signal limit used"]);
   await workspace.send([{ event: "Visit" }, { event: "Visit" }]);
   await workspace.settled();
-  expect(await notice()).toMatch(/notice bad: Signal limit of the key reached.*Calls are rejected with 429.*Deactivate/);
+  expect(await notice()).toMatch(
+    /notice bad: Signal limit of the key reached.*Calls are rejected with 429.*Deactivate/,
+  );
   expect(await attention(owner)).toEqual(["badge bad: Signal limit of a key reached"]);
   expect((await member.read(`${home}/`)).text).not.toContain("Website");
   const usage = await owner.read(`${home}/usage`);

@@ -366,11 +366,11 @@ describe("the preview of a rule", () => {
   });
 
   test("keeps the conditions, each with its number in the names of its fields", async () => {
-    const rows: Row[] = [
+    const conditions: Row[] = [
       ["source", "exists", ""],
       ["properties.plan", "exists", ""],
     ];
-    const { page } = await post(fields(rows, { do: "preview", days: "7" }));
+    const { page } = await post(fields(conditions, { do: "preview", days: "7" }));
     const paths = page.fields("path").map((field) => [field.attribute("aria-label"), field.value]);
     expect(paths.slice(0, 2)).toEqual([
       ["Condition 1: path", "source"],
