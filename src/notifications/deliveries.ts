@@ -201,8 +201,7 @@ export class Deliveries {
   }
 
   retryAt(delivery: StoredDelivery, dueMs: number): void {
-    const waiting = { state: "waiting", endReason: null, endedMs: null } as const;
-    this.#put(delivery, { ...waiting, dueMs, takenMs: null, attempt: delivery.attempt + 1 });
+    this.#put(delivery, { dueMs, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
   /** Puts the delivery at the front of the queue. An attempt in progress is not repeated. */

@@ -22,6 +22,51 @@ interface Scope {
 const ORDINARY = new Set(["request", "requests", "batch", "delivery", "rules_failed"]);
 const ANY = "any event";
 
+/** The fields that a line of each event has in every case. The operator finds what happened by them. */
+const FIELDS: Record<string, string> = {
+  admit_failed: "workspace attempt error",
+  alarm_ended: "workspace chore",
+  alarm_failed: "workspace error",
+  batch: "queue workspace messages signals outcome ms",
+  batch_failed: "queue workspace messages error ms",
+  chore_failed: "workspace chore error",
+  cold_read_failed: "workspace object error",
+  commit_failed: "workspace calls error",
+  configure_failed: "workspace error",
+  deliveries_not_sent: "workspace deliveries error",
+  delivery: "workspace delivery attempt destination type status outcome ms",
+  delivery_lost: "workspace delivery attempt error",
+  destinations_alarm_failed: "workspace error",
+  drain_failed: "workspace failed error",
+  end_failed: "workspace error",
+  error: "request_id error",
+  health_report_failed: "workspace error",
+  key_copy_failed: "workspace error",
+  key_lookup_failed: "workspace error",
+  limiter_failed: "error",
+  link_failed: "workspace error",
+  notes_failed: "workspace error",
+  notifications_not_raised: "notifications first",
+  public_key_not_noted: "key error",
+  raise_failed: "workspace failed error",
+  record_failed: "workspace signals error",
+  rejected_calls_lost: "workspace calls error",
+  rejections_burst_failed: "workspace error",
+  request: "request_id method route status ms",
+  requests: "since_ms calls signals",
+  resend_failed: "workspace chore error",
+  rows_newer: "queue workspace rows",
+  rows_set_aside: "workspace signals",
+  rows_unreadable: "queue workspace rows",
+  rules_failed: "workspaces error",
+  sign_in_failed: "request_id error",
+  sources_not_informed: "workspace error",
+  store_full: "workspace",
+  token_use_failed: "token error",
+  watch_failed: "error",
+  work_unknown: "workspace chores",
+};
+
 const scopeOf = (expected: Iterable<string> = []): Scope => ({ expected: new Set(expected), isOver: false });
 
 let ofFile = scopeOf();
@@ -69,14 +114,21 @@ export function watchLog(): void {
   });
   afterEach(({ task }) => {
     const unexpected = entries.filter(isUnexpected);
-    if (task.result?.state === "fail" || unexpected.length > 0) for (const line of lines) print(...line);
+    const partial = entries.filter((entry) => !hasFields(entry));
+    if (task.result?.state === "fail" || unexpected.length + partial.length > 0)
+      for (const line of lines) print(...line);
     lines = [];
     entries = [];
     if (unexpected.length > 0) throw new Error(`logged, but not expected: ${JSON.stringify(unexpected)}`);
+    if (partial.length > 0) throw new Error(`logged without a field of the event: ${JSON.stringify(partial)}`);
   });
   afterAll(() => {
     for (const scope of owners.values()) scope.isOver = true;
   });
+}
+
+function hasFields(entry: LogEntry): boolean {
+  return FIELDS[entry.event]?.split(" ").every((field) => field in entry) ?? false;
 }
 
 function isUnexpected({ event, workspace = "" }: LogEntry): boolean {

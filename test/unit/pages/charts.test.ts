@@ -4,7 +4,7 @@ import * as fc from "fast-check";
 import { html } from "hono/html";
 import { describe, expect, test } from "vitest";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
-import { DayBars, timeLabels } from "../../../src/pages/kit/charts.tsx";
+import { DayBars, Sparkline, timeLabels } from "../../../src/pages/kit/charts.tsx";
 import { readHtml } from "../../support/html.ts";
 
 const HOUR = 3_600_000;
@@ -65,13 +65,25 @@ describe("the time labels of a chart", () => {
   });
 });
 
-test("the bars of a day stand on each other", async () => {
+test("the bars of a day stand on each other, before a few lines at round values", async () => {
   const days = [{ ...NO_VERDICTS, atMs: TO, accepted: 300, held: 200, rejected: 100 }];
   const chart = readHtml(await html`${DayBars({ label: "Days", days, legend: {} })}`).only(".chart");
+  expect(chart.all("line.grid")).toHaveLength(4);
   const bars = chart.all("rect").map((bar) => [Number(bar.attribute("y")), Number(bar.attribute("height"))] as const);
   const heights = bars.map(([, height]) => height);
   expect(heights.map((height) => Math.round((6 * height) / (heights[0] ?? 0)))).toEqual([6, 4, 2]);
   const tops = bars.map(([top]) => top);
   for (const [index, [top, height]] of bars.entries())
     if (index > 0) expect(top + height).toBeCloseTo(tops[index - 1] ?? 0);
+});
+
+test("a small chart shows a count of zero as a low quiet bar, and every other count above it", async () => {
+  const chart = readHtml(await html`${Sparkline({ values: [0, 1, 1_000], label: "Calls" })}`).only("svg");
+  expect(chart.attribute("aria-label")).toBe("Calls");
+  const bars = chart.all("rect").map((bar) => [bar.attribute("class"), Number(bar.attribute("height"))]);
+  expect(bars).toEqual([
+    ["rest", 1],
+    [undefined, 2],
+    [undefined, 20],
+  ]);
 });

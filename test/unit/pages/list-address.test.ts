@@ -29,6 +29,26 @@ describe("the range of days", () => {
   });
 });
 
+describe("a choice", () => {
+  const ORDERS = { newest: "Newest first", oldest: "Oldest first" };
+
+  test.each([
+    [{}, "newest", {}],
+    [{ sort: "" }, "newest", {}],
+    [{ sort: "newest" }, "newest", {}],
+    [{ sort: "oldest" }, "oldest", { sort: "oldest" }],
+  ])("of %j is %s, and the address keeps %j", (asked, value, query) => {
+    const list = new ListAddress("/list", asked);
+    expect([list.sort(ORDERS, "newest"), list.query, list.errors]).toEqual([value, query, []]);
+  });
+
+  test.each(["new", "toString"])("of the unknown option %j is not applied, and the list says so", (sort) => {
+    const list = new ListAddress("/list", { sort });
+    expect([list.sort(ORDERS, "newest"), list.query]).toEqual(["newest", {}]);
+    expect(list.errors).toEqual([`“${sort}” is not one of: Newest first, Oldest first`]);
+  });
+});
+
 describe("Next and Previous", () => {
   /** Walks to the last of some slices and back. Returns the address of each visited slice. */
   async function walk(slices: number, cursorOf: (slice: number) => string) {

@@ -1,4 +1,5 @@
 /** The forms of the notifications' pages, as they are typed. */
+import { html } from "hono/html";
 import { describe, expect, test } from "vitest";
 import {
   checkDestination,
@@ -6,8 +7,14 @@ import {
   readDestination,
   type TypedDestination,
 } from "../../../src/pages/notifications/destination-form.tsx";
-import { isInProgress } from "../../../src/pages/notifications/notification-parts.tsx";
+import {
+  DeliveryStatus,
+  isInProgress,
+  type LastTest,
+  statusOf,
+} from "../../../src/pages/notifications/notification-parts.tsx";
 import { readThresholds } from "../../../src/pages/notifications/notifications.tsx";
+import { readHtml } from "../../support/html.ts";
 
 const ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
 const NEW_ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
@@ -149,3 +156,55 @@ test.each([
     expect(isInProgress(shown, to)).toBe(refreshes);
   },
 );
+
+test.each<[changes: object, lastTest: LastTest, status: string]>([
+  [{ lastDeliveredAtMs: 1 }, null, "good Healthy: null"],
+  [{ lastDeliveredAtMs: 1 }, "delivered", "good Healthy: null"],
+  [{}, null, "info Ready: No notifications yet. Send a test."],
+  [{}, "delivered", "info Ready: The test was delivered. No notifications yet."],
+  [{ lastDeliveredAtMs: 1 }, "failed", "bad Test failed: Fix the receiver, then send another test."],
+  [{ failingSinceMs: 1 }, "failed", "warn Failing: Deliveries are retried"],
+  [{ state: "paused", failingSinceMs: 1 }, "failed", "quiet Paused: New notifications are skipped."],
+  [{ state: "disabled", disabledReason: "gone" }, null, "bad Switched off: The receiver answered 410 Gone. Fix"],
+  [
+    { state: "disabled", disabledReason: "failing" },
+    null,
+    "bad Switched off: No delivery succeeded for five days. Fix",
+  ],
+  [{ state: "disabled" }, null, "bad Switched off: Fix the receiver"],
+  [{ state: "paused", confirmed: false }, null, "warn Unconfirmed: The address was sent a code."],
+])("a destination with %j and the last test %j is shown as %s", (changes, lastTest, status) => {
+  const healthy = { state: "active", confirmed: true, disabledReason: null, failingSinceMs: null };
+  const destination = { ...healthy, lastDeliveredAtMs: null, ...changes } as Parameters<typeof statusOf>[0];
+  const { tone, label, text } = statusOf(destination, lastTest);
+  expect(`${tone} ${label}: ${String(text)}`.startsWith(status)).toBe(true);
+});
+
+const TEST = { type: "destination.test" };
+const SOON = 30_000;
+const LATER = 90_000;
+
+test.each<[delivery: object, destination: object, status: string]>([
+  [{ state: "delivered" }, {}, "good Delivered"],
+  [{ state: "failed", endReason: "attempts_failed" }, {}, "bad Failed All attempts failed"],
+  [{ state: "failed", endReason: "switched_off" }, {}, "bad Failed Destination was switched off"],
+  [{ state: "failed", endReason: "too_many" }, {}, "bad Failed Too many deliveries were waiting"],
+  [{ state: "failed", endReason: "person_deleted" }, {}, "bad Failed Person was deleted"],
+  [{ state: "failed", endReason: "attempts_failed", ...TEST }, {}, "bad Failed"],
+  [{ dueInMs: SOON }, {}, "info In progress"],
+  [{ dueInMs: 0, attempts: [{}] }, {}, "info In progress"],
+  [{ dueInMs: SOON, ...TEST }, { state: "paused" }, "info In progress"],
+  [{ dueInMs: SOON }, { state: "paused" }, "quiet Waiting Until the destination is resumed"],
+  [{ dueInMs: 0 }, { failingSinceMs: 1 }, "quiet Waiting Until the destination answers"],
+  [{ dueInMs: SOON, attempts: [{}] }, {}, "warn Retrying"],
+  [{ dueInMs: LATER, attempts: [{}] }, {}, "warn Retrying"],
+])("a delivery with %j to a destination with %j is shown as %s", async (changes, to, status) => {
+  const { dueInMs = null, ...more } = changes as { dueInMs?: number | null };
+  const waiting = { type: "person.scored", state: "waiting", endReason: null, attempts: [] };
+  const delivery = { ...waiting, dueAtMs: dueInMs === null ? null : Date.now() + dueInMs, ...more };
+  const destination = { state: "active", failingSinceMs: null, ...to };
+  const shown = { delivery, destination } as unknown as Parameters<typeof DeliveryStatus>[0];
+  const page = readHtml(await html`<p>${DeliveryStatus(shown)}</p>`);
+  const tone = page.only(".badge").attribute("class")?.replace("badge ", "") ?? "";
+  expect(`${tone} ${page.text}`.startsWith(status)).toBe(true);
+});

@@ -95,7 +95,9 @@ describe("the rows of a commit", () => {
       const [first, second] = [call(1, 1), call(2, 1, bytes)];
       const signals = Uint8Array.from([...first.signals, ...second.signals]);
       packer.add({ head: whole.head, signals, sizes: [...first.sizes, ...second.sizes] }, run(2, 0));
-      expect(packer.rows()).toHaveLength(rows);
+      const packed = packer.rows();
+      expect(packed).toHaveLength(rows);
+      for (const { body } of packed) expect(Buffer.from(body).toString().split(whole.head)).toHaveLength(2);
     }
   });
 

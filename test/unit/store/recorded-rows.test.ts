@@ -48,6 +48,25 @@ test("stored ranges do not grow with settled rows, across gaps", () => {
   expect(recorded.rows).toEqual([[1_000_000, 1_000_001]]);
 });
 
+test.each([
+  ["the row before a range", [999], true],
+  ["rows of a range", [1_000, 1_001], true],
+  ["the row after a range", [1_002], true],
+  ["a settled row", [7], true],
+  ["a row apart", [1_003], false],
+  ["a row of a range and a row apart", [1_000, 998], false],
+])("with as many ranges as may be stored, %s: %j fits: %j", (_, rows, fits) => {
+  const ranges = Array.from({ length: RECORDED_RANGES_MAX }, (_range, n) => 1_000 * (n + 1));
+  const recorded: RecordedRows = {
+    lowestUnsettledRow: 8,
+    rows: ranges.map((first): [number, number] => [first, first + 1]),
+  };
+  const delivered = rows.map((number) => ({ row: number }));
+  expect(canTrackRows(recorded, delivered)).toBe(fits);
+  recorded.rows.pop();
+  expect(canTrackRows(recorded, delivered)).toBe(true);
+});
+
 /** Rows that consumers report in any order, some of them repeatedly. */
 function deliverAll(recorded: RecordedRows, rows: readonly number[]): { rounds: number; mostRanges: number } {
   let [left, rounds, mostRanges] = [[...rows], 0, 0];

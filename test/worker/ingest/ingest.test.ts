@@ -23,8 +23,9 @@ const signal = (event: unknown = "x", more: object = {}) => ({ event, ...more })
 const utf8 = (text: string) => new TextEncoder().encode(text);
 
 async function rejectionOf(response: Response): Promise<[number, string]> {
-  const { status, code } = await problemOf(response);
+  const { type, status, code } = await problemOf(response);
   expect(response.status).toBe(status);
+  expect(type).toBe(`/docs/senders/codes#${code}`);
   return [status, code];
 }
 

@@ -766,8 +766,10 @@ describe("an import", () => {
     const after = new TestWorkspace(String(body["workspace_id"]), workspace.key);
     for (const [part, bytes] of file.parts) await sendPart(after.id, part, bytes);
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 23 * 3_600_000 });
-    await runInDurableObject(after.counter, (instance) => instance.alarm());
+    const alarmMs = () => runInDurableObject(after.counter, (_, { storage }) => storage.getAlarm());
+    await runDurableObjectAlarm(after.counter);
     expect(await after.operator("GET", "")).toMatchObject({ state: "importing" });
+    expect(await alarmMs()).toBeGreaterThan(Date.now());
     vi.setSystemTime(Date.now() + 2 * 3_600_000);
     await runInDurableObject(after.counter, (instance) => instance.alarm());
     expect(await after.operator("GET", "/end")).toMatchObject({ complete: true });

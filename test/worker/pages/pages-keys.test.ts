@@ -542,21 +542,25 @@ test("the signal limit of a key is set with a new key, and shown with what is us
   const notice = async () =>
     (await owner.read(path))
       .all(".notice")
-      .map(({ text }) => text)
+      .map((shown) => `${shown.attribute("class") ?? ""}: ${shown.text}`)
       .join();
   const attention = async (browser: typeof owner) =>
-    (await browser.read(`${home}/`)).all("#attention tbody tr").map((row) => row.cells[0]);
+    (await browser.read(`${home}/`))
+      .all("#attention .badge")
+      .map((badge) => `${badge.attribute("class") ?? ""}: ${badge.text}`);
   await workspace.send([{ event: "Visit" }, { event: "Visit" }, { event: "Visit" }]);
   expect((await owner.read(path)).text).toContain("3 of 5 signals used");
   expect(await notice()).not.toContain("limit");
   await workspace.send({ event: "Visit" });
   await workspace.settled();
-  expect(await notice()).toContain("80 % of the key's signal limit used");
-  expect(await attention(owner)).toEqual(["80 % of a key's signal limit used"]);
+  expect(await notice()).toContain("notice warn: 80 % of the key's signal limit used");
+  expect(await attention(owner)).toEqual(["badge warn: 80 % of a key's signal limit used"]);
   await workspace.send([{ event: "Visit" }, { event: "Visit" }]);
   await workspace.settled();
-  expect(await notice()).toMatch(/Signal limit of the key reached.*Calls are rejected with 429.*Deactivate/);
-  expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
+  expect(await notice()).toMatch(
+    /notice bad: Signal limit of the key reached.*Calls are rejected with 429.*Deactivate/,
+  );
+  expect(await attention(owner)).toEqual(["badge bad: Signal limit of a key reached"]);
   expect((await member.read(`${home}/`)).text).not.toContain("Website");
   const usage = await owner.read(`${home}/usage`);
   expect(usage.table("Signals by key").rows.map(({ cells }) => cells.slice(1))).toEqual([["5", "5"]]);
@@ -566,5 +570,5 @@ test("the signal limit of a key is set with a new key, and shown with what is us
     overlap: "none",
   });
   expect((await owner.read(`${home}/settings/api-keys/${successor.id}`)).text).toContain("5 of 5 signals used");
-  expect(await attention(owner)).toEqual(["Signal limit of a key reached"]);
+  expect(await attention(owner)).toEqual(["badge bad: Signal limit of a key reached"]);
 });

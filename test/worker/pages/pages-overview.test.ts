@@ -13,6 +13,10 @@ afterEach(() => void vi.useRealTimers());
 const attention = (page: Part): string[] =>
   page.all("#attention tbody tr").map((row) => row.cells.slice(0, 2).join(": "));
 
+/** How the problems of the table look: `bad` loses signals or calls now, `warn` will. */
+const tones = (page: Part): string[] =>
+  page.all("#attention .badge").map((badge) => badge.attribute("class")?.replace("badge ", "") ?? "");
+
 /** The first steps: `done`, the page of the step's button, or its text. */
 async function stepsOf(browser: Browser, home: string): Promise<string[]> {
   const page = await browser.read(`${home}/`);
@@ -65,6 +69,7 @@ describe("the list of problems", () => {
       expect.stringContaining("1 dead letter: "),
       expect.stringMatching(/^1 signal held: .* Upgrade or enable overages to release them\.$/),
     ]);
+    expect(tones(page)).toEqual(["bad", "bad", "warn"]);
     const [plans, deadLetters] = [`${home}/usage/plan`, `${home}/signals/dead-letters`];
     expect(page.only("#attention").targets).toEqual([plans, deadLetters, plans]);
     await owner.post(`${home}/usage/overages`, { overages: "on" });
@@ -137,6 +142,7 @@ describe("the list of problems", () => {
       "No calls: Silent, last call 3 days ago",
       expect.stringMatching(/^Key expires soon: Ending, in (2|3) days$/),
     ]);
+    expect(tones(page)).toEqual(["bad", "warn", "warn"]);
     expect(page.only("#attention").targets[0]).toBe(`${home}/settings/notifications/${id}`);
     expect(attention(await member.read(`${home}/`))).toEqual([]);
   });

@@ -365,6 +365,19 @@ describe("the preview of a rule", () => {
     expect((await post(fields([], { do: "preview", days: "30" }))).text).toContain("Matches 13");
   });
 
+  test("keeps the conditions, each with its number in the names of its fields", async () => {
+    const conditions: Row[] = [
+      ["source", "exists", ""],
+      ["properties.plan", "exists", ""],
+    ];
+    const { page } = await post(fields(conditions, { do: "preview", days: "7" }));
+    const paths = page.fields("path").map((field) => [field.attribute("aria-label"), field.value]);
+    expect(paths.slice(0, 2)).toEqual([
+      ["Condition 1: path", "source"],
+      ["Condition 2: path", "properties.plan"],
+    ]);
+  });
+
   test("warns if nothing matches or the rule is incomplete, and names events that differ only in case", async () => {
     const shown = async (more: Form, of: Row[] = []) => (await preview(of, more)).text;
     expect(await shown({ event: "filled out form" })).toContain("Did you mean “Filled Out Form”?");
