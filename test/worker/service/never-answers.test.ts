@@ -156,7 +156,9 @@ describe("work after an answer", () => {
       const logged = expectLogged("delivery_lost");
       const answer = (asked: string) => (asked === name ? (clock.hung(), new Promise<never>(() => {})) : parcel);
       const getByName = () => ({ take: async () => answer("take"), report: async () => answer("report") });
-      const message = { body: JSON.stringify({ workspaceId: "ws_1", destinationId: "dst_1", id: "dlv_1", attempt: 1 }) };
+      const message = {
+        body: JSON.stringify({ workspaceId: "ws_1", destinationId: "dst_1", id: "dlv_1", attempt: 1 }),
+      };
       const context = createExecutionContext();
       const delivering = { ...env, DESTINATIONS: { getByName } } as unknown as Env;
       deliver({ messages: [message] } as unknown as MessageBatch<string>, delivering, context);
