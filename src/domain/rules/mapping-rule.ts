@@ -208,7 +208,7 @@ class ConditionsCompiler {
   }
 }
 
-function matchOf({ id, version, scoringSignal, points, ...rule }: MappingRule): RuleMatch {
+export function matchOf({ id, version, scoringSignal, points, ...rule }: MappingRule): RuleMatch {
   const { frequency = "every_time", pointsLastDays = null } = rule;
   return {
     ruleId: id,

@@ -13,6 +13,7 @@ import {
   eventRange,
   isAboutEvent,
   isEvaluable,
+  matchOf,
   type CompiledRules,
   type MappingRule,
 } from "../../domain/rules/mapping-rule.ts";
@@ -306,11 +307,15 @@ class RuleStep {
     return excludedBy === facts.excludedBy ? null : { ...facts, excludedBy };
   }
 
-  /** Returns the new outcome; undefined: none. @param before the current outcome. */
+  /**
+   * Returns the new outcome; undefined: none. What an earlier version has matched in a lost payload, this version matches too: nobody can look
+   * again. @param before the current outcome.
+   */
   #evaluate(facts: ScorableFacts, payload: string | null, before: number | undefined, people: People) {
-    if (payload === null || this.#rule === null) return before;
+    if (this.#rule === null || (payload === null && before === undefined)) return before;
     const email = (): string | null => people.emailOf(facts.person.personId);
-    const [match] = evaluationOf(this.#compiled, facts, payload, email)?.matches ?? [];
+    const [match] =
+      payload === null ? [matchOf(this.#rule)] : (evaluationOf(this.#compiled, facts, payload, email)?.matches ?? []);
     if (match !== undefined && facts.excludedBy === null) this.#job.matched++;
     const version = before === undefined ? 0 : (this.#versions.get(before) ?? 0);
     if (version > this.#rule.version) return before;

@@ -222,8 +222,6 @@ function expectFirstMatches(model: Model, person: Person, { ofRule, shown, look 
   // Whether a match that has lapsed is dropped first depends on the moment. No job changes the match of a dropped line.
   const isKept = (match: Scored): boolean => !hasLapsed(match, look) && model.mayTake(match.rule);
   if (once.some((match) => (match.signal.place === "dropped" || match.signal.isDropped) && !isKept(match))) return;
-  // A job leaves the match of an earlier version that it cannot evaluate again.
-  if (once.some(({ signal }) => signal.isLost)) return;
   const isMixed = new Set(once.map(({ rule }) => rule.frequency)).size > 1;
   const placeOf = ({ rule, signal }: Scored): string =>
     rule.frequency === "once_ever" && !isMixed

@@ -561,9 +561,11 @@ export class Model {
     for (const { signal, person, isDropped } of this.#scoringLines()) {
       const { outcomes } = signal;
       if (signal.recorded > job.recorded || signal.rulesVersion >= job.rulesVersion) continue;
-      if (rule.isEnabled && (isDropped || signal.isLost)) continue;
+      if (rule.isEnabled && isDropped) continue;
+      // What an earlier version has matched in a lost payload, this version matches too.
+      const isMatch = signal.isLost ? outcomes.has(rule.id) : matches(rule, signal, person.email);
       outcomes.delete(rule.id);
-      if (!rule.isEnabled || !matches(rule, signal, person.email)) continue;
+      if (!rule.isEnabled || !isMatch) continue;
       outcomes.set(rule.id, rule.version);
       this.matched.set(rule.id, Math.max(rule.version, this.matched.get(rule.id) ?? 0));
     }
@@ -598,10 +600,16 @@ export class Model {
     }
   }
 
-  /** What the store says about a signal without its payload: what it said before, or nothing. */
+  /** What the store says about a signal without its payload: what it said before, the same by the version that a job applies, or nothing. */
   noteLost(signal: ModelSignal, evaluated: Pick<ModelSignal, "outcomes" | "isExcluded">): void {
     for (const [id, version] of evaluated.outcomes) {
-      const known = [signal.outcomes.get(id), this.rules.find((rule) => rule.id === id)?.version];
+      const rule = this.rules.find((one) => one.id === id);
+      const known = [
+        signal.outcomes.get(id),
+        rule?.version,
+        this.jobs.get(id)?.rule.version,
+        this.applied.get(id)?.version,
+      ];
       if (!known.includes(version)) throw new Error(`${id} matches ${signal.id} by version ${version}`);
     }
     Object.assign(signal, evaluated);

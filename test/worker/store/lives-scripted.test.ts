@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import { runLife, type Happening, type Life, type Sent } from "../../support/lives/life.ts";
+import type { Exclusion } from "../../support/lives/model.ts";
 import type { Job } from "../../support/lives/real.ts";
 
 const [ANN, BOB, CYD] = [0, 1, 2];
@@ -954,5 +955,41 @@ describe("exclusions that come and go leave the matches that counted before", ()
       ],
       { rule: { ...daily.rule, lastDays: 30 } },
     ),
+  );
+
+  test.each([
+    ["once_ever", { points: 9 }],
+    ["once_ever", { frequency: "once_per_day" }],
+    ["once_per_day", { points: 9 }],
+    ["once_per_day", { frequency: "once_ever" }],
+  ] as const)(
+    "of a rule that scores %s, changed to %o after the payload of an excluded match was lost",
+    (frequency, by) => {
+      const excludeA = (past: boolean, ...exclusions: Exclusion[]): Happening => ({
+        does: "exclude",
+        exclusions,
+        past,
+      });
+      const isA = { event: "A" };
+      return life(
+        [
+          excludeA(false, isA),
+          send(track({ email: ANN })),
+          { does: "seal" },
+          wait(2),
+          step("cold", 2),
+          { does: "lose" },
+          { ...change(by), past: true } as Happening,
+          finish,
+          excludeA(false),
+          send(track({ email: ANN, daysAgo: frequency === "once_per_day" ? 2 : 0 })),
+          excludeA(true),
+          finish,
+          { does: "detour", by: [{ exclusions: [isA], steps: null }] },
+          { does: "preview", exclusions: [isA] },
+        ],
+        { rule: { frequency } },
+      )();
+    },
   );
 });

@@ -8,7 +8,7 @@ import { findRuleJob, ruleResults, startRuleJob, stepRuleJob } from "../../../..
 import { isStale } from "../../../../src/store/state/rule-outcomes.ts";
 import { countInBooks, updateGroups } from "../../../../src/store/state/status-change.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
-import { bucketWith } from "../../../support/cold.ts";
+import { bucketWith, losePayloads } from "../../../support/cold.ts";
 import { expectLogged } from "../../../support/logged.ts";
 import { readScores } from "../../../support/read-store.ts";
 import { inStore, type TestStore } from "../../../support/store.ts";
@@ -140,6 +140,27 @@ async function aMoment(): Promise<void> {
 }
 
 describe("a rule's job", () => {
+  testStored(
+    "keeps what the rule has matched in a payload that is lost, with the points of its new version, and finds nothing new there",
+    withBench(async (bench) => {
+      bench.record(forms(2), [RULE]);
+      bench.record([{ form: "other" }]);
+      bench.store.seal();
+      await bench.freeze();
+      await losePayloads(bench.store);
+      const applied = { rule: { ...RULE, version: 2, conditions: DEMO, points: 5 }, rulesVersion: 2 };
+      bench.apply(applied);
+      expect(await bench.finish()).toMatchObject({ scanned: 3, matched: 2, added: 0, changed: 2, removed: 0 });
+      expect(bench.points).toEqual([5, 5]);
+      bench.apply({ ruleId: OTHER.id, rule: OTHER, rulesVersion: 3 });
+      await bench.finish();
+      expect(bench.job(OTHER.id)).toMatchObject({ matched: 0, added: 0 });
+      bench.apply({ rule: null, disabledVersion: 3, rulesVersion: 4 });
+      await bench.finish();
+      expect(bench.points).toEqual([]);
+    }),
+  );
+
   testStored(
     "processes open, sealed and cold segments in bounded steps, and reads an object of R2 once a step",
     withBench(async (bench) => {
