@@ -240,8 +240,8 @@ export const RULES_STATEMENT_MAX_CHARACTERS = 400_000;
 interface RulesToWrite {
   added: readonly RuleContent[];
   changed: readonly { id: string; rule: RuleContent }[];
-  /** The exclusions from now on; null: unchanged. */
-  exclusions: CurrentExclusions | null;
+  /** The exclusions from now on, and the names of those that are new or changed; null: unchanged. */
+  exclusions: { after: CurrentExclusions; names: readonly string[] } | null;
 }
 
 /**
@@ -262,7 +262,7 @@ export async function writeImport(
     added: rows.length,
     changed: changes.length,
     names: [...added, ...changed.map(({ rule }) => rule)].map(({ name }) => name),
-    ...(exclusions !== null && { exclusions: exclusions.exclusions.map(({ name }) => name) }),
+    ...(exclusions !== null && { exclusions: [...exclusions.names] }),
   };
   const at = iso(by.nowMs);
   const ofWorkspace = eq(mappingRules.workspaceId, workspaceId);
@@ -284,7 +284,7 @@ export async function writeImport(
     ),
     ...jsonChunks(rows).map((json) => insertRules({ db, workspaceId, by }, json, isCurrent)),
     dropOldVersions(db, workspaceId),
-    ...(exclusions === null ? [] : writeVersion({ db, workspaceId, by }, exclusions, isCurrent)),
+    ...(exclusions === null ? [] : writeVersion({ db, workspaceId, by }, exclusions.after, isCurrent)),
     // Raise the version last, because all other statements check the version that was read.
     raiseRulesVersion(db, workspaceId, isCurrent),
   ]);

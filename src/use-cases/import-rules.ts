@@ -147,7 +147,8 @@ async function writeSteps(context: ControlContext, plan: RuleImport): Promise<st
   const added = steps.flatMap((step) => (step.result === "added" ? [step.rule] : []));
   const changed = steps.flatMap((step) => (step.result === "changed" ? [{ id: step.before.id, rule: step.rule }] : []));
   const { after, added: addedNames, changed: changedNames } = plan.exclusions;
-  const exclusions = addedNames.length + changedNames.length === 0 ? null : after;
+  const names = [...addedNames, ...changedNames];
+  const exclusions = names.length === 0 ? null : { after, names };
   return writeImport(context, { added, changed, exclusions }, rulesVersion);
 }
 

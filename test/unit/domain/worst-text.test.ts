@@ -399,6 +399,7 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
     const rules = rulesOf(name);
     return [() => mappingRule.compileRules(rules)];
   },
+  "rules/mapping-rule matchOf": onName((name) => mappingRule.matchOf(ruleOf(name))),
   "rules/mapping-rule isAboutEvent": ({ name }) => {
     const compiled = mappingRule.compileRules(rulesOf(name));
     return [() => mappingRule.isAboutEvent(compiled, `${name}b`)];

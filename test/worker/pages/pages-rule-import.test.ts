@@ -98,6 +98,16 @@ describe("the import of rules", () => {
     expect((await members.admin.read(location)).text).toContain(text);
   });
 
+  test("of exclusions names the new and the changed ones in the activity, not the others", async () => {
+    const files = [[STAFF], [{ ...STAFF, name: "Bots" }]].map((exclusions) => JSON.stringify({ items: [], exclusions }));
+    for (const text of files) await importing(toConfirm((await importing({ text })).page));
+    const activity = await members.owner.read(`${members.home}/settings/activity?action=rules.imported`);
+    expect(activity.rows.map(({ text }) => text).slice(0, 2)).toEqual([
+      expect.stringContaining("Exclusions: Bots owner"),
+      expect.stringContaining("Exclusions: Staff owner"),
+    ]);
+  });
+
   test("accepts a file as browsers send it, and keeps it if the session has ended", async () => {
     const send = async (fields: Record<string, string | File>, cookie = "") => {
       const body = new FormData();
