@@ -279,6 +279,8 @@ export class Model {
       this.signals.some(
         (other) =>
           other.place === "line" &&
+          // Another call of the batch may just have given its id to a deletion.
+          this.deletionOf(other) === undefined &&
           other.content === content &&
           Math.abs(other.order.receivedAtMs - order.receivedAtMs) <= windowMs,
       )
