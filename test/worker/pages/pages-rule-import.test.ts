@@ -99,7 +99,9 @@ describe("the import of rules", () => {
   });
 
   test("of exclusions names the new and the changed ones in the activity, not the others", async () => {
-    const files = [[STAFF], [{ ...STAFF, name: "Bots" }]].map((exclusions) => JSON.stringify({ items: [], exclusions }));
+    const files = [[STAFF], [{ ...STAFF, name: "Bots" }]].map((exclusions) =>
+      JSON.stringify({ items: [], exclusions }),
+    );
     for (const text of files) await importing(toConfirm((await importing({ text })).page));
     const activity = await members.owner.read(`${members.home}/settings/activity?action=rules.imported`);
     expect(activity.rows.map(({ text }) => text).slice(0, 2)).toEqual([
