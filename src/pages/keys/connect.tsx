@@ -174,10 +174,9 @@ async function chosenKey(c: Ctx): Promise<ChosenKey | Response> {
   ]);
   if (keyId !== undefined && asked === null) return notFoundPage(c, "key");
   if (asked !== null && keyStatus(asked, nowMs) === "Inactive") return c.redirect(sectionPath(c, "connect"), 303);
-  // A sender of signals was asked for, without a key.
-  const isOfSignals = SIGNAL_SENDERS.some((name) => name === c.req.query("sender"));
-  const fitting = items.find(({ endpointType }) => endpointType === "signal_staging");
-  const apiKey = asked ?? (isOfSignals ? fitting : undefined) ?? items[0];
+  // A key of account data has none of the senders, so it opens only where it is asked for or no other key exists.
+  const wanted = c.req.query("sender") === "accounts" ? "product_org" : "signal_staging";
+  const apiKey = asked ?? items.find(({ endpointType }) => endpointType === wanted) ?? items[0];
   if (apiKey === undefined) {
     const create = (
       <Empty title="Create an API key first" text="A sender posts to a URL that contains a key.">

@@ -96,6 +96,16 @@ describe("managers who connect a sender", () => {
     expect(sent.status).toBe(202);
   });
 
+  test("see the senders first, also when the newest key takes account data", async () => {
+    const signals = await newKey({ name: "Campaigns" });
+    const payload_template = [{ target: "external_id", path: "company.id", type: "string" }];
+    const accounts = await newKey({ name: "Accounts", endpoint_type: "product_org", payload_template });
+    const page = await members.owner.read(path);
+    expect(page.field("key").value).toBe(signals.id);
+    expect(page.targets).toContain(`${path}?key=${signals.id}&sender=webhooks`);
+    expect((await members.owner.read(`${path}?sender=accounts`)).field("key").value).toBe(accounts.id);
+  });
+
   test("wait for the first call in a line that refreshes, and see how many were rejected and why", async () => {
     const otherKey = await newKey({ name: "Other" });
     const { id, key, secret = "" } = await newKey({ name: "CRM", secret: true });

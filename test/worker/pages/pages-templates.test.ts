@@ -206,6 +206,18 @@ describe("a signal that the template does not fit", () => {
     });
   });
 
+  test("gets no proposal that reads what the template reads already", async () => {
+    const { key, id } = await withMisfit([{ target: "event", path: "event_type" }]);
+    await sendTo(`/api/signal-staging/webhook/shop/${key.key}`, { event_type: "paid", buyer: ODD.buyer });
+    await members.workspace.settled();
+    const template = `${keys}/${key.id}/template`;
+    const page = await members.admin.read(`${template}?signal=${id}`);
+    const { page: proposed } = await members.admin.post(template, { ...fieldsIn(page), do: "propose" });
+    const rows = Object.entries(fieldsIn(proposed));
+    expect(rows.filter(([, value]) => value === "event_type").map(([name]) => name)).toEqual(["map.0.value"]);
+    expect(rows.map(([, value]) => value)).toContain("buyer.email");
+  });
+
   test("gets a proposal at once if its key has no template", async () => {
     const key = await newKey({ name: "Plain" });
     const { id } = await sendTo(`/api/signal-staging/webhook/${key.key}`, {
