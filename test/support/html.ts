@@ -2,8 +2,8 @@
  * HTML as a person reads and uses it. A test finds elements by role (a link, a button, a field, a row) and text, so
  * that the markup may change.
  */
-import { NodeType, parse } from "node-html-parser";
-import type { HTMLElement, Node } from "node-html-parser";
+import { HTMLElement, NodeType, parse } from "node-html-parser";
+import type { Node } from "node-html-parser";
 
 /** A name matches exactly this text, or this pattern. */
 type Name = string | RegExp;
@@ -230,9 +230,9 @@ function only(parts: Part[], description: string): Part {
 function textsOf(node: Node): string[] {
   if (node.nodeType === NodeType.TEXT_NODE) return [node.text];
   if (["script", "style"].includes(node.rawTagName)) return [];
-  // Where a word may break
-  if (node.rawTagName === "wbr") return ["\u2060"];
-  return node.childNodes.flatMap(textsOf);
+  const texts = node.childNodes.flatMap(textsOf);
+  // The second half of an email, without a space in front of it
+  return node instanceof HTMLElement && node.classList.contains("domain") ? ["\u2060", ...texts] : texts;
 }
 
 function inOneLine(text: string): string {

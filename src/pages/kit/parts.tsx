@@ -222,8 +222,7 @@ export function EmailText({ text }: { text: string }) {
   return (
     <span class="one-line email" title={text}>
       {name}
-      {domain.length > 0 && <wbr />}
-      {domain.join("")}
+      {domain.length > 0 && <span class="domain">{domain.join("")}</span>}
     </span>
   );
 }
