@@ -211,14 +211,17 @@ function detailLines({ action, detail }: AuditRecord, names: Names): string[] {
   // The page of the destination lists its deliveries.
   const { changes, delivery: _, ...rest } = detail;
   const fields = { ...rest, ...(isJsonObject(changes) ? changes : {}) };
-  const isChanged = (value: unknown) =>
-    !isUnchanged(value) && !(action === "exclusions.changed" && Array.isArray(value) && value.length === 0);
+  const isChanged = (value: unknown) => !isUnchanged(value) && !(action === "exclusions.changed" && isEmptyList(value));
   const lines = Object.entries(fields).filter(([, value]) => isChanged(value));
   const isSaid = action === "workspace.updated" && lines.length === 1;
   return lines.map(([field, value]) => {
     const text = valueText(field, value, names);
     return isSaid ? text : `${fieldName(field)}: ${text}`;
   });
+}
+
+function isEmptyList(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0;
 }
 
 function isUnchanged(value: unknown): boolean {
@@ -303,6 +306,6 @@ function valueText(field: string, value: unknown, names: Names): string {
   if (!isJsonObject(value)) return "";
   const text = (name: string): string => valueText(field, value[name], names);
   if ("from" in value) return `${text("from")} → ${text("to")}`;
-  if (text("removed") === "none" && text("added") === "none") return "order changed";
+  if (isEmptyList(value["removed"]) && isEmptyList(value["added"])) return "order changed";
   return "removed" in value ? `${text("removed")} removed, ${text("added")} added` : JSON.stringify(value);
 }

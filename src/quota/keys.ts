@@ -73,9 +73,8 @@ export class KeyEnds {
 
   /** The rotation has failed: the key has its end `beforeMs` again. Another rotation may have moved the end. */
   takeBack(keyId: string, endMs: number, beforeMs: number | null): void {
-    const change = beforeMs === null ? "DELETE FROM key_ends" : "UPDATE key_ends SET end_ms = ?3";
-    const values = [keyId, endMs, ...(beforeMs === null ? [] : [beforeMs])];
-    this.#sql.exec(`${change} WHERE key_id = ?1 AND end_ms = ?2`, ...values);
+    if (beforeMs === null) this.#sql.exec("DELETE FROM key_ends WHERE key_id = ? AND end_ms = ?", keyId, endMs);
+    else this.#sql.exec("UPDATE key_ends SET end_ms = ? WHERE key_id = ? AND end_ms = ?", beforeMs, keyId, endMs);
   }
 }
 

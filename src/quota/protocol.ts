@@ -190,7 +190,7 @@ export interface ResendBatch {
   batch: number;
   through: number;
   /** Signals that the store knows as sent by the job: the counter forgets old jobs. */
-  sent?: number;
+  sent: number;
   signals: ResentSignal[];
 }
 

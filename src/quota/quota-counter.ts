@@ -498,7 +498,7 @@ class ResentSignals {
     return { sent, through: batch.through, next: "more" };
   }
 
-  #lastBatch({ job, sent = 0 }: Protocol.ResendBatch): Omit<ResendJobRow, "job"> {
+  #lastBatch({ job, sent }: Protocol.ResendBatch): Omit<ResendJobRow, "job"> {
     const [last] = this.#sql.exec<Omit<ResendJobRow, "job">>(
       "SELECT batch, through, sent FROM resend_jobs WHERE job = ?",
       job,

@@ -83,8 +83,8 @@ export async function proposeTemplate(place: Place, wanted: Samples, nowMs: numb
 }
 
 /**
- * Adds proposed mappings for targets that have no value in some sample. They come last, so that a sample which is mapped already keeps
- * its values.
+ * Adds proposed mappings for targets that have no value in some sample, unless the template reads their paths already. They come last, so
+ * that a sample which is mapped already keeps its values.
  */
 export async function completeTemplate(
   place: Place,
@@ -98,7 +98,18 @@ export async function completeTemplate(
   const { signals } = previewTemplate(template, samples, nowMs);
   const isMapped = (target: string): boolean =>
     signals.every(({ values }) => values.some((value, at) => value !== null && template[at]?.target === target));
-  return [...template, ...proposed.filter(({ target }) => target !== "items" && !isMapped(target))];
+  const isNew = (mapping: SignalMapping): boolean => !template.some((known) => repeats(mapping, known));
+  return [
+    ...template,
+    ...proposed.filter((mapping) => mapping.target !== "items" && !isMapped(mapping.target) && isNew(mapping)),
+  ];
+}
+
+/** Whether a mapping reads its target only from where another one reads it already. */
+function repeats({ target, text, path = "", paths = [path] }: SignalMapping, known: SignalMapping): boolean {
+  if (target !== known.target || text !== known.text) return false;
+  const knownPaths = known.paths ?? [known.path ?? ""];
+  return paths.every((one) => knownPaths.includes(one));
 }
 
 async function allSamples({ env, workspaceId }: Place, { samples, signalId, keyId }: Samples): Promise<NamedSample[]> {

@@ -41,46 +41,49 @@ export function ruleDifferences(before: RuleContent, after: RuleContent): RuleDi
     }
     const [from, to] = [before.conditions, after.conditions];
     if (jsonOf(from) === jsonOf(to)) return [];
-    return [{ field, removed: missingIn(to, from), added: missingIn(from, to) }];
+    const kept = keptConditions(from, to);
+    const [placesBefore, placesAfter] = [new Set(kept.map((one) => one.from)), new Set(kept.map((one) => one.to))];
+    return [
+      {
+        field,
+        removed: from.filter((_, index) => !placesBefore.has(index + 1)),
+        added: to.filter((_, index) => !placesAfter.has(index + 1)),
+      },
+    ];
   });
 }
 
-/** The conditions that `others` lacks. Of equal conditions each needs its own. */
-function missingIn(others: readonly MappingCondition[], conditions: readonly MappingCondition[]): MappingCondition[] {
-  const left = others.map(jsonOf);
-  return conditions.filter((condition) => {
-    const at = left.indexOf(jsonOf(condition));
-    if (at >= 0) left.splice(at, 1);
-    return at < 0;
-  });
-}
-
-/** A condition with its places before and after, from 1 on. */
-interface MovedCondition {
+/** A condition that both lists have, with its places before and after, from 1 on. */
+interface KeptCondition {
   condition: MappingCondition;
   from: number;
   to: number;
+}
+
+/** In the order of `after`. Of equal conditions each needs its own. */
+function keptConditions(before: readonly MappingCondition[], after: readonly MappingCondition[]): KeptCondition[] {
+  const left: (string | null)[] = before.map(jsonOf);
+  return after.flatMap((condition, index): KeptCondition[] => {
+    const at = left.indexOf(jsonOf(condition));
+    if (at < 0) return [];
+    left[at] = null;
+    return [{ condition, from: at + 1, to: index + 1 }];
+  });
 }
 
 /** The fewest conditions whose move, after those removed and added, makes one order of the other. */
 export function movedConditions(
   before: readonly MappingCondition[],
   after: readonly MappingCondition[],
-): MovedCondition[] {
-  const left: (string | null)[] = before.map(jsonOf);
-  const kept = after.flatMap((condition, index): MovedCondition[] => {
-    const at = left.indexOf(jsonOf(condition));
-    if (at < 0) return [];
-    left[at] = null;
-    return [{ condition, from: at + 1, to: index + 1 }];
-  });
+): KeptCondition[] {
+  const kept = keptConditions(before, after);
   const staying = new Set(longestRise(kept));
   return kept.filter((condition) => !staying.has(condition));
 }
 
 /** The longest of the selections whose places before rise. */
-function longestRise(conditions: readonly MovedCondition[]): MovedCondition[] {
-  const best: MovedCondition[][] = [];
+function longestRise(conditions: readonly KeptCondition[]): KeptCondition[] {
+  const best: KeptCondition[][] = [];
   for (const condition of conditions) {
     const earlier = best.filter((rise) => (rise.at(-1)?.from ?? 0) < condition.from);
     best.push([...longest(earlier), condition]);
@@ -88,7 +91,7 @@ function longestRise(conditions: readonly MovedCondition[]): MovedCondition[] {
   return longest(best);
 }
 
-function longest(lists: readonly MovedCondition[][]): MovedCondition[] {
+function longest(lists: readonly KeptCondition[][]): KeptCondition[] {
   return lists.reduce((most, list) => (list.length > most.length ? list : most), []);
 }
 

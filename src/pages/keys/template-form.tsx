@@ -206,21 +206,7 @@ export async function proposed(c: Ctx, typed: TypedTemplate, keyId: string | und
   const isReadable = template.length === 0 || signalTemplate.safeParse(template).success;
   if (!samples.ok || !isReadable) return typed;
   const complete = await completeTemplate(contextOf(c), template, samples.value, Date.now());
-  const own = template.map(rowOf);
-  // The same path again would find nothing more.
-  const added = complete
-    .slice(template.length)
-    .map(rowOf)
-    .filter((row) => !own.some((known) => repeats(row, known)));
-  return { ...typed, mappings: [...own, ...added] };
-}
-
-/** Whether a row reads its field only from where another row reads it already. */
-function repeats(row: MappingRow, known: MappingRow): boolean {
-  if (row.target !== known.target || row.from !== known.from) return false;
-  if (row.from === "text") return row.value === known.value;
-  const paths = known.value.split("\n");
-  return row.value.split("\n").every((path) => paths.includes(path));
+  return { ...typed, mappings: complete.map(rowOf) };
 }
 
 /** The samples of the form. Rejection: a sentence about the typed one. */

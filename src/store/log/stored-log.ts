@@ -227,10 +227,12 @@ export class StoredSignalLog implements SignalLog {
     };
   }
 
-  payloadsOf(portion: Portion): readonly (string | null)[] | null {
+  /** @param indexes as in `unpackPayloads`. */
+  payloadsOf(portion: Portion, indexes?: readonly number[]): readonly (string | null)[] | null {
     const segment = segmentOf(portion);
-    if (segment.row === null) return this.#head.payloads;
-    return portion.payloads === "in_r2" ? null : this.#segments.payloadsOf(segment);
+    const { payloads } = this.#head;
+    if (segment.row === null) return indexes?.map((index) => payloads[index] ?? null) ?? payloads;
+    return portion.payloads === "in_r2" ? null : this.#segments.payloadsOf(segment, indexes);
   }
 
   async readPayloads(wanted: Iterable<LinesOfPortion>): Promise<Payloads> {
@@ -238,17 +240,12 @@ export class StoredSignalLog implements SignalLog {
     const inR2: { segment: Segment; seqs: readonly number[] }[] = [];
     for (const { portion, seqs } of wanted) {
       if (seqs.length === 0) continue;
-      const segment = segmentOf(portion);
-      if (portion.payloads === "in_r2") {
-        inR2.push({ segment, seqs });
-        continue;
-      }
-      const indexes = seqs.map((seq) => seq - portion.firstSeq);
-      const stored =
-        segment.row === null
-          ? indexes.map((index) => this.#head.payloads[index])
-          : this.#segments.payloadsOf(segment, indexes);
-      for (const [at, seq] of seqs.entries()) payloads.set(seq, stored[at] ?? null);
+      const stored = this.payloadsOf(
+        portion,
+        seqs.map((seq) => seq - portion.firstSeq),
+      );
+      if (stored === null) inR2.push({ segment: segmentOf(portion), seqs });
+      else for (const [at, seq] of seqs.entries()) payloads.set(seq, stored[at] ?? null);
     }
     for (const [seq, payload] of (await this.#cold?.read(inR2)) ?? []) payloads.set(seq, payload);
     return payloads;

@@ -130,7 +130,7 @@ describe.each(restarts)("when the object $title, its counts stay the same", ({ s
     await expectKept(counter);
     expect(await counter.stub.usage()).toMatchObject({ signalLimit: 5, accepted: 2, held: 1 });
     const { periodStartMs, periodEndMs } = await counter.usage();
-    const batch = { job: "aud_1", batch: 1, through: 1, signals: counter.heldSignals(1, periodStartMs) };
+    const batch = { job: "aud_1", batch: 1, through: 1, sent: 0, signals: counter.heldSignals(1, periodStartMs) };
     const released = await counter.stub.release(batch, { periodEndMs, overages: false, most: null });
     expect(released).toEqual({ sent: 1, through: 1, next: "end" });
     await expectKept(counter);

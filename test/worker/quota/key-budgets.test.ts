@@ -242,7 +242,7 @@ describe("in the counter", () => {
     expect(await counter.counted(3)).toEqual([2, 1, 0]);
     await limit(counter, { key_1: 3 }, 10);
     const { periodStartMs, periodEndMs } = await counter.usage();
-    const batch = { job: "job_1", batch: 1, through: 1, signals: counter.heldSignals(1, periodStartMs) };
+    const batch = { job: "job_1", batch: 1, through: 1, sent: 0, signals: counter.heldSignals(1, periodStartMs) };
     await counter.stub.release(batch, { periodEndMs, overages: false, most: null });
     await counter.stub.replay({ ...batch, job: "job_2" });
     expect(await counter.usage()).toMatchObject({ accepted: 3, held: 0, budgetUse: { key_1: 3 } });

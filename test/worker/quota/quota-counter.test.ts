@@ -171,7 +171,7 @@ describe("§8.6: the overage count", () => {
     expect(await counter.usage()).toMatchObject({ accepted: 20, held: 5, overage: 5 });
     const signals = counter.heldSignals(5, month(1));
     const terms = { periodEndMs: month(2), overages: true, most: null };
-    const job = { job: "aud_1", through: 0 };
+    const job = { job: "aud_1", through: 0, sent: 0 };
     const first = { ...job, batch: 1, signals: signals.slice(0, 2) };
     expect(await counter.stub.release(first, terms)).toMatchObject({ sent: 2, next: "more" });
     expect(await counter.stub.release({ ...job, batch: 2, signals }, terms)).toMatchObject({ sent: 5, next: "end" });
@@ -195,7 +195,7 @@ describe("§8.6: the overage count", () => {
     await counter.sendTo(lose);
     expect(await counter.counted(8)).toEqual([4, 4, 0]);
     await counter.configure({ signalLimit: 7 });
-    const batch = { job: "aud_1", batch: 1, through: 0, signals: counter.heldSignals(4, month(1)) };
+    const batch = { job: "aud_1", batch: 1, through: 0, sent: 0, signals: counter.heldSignals(4, month(1)) };
     const terms = { periodEndMs: month(2), overages: false, most: 2 };
     expect(await counter.stub.release(batch, terms)).toMatchObject({ sent: 2, next: "end" });
     // The job waited, for example for room in the outbox.
@@ -217,7 +217,7 @@ describe("§8.6: the overage count", () => {
     expect(await counter.stub.release(first, terms)).toMatchObject({ sent: 2, next: "more" });
     for (let job = 10; job < 30; job++) {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
-      await counter.stub.replay({ job: `aud_${job}`, batch: 1, through: 0, signals: signals.slice(0, 1) });
+      await counter.stub.replay({ job: `aud_${job}`, batch: 1, through: 0, sent: 0, signals: signals.slice(0, 1) });
     }
     const next = { ...first, batch: 2, sent: 2, signals: signals.slice(2) };
     expect(await counter.stub.release(next, terms)).toMatchObject({ sent: 3, next: "end" });
@@ -232,9 +232,9 @@ describe("§8.6: the overage count", () => {
     await counter.configure({ signalLimit: 6, overages: true });
     const signals = counter.heldSignals(4, month(1));
     const terms = { periodEndMs: month(2), overages: true, most: null };
-    const ofEarlierPeriod = { job: "aud_0", batch: 1, through: 0, signals: counter.heldSignals(1, month(0)) };
+    const ofEarlierPeriod = { job: "aud_0", batch: 1, through: 0, sent: 0, signals: counter.heldSignals(1, month(0)) };
     expect(await counter.stub.release(ofEarlierPeriod, terms)).toMatchObject({ sent: 0 });
-    const release = (job: string) => counter.stub.release({ job, batch: 1, through: 0, signals }, terms);
+    const release = (job: string) => counter.stub.release({ job, batch: 1, through: 0, sent: 0, signals }, terms);
     for (const [job, sent] of [
       ["aud_1", 4],
       ["aud_2", 0],
@@ -251,7 +251,7 @@ describe("§8.6: the overage count", () => {
     await counter.configure({ signalLimit: 1 });
     expect(await counter.counted(2)).toEqual([1, 1, 0]);
     await counter.configure({ signalLimit: 2 });
-    const next = { job: "aud_3", batch: 1, through: 0, signals: counter.heldSignals(1, month(2)) };
+    const next = { job: "aud_3", batch: 1, through: 0, sent: 0, signals: counter.heldSignals(1, month(2)) };
     expect(await counter.stub.release(next, { periodEndMs: month(3), overages: false, most: null })).toMatchObject({
       sent: 1,
     });
