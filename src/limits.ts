@@ -25,7 +25,7 @@ export const IDEMPOTENCY_KEY_MAX_LENGTH = 255;
 export const ID_MAX_LENGTH = 100;
 /** An anonymous id or user id that links people, in characters, at most 765 bytes; anything longer is noise. */
 export const IDENTITY_MAX_LENGTH = 255;
-/** A trait as stored and as searched (traits.ts), where a character can take 18 bytes. The rest is cut off. */
+/** A trait as stored and as searched (traits.ts), where a character can take 33 bytes. The rest is cut off. */
 export const TRAIT_MAX_BYTES = 1_024;
 
 // --- Request rate (spec §8.7), per API key ---
@@ -49,7 +49,7 @@ export const REJECTION_KEPT_DAYS = 30;
 /** An outbox row, and a queue message: one billing unit is 64 KB. A larger signal travels alone. */
 export const MESSAGE_MAX_BYTES = 60_000;
 /**
- * Pause between two partly filled messages: a message costs as much as the rows of a signal. A score takes this much
+ * Pause between two partly filled messages: a message costs as much as the rows of three signals. A score takes this much
  * longer.
  */
 export const DRAIN_PACE_MS = 2_000;

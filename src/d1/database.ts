@@ -76,7 +76,7 @@ export const workspaces = sqliteTable(
     overages: integer("overages", { mode: "boolean" }).notNull().default(false),
     /** Start of the first billing period; periods are calendar months. */
     anchor: text("anchor").notNull(),
-    /** Incremented by every change of a mapping rule; the consumer then compiles the rules again. */
+    /** Incremented by every change of mapping rules or exclusions; the consumer then compiles the rules again. */
     rulesVersion: integer("rules_version").notNull().default(0),
     createdAt: text("created_at").notNull(),
     /** The newest of its workspace_versions. The version of its configuration is the higher of this one and its plan's. */
@@ -189,7 +189,7 @@ export const importedRows = sqliteTable(
   ],
 );
 
-/** Deletions of persons, for 31 days: a Signal Store that does not know a deletion repeats it. Without the email itself. */
+/** Deletions of persons, for 31 days: the import of an older file repeats them. Without the email itself. */
 export const deletions = sqliteTable(
   "deletions",
   {
@@ -271,7 +271,7 @@ export const apiKeys = sqliteTable(
     keyLast4: text("key_last4").notNull(),
     /** SHA-256 of the shared secret, hexadecimal; null: none needed. */
     secretHash: text("secret_hash"),
-    /** Of payload_templates; null: the key has none. A successor has that of the key that it replaces. */
+    /** Id in payload_templates; null: the key has none. A successor has the id of the key that it replaces. */
     templateId: text("template_id"),
     createdAt: text("created_at").notNull(),
     /** The actor that created the key, as in the audit log. */
@@ -439,7 +439,7 @@ export const auditLog = sqliteTable(
   "audit_log",
   {
     id: text("id").primaryKey(),
-    /** Null for a change of a plan or the end of a workspace, which belong to none. */
+    /** Null for a change of a plan, and for the export and the end of a workspace, which outlast it. */
     workspaceId: text("workspace_id"),
     at: text("at").notNull(),
     /** A member's email, `operator`, `service`, or an API token (domain/keys/api-token.ts). */
@@ -470,7 +470,7 @@ export const OPERATOR = "operator";
 
 /** The actor and time of a change, for the audit log. */
 export interface Change {
-  /** A member's email, OPERATOR, or an API token (domain/keys/api-token.ts). */
+  /** A member's email, OPERATOR, `service`, or an API token (domain/keys/api-token.ts). */
   actor: string;
   nowMs: number;
 }

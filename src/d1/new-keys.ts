@@ -166,7 +166,7 @@ async function insertKey(
   return reject({ reason: reached.limit });
 }
 
-/** Of its template. */
+/** Size of its template, in bytes. */
 function bytesOf({ template }: Pick<Draft, "template">): number {
   return template === null ? 0 : Buffer.byteLength(JSON.stringify(template.template));
 }

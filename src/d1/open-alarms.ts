@@ -42,7 +42,7 @@ export async function workspacesToWatch(db: ControlDatabase, limit: number): Pro
 /** What the watch found in a workspace. */
 interface AlarmChanges {
   workspaceId: string;
-  /** Of the report that led to it. A later one stays. */
+  /** Time of the report that led to it. A later report stays. */
   reportedAt: string | null;
   added: readonly { alarm: AlarmName }[];
   gone: readonly { alarm: AlarmName }[];

@@ -33,7 +33,7 @@ export const DEMO_MEMBERS: Member[] = [
   { email: "member@example.com", role: "member" },
 ];
 
-export const DEMO_RULES: Rule[] = [
+export const SEED_RULES: Rule[] = [
   {
     name: "Asked for a demo",
     event: "Filled Out Form",
@@ -71,7 +71,7 @@ export async function seedDemoWorkspace(operator: OperatorClient, stateDir: stri
     found ??
     (await operator.post<WorkspaceAnswer>("workspaces", { slug: DEMO_SLUG, name: "Demo workspace", plan: "growth" }));
   const home = `workspaces/${workspace.id}`;
-  if (kept?.workspace_id !== workspace.id) await addMembersAndRules(operator, home, DEMO_RULES);
+  if (kept?.workspace_id !== workspace.id) await addMembersAndRules(operator, home, SEED_RULES);
   const key = await operator.post<CreatedKeyAnswer>(`${home}/keys`, { name: "Demo key" });
   const made = { workspace_id: workspace.id, key_id: key.id, key: key.key };
   await writeFile(demoWorkspaceFile(stateDir), `${JSON.stringify(made, null, 2)}\n`, { mode: 0o600 });
@@ -102,8 +102,8 @@ async function readKept(stateDir: string): Promise<DemoWorkspace | undefined> {
   }
 }
 
-const RULES: Rule[] = [
-  ...DEMO_RULES,
+const DEMO_RULES: Rule[] = [
+  ...SEED_RULES,
   { name: "Used a feature", event: "Feature *", scoring_signal: "product_usage", points: 2, points_last_days: 30 },
   {
     name: "Attended a webinar",
@@ -128,8 +128,8 @@ export async function createDemoWorkspace(
   await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: 1_000, paid: true });
   const workspace = await operator.post<WorkspaceAnswer>("workspaces", { slug: "demo", name: "Demo", plan: "demo" });
   const home = `workspaces/${workspace.id}`;
-  await addMembersAndRules(operator, home, RULES);
-  return { workspace, rules: RULES.length, keys: await createKeys(operator, home) };
+  await addMembersAndRules(operator, home, DEMO_RULES);
+  return { workspace, rules: DEMO_RULES.length, keys: await createKeys(operator, home) };
 }
 
 export async function createKeys(operator: OperatorClient, home: string): Promise<DemoKeys> {

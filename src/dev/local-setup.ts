@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { parseEnv } from "node:util";
-import { DEMO_MEMBERS, DEMO_RULES, DEMO_SLUG, type DemoWorkspace } from "./demo-workspace.ts";
+import { DEMO_MEMBERS, SEED_RULES, DEMO_SLUG, type DemoWorkspace } from "./demo-workspace.ts";
 import { CommandError, PROJECT_DIR } from "./local-service.ts";
 
 const TOKEN_BYTES = 24;
@@ -111,7 +111,7 @@ interface StartedService {
 
 export function welcome({ origin, token, demo, stateDir, keyFile }: StartedService): string {
   const members = DEMO_MEMBERS.map(({ email, role }) => `${email} (${role})`).join(", ");
-  const rules = DEMO_RULES.map(({ name, points, points_last_days: days }) => {
+  const rules = SEED_RULES.map(({ name, points, points_last_days: days }) => {
     const lapse = days === undefined ? "" : ` for ${days} days`;
     return `${name} (${points > 0 ? "+" : ""}${points}${lapse})`;
   }).join(", ");

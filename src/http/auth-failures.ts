@@ -17,13 +17,13 @@ const AUTH_FAILURE_PENALTY_MS = 10_000;
  * work.
  */
 const PENALISED_LOOKUPS = { perSecond: 50, burst: 50 };
-const AUTH_FAILURE_ADDRESSES = 10_000;
+const PENALISED_NETWORKS = 10_000;
 
 /** After the timeout the call is not limited. */
 const LIMITER_TIMEOUT_MS = 1_000;
 
 /** Network → end of its penalty. A flood then costs no further calls of the rate limiter. */
-const penalisedUntilMs = new Lru<string, number>(AUTH_FAILURE_ADDRESSES);
+const penalisedUntilMs = new Lru<string, number>(PENALISED_NETWORKS);
 
 let penalisedBucket = FULL_BUCKET;
 
@@ -49,7 +49,7 @@ export function lookupWaitMs(network: string, nowMs: number): number {
   return taken.allowed ? 0 : leftMs;
 }
 
-/** Of a caller who stays unknown after the database was asked. */
+/** Counts a caller that the database does not know. */
 export function countMiss(nowMs: number): void {
   missesBucket = takeRequest(missesBucket, nowMs, MISSES).bucket;
 }

@@ -15,7 +15,7 @@ const LARGE_BODY_PART_BYTES = LARGE_BODY_BYTES;
 export const LARGE_BODIES_HOLDER_MAX_BYTES = 2 * BODY_MAX_BYTES + LARGE_BODY_PART_BYTES;
 /** All large bodies together: with four of the largest at work, an isolate takes some 100 of its 128 MB. */
 export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
-/** Each holder may have so much, also while others use all of it: so no stalled sender keeps a batch of CDP events out. */
+/** Each holder may have this much, also while others use all of it: so no stalled sender keeps a batch of CDP events out. */
 const LARGE_BODIES_ALWAYS_BYTES = 2 * LARGE_BODY_PART_BYTES;
 /** A slow sender must not occupy memory for long. Each part is measured alone, so a fast sender may not stall later. */
 const LARGE_BODY_MIN_BYTES_PER_SECOND = 50_000;

@@ -89,7 +89,7 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
       : "There is nothing at this address. The endpoints are described at /docs.",
   });
 
-/** Of a developer who started `wrangler dev` alone in a fresh clone. */
+/** The answer to a developer who started `wrangler dev` alone in a fresh clone. */
 const UNPREPARED = "The local database has no tables yet. Stop this service, and start it with `npm run dev`.";
 
 function isUnprepared(error: Error, c: Context<AppEnv>): boolean {

@@ -61,7 +61,7 @@ export const REJECTIONS: Readonly<Record<RejectionCode, RejectionRecord>> = {
   },
   body_unreadable: {
     status: 400,
-    title: "The body is not JSON",
+    title: "The body cannot be read",
     when: "The body does not decompress, or it broke off or stalled.",
     label: "Unreadable body",
     advice: "Send the whole body. With Content-Encoding: gzip, send a complete gzip stream.",

@@ -79,9 +79,9 @@ export class FairShare {
 }
 
 interface Bounds {
-  /** Of one holder. */
+  /** Limit of one holder. */
   each: number;
-  /** Of all holders together; default: no limit. */
+  /** Limit of all holders together; default: none. */
   all?: number;
   /** Each holder may have this number, also beyond `all`, so that no holder depends on the others. */
   always?: number;
@@ -100,7 +100,7 @@ export class UnderWay {
     this.#bounds = { each, all, always };
   }
 
-  /** Of all holders together. */
+  /** What all holders have together. */
   count(nowMs: number): number {
     this.#endExpired(nowMs);
     return this.#count;

@@ -25,7 +25,7 @@ import { onNotFound, methodNotAllowed, storedDetail, problem, problemBody, rejec
 import { rejectIfRemote } from "../http/loopback.ts";
 import { logged } from "../http/request-log.ts";
 import { chargeBody, pauseOfRejection, tooFast, SHED_ASK_MS, shedCall } from "../http/workspace-share.ts";
-import { BODY_MAX_BYTES, BODY_MAX_SIGNALS, CALL_TIMEOUT_MS } from "../limits.ts";
+import { BODY_MAX_BYTES, BODY_MAX_SIGNALS, CALL_TIMEOUT_MS, NAME_MAX_CODE_POINTS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import type { KeyState, RejectedResult, PeriodState } from "../quota/protocol.ts";
@@ -46,7 +46,7 @@ import { NO_VERDICTS, ordinalsTaken } from "../domain/quota/quota.ts";
 
 /** A challenge has at most 256 characters. */
 const HANDSHAKE_MAX_BYTES = 2_048;
-/** A key rejects misfits so long after an answer that too many wait. Then one call asks again. */
+/** After the answer that too many wait, a key rejects misfits for this long. Then one call asks again. */
 const MISFITS_FULL_MS = 60_000;
 
 interface Endpoint {
@@ -313,7 +313,7 @@ function misfitHandling({ keepsMisfits, misfitsFullUntilMs }: KnownKey, nowMs: n
   return nowMs < misfitsFullUntilMs && misfitsFullUntilMs - nowMs <= MISFITS_FULL_MS ? "full" : "keep";
 }
 
-/** The payload must fit the key's payload template (design §8.7). The consumer maps it again. */
+/** The payload must fit the key's payload template, else the sender gets 400. The consumer maps it again. */
 function checkAccount(
   payload: unknown,
   { keyId, template }: KnownKey,
@@ -343,7 +343,7 @@ function readOptions(c: Context<AppEnv>, source: string | undefined): Result<Opt
 /** The source is stored and shown, and so would be an API key in it. */
 function problemOfSource(source: string): string | null {
   if (source.trim() === "" || !fitsName(source))
-    return "The source in the path is empty or longer than 255 characters.";
+    return `The source in the path is empty or longer than ${NAME_MAX_CODE_POINTS} characters.`;
   if (holdsCredential(source)) return "An API key or a secret stands in the path where the source's name belongs.";
   const control = controlCharacterIn(source);
   return control === null ? null : `The source in the path has ${control}. Remove it.`;

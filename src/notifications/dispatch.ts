@@ -20,13 +20,12 @@ import { newNotification } from "./raised-notifications.ts";
 import { isReceiving, NO_FAILURES, type Roster, type Settings, type StoredDestination } from "./roster.ts";
 
 /**
- * Maximum deliveries of a workspace that start per second and that run at the same time. The rest of the limit serves other receivers
- * while one is slow.
+ * Maximum deliveries of a workspace that start per second.
  */
 const DELIVERY_RATE = { perSecond: 20, burst: 40 } as const;
 /** Maximum deliveries in progress per destination; one if the destination fails. Tests do not wait for others. */
 export const DELIVERIES_UNDER_WAY = 5;
-/** Lease of an attempt. A consumer that has not reported by then is considered dead. */
+/** No second attempt starts within this time. A consumer that has not reported by then is considered dead. */
 export const TAKEN_MS = DELIVERY_TIMEOUT_MS + 5_000;
 
 /** After an outage of this length, a success makes all waiting deliveries due at once. */

@@ -59,7 +59,6 @@ const ofEveryKey = {
   signal_limit: signalLimit.default(null),
 };
 
-/** At least one field, so that a call with a misspelt field changes nothing and says so. */
 const newKey = z.discriminatedUnion("endpoint_type", [
   z.strictObject({
     ...ofEveryKey,
@@ -77,6 +76,7 @@ const newKey = z.discriminatedUnion("endpoint_type", [
   }),
 ]);
 
+/** At least one field, so that a call without one says so. */
 const keySettings = z
   .strictObject({
     silent_after_days: silentAfterDays.optional(),
@@ -198,7 +198,7 @@ export const keyRoutes = [
       "Fields that are left out stay. `silent_after_days`: after so many days without a call, `key.silent` is raised once, until the " +
       "key is used again. Calls follow `misfits` and `answer` within a minute. A signal limit holds with the " +
       "next call, and counts signals from when the key got one; a change keeps the count. A key shares it with the keys that it " +
-      "replaced or that replace it. `key.usage_level` is raised at 80 and 100 %.",
+      "replaced or that replace it. `key.usage_level` is raised at 80 and 100%.",
     body: keySettings,
     bodyExample: { silent_after_days: 3 },
     answers: { 200: "The key." },

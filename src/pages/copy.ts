@@ -54,7 +54,7 @@ export const MATCH_LABEL = {
   any: "any condition",
 } as const satisfies Record<RuleContent["match"], string>;
 
-/** Of a mapping rule: in its form, and within a sentence. */
+/** How often a mapping rule scores: in its form, and within a sentence. */
 export const FREQUENCY_LABEL = {
   every_time: { option: "each time", phrase: "each time" },
   once_per_day: { option: "once a day (UTC)", phrase: "at most once a day (UTC)" },

@@ -27,7 +27,7 @@ interface PageOptions {
   actions?: Child;
   /** Why a form or an action was rejected. Undefined entries are no errors. */
   errors?: readonly (string | undefined)[];
-  /** Of a form whose fields show them. */
+  /** Errors of a form whose fields show them. */
   fieldErrors?: FieldErrors;
   errorTitle?: string;
   /** Default: 422. */

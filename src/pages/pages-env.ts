@@ -25,7 +25,7 @@ export interface PagesEnv {
       role: Role;
       /** Set by readForm (read-form.tsx). */
       form: FormData;
-      /** Set by requireKey (keys/key.tsx) and requireDestination (notifications/). */
+      /** Set by requireKey (keys/require-key.ts) and requireDestination (notifications/). */
       apiKey: ApiKey;
       destination: Destination;
       /** The answer to come, on requests for a page; null where the usage cannot be read. Never rejects. */

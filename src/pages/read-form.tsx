@@ -27,7 +27,7 @@ interface FormLimits {
   /** After decompression. */
   bytes: number;
   fields: number;
-  /** Of all names and values together, files included, in UTF-16 units. Default: as many as bytes. */
+  /** Limit of all names and values together, files included, in UTF-16 units. Default: as many as bytes. */
   characters?: number;
 }
 

@@ -14,7 +14,7 @@ import { mayManage, notFoundPage, page } from "./page.tsx";
 import { adviceFor, reasonText } from "./rejection-texts.ts";
 import { counterOf, type Ctx, pages, workspacePath, keyPath, withQuery } from "./pages-env.ts";
 
-const OVER_LIMIT: readonly RejectionCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
+const SEE_USAGE: readonly RejectionCode[] = ["allowance_exceeded", "extra_room_exceeded", "unavailable"];
 
 const CODES = optionsOf("Any", REJECTIONS);
 const CAUSES = optionsOf(
@@ -126,7 +126,7 @@ function keyColumn<Row extends { keyId: string }>(base: string, names: KeyNames)
 
 interface ReasonsProps {
   list: ListAddress;
-  /** Of any reason, with the other filters applied. */
+  /** Entries of any reason, with the other filters applied. */
   entries: readonly RejectionEntry[];
   shown: { code: string | undefined; cause: string | undefined };
 }
@@ -217,7 +217,7 @@ function callPage(c: Ctx, entry: RejectionEntry, names: KeyNames) {
   const key = names.get(keyId);
   const active = key !== undefined && <a href={`${keyPath(base, keyId)}/rotate`}>Rotate key</a>;
   const hasAdvice = REJECTIONS[code].adviceIsInDetail !== true;
-  const usage = OVER_LIMIT.includes(code) && <a href={`${base}/usage`}>View usage</a>;
+  const usage = SEE_USAGE.includes(code) && <a href={`${base}/usage`}>View usage</a>;
   const isLost = cause === "secret_missing" || cause === "secret_wrong";
   return page(
     c,

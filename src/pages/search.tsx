@@ -30,7 +30,7 @@ import { EnabledBadge } from "./rules/rule-text.tsx";
 import { isSignalId } from "./signals/signals.tsx";
 
 const RESULTS_SHOWN = 5;
-/** Of each kind, while somebody types. */
+/** Suggestions of each kind, while somebody types. */
 const SUGGESTED = 3;
 
 export const searchPages = pages

@@ -24,7 +24,7 @@ function lastHour(times: readonly number[], nowMs: number): number[] {
   return times.filter((ms) => ms > nowMs - HOUR_MS);
 }
 
-/** An alarm that is so late has been forgotten by the platform, and is set again. */
+/** An alarm that is this late has been forgotten by the platform, and is set again. */
 export const FORGOTTEN_AFTER_MS = 60_000;
 
 /**

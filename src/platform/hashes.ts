@@ -25,7 +25,7 @@ export async function digestHex(text: string): Promise<string> {
 
 /** Reused, because `update` would make a buffer of each text. */
 const reused = new Uint8Array(4_096);
-/** Of a UTF-16 code unit. */
+/** Maximum bytes of a UTF-16 code unit in UTF-8. */
 const MAX_BYTES = 3;
 
 export function hashAtOnce(text: string): Hash {

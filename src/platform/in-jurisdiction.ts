@@ -5,7 +5,7 @@ import { makeTables, type Migrations } from "./make-tables.ts";
 /** Value of the only row that an object of an ended workspace keeps. */
 interface Ended {
   requestedAtMs: number;
-  /** Of the call that ended the workspace, as in the audit log. */
+  /** Who ended the workspace, as in the audit log. */
   actor: string;
   /** False: the object still has the workspace's data. */
   isEmpty: boolean;

@@ -6,7 +6,7 @@ export interface ListQuery {
 export interface ListPage<T> {
   items: T[];
   next: string | null;
-  /** Of the whole list, where it is known without another query. */
+  /** Length of the whole list, where it is known without another query. */
   total?: number;
 }
 

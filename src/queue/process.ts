@@ -144,8 +144,8 @@ function processedSignal(
   const group = groupOf(normalised.traits.account, groupTraits);
   const problems = found === undefined ? {} : { problems: found };
   const topic = topicOf(normalised);
-  const said = { ...mapped, ...(topic !== undefined && { topic }), ...group };
-  const work = { kind: normalised.kind, normalised: kept, ...said, occurred, ...hashed(duplicate) };
+  const extracted = { ...mapped, ...(topic !== undefined && { topic }), ...group };
+  const work = { kind: normalised.kind, normalised: kept, ...extracted, occurred, ...withHash(duplicate) };
   if (normalised.kind === "identify")
     return { work: { ...work, evaluation: { rulesTried: 0, matches: [] } }, ...problems };
   const { event, source, email } = normalised;
@@ -230,7 +230,7 @@ function accountWork(received: ReceivedSignal, templates: ProcessingInput["templ
   if (template === null) return { kind: "dead", reason: NO_TEMPLATE };
   const key = idempotencyKeyOf(received);
   const duplicate = key === undefined ? null : idempotencyDuplicateKey(key);
-  return { kind: "account", account: accountOf(received, template), ...hashed(duplicate) };
+  return { kind: "account", account: accountOf(received, template), ...withHash(duplicate) };
 }
 
 /** Scoped to the API key, because two senders may use the same numbers. */
@@ -238,7 +238,7 @@ function idempotencyKeyOf({ admission: { keyId, idempotencyKey } }: ReceivedSign
   return idempotencyKey === undefined ? undefined : `${keyId} ${idempotencyKey}`;
 }
 
-function hashed(duplicate: DuplicateKey | null): Deduplication {
+function withHash(duplicate: DuplicateKey | null): Deduplication {
   if (duplicate === null) return { contentHash: null, duplicateWindowMs: 0 };
   const contentHash = hashAtOnce(duplicate.text).digest("base64url");
   return { contentHash, duplicateWindowMs: duplicate.windowMs };

@@ -1,4 +1,4 @@
-/** Decides calls: deactivated key, request rate, quota. Concurrent calls share a commit (design §6, §7; docs/inside.md). */
+/** Decides calls: deactivated key, request rate, quota. Concurrent calls share a commit (docs/inside.md). */
 import type { RejectionEntry } from "../domain/keys/rejection.ts";
 import { addVerdicts, decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import { roomOfKey } from "../domain/quota/key-budget.ts";

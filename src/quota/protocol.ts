@@ -10,7 +10,7 @@ import type { WrittenCall } from "../wire/message.ts";
 /** All signals of a body. They are admitted together or not at all. */
 export interface AdmitCall extends WrittenCall {
   keyId: string;
-  /** Of the rotation chain; undefined: the key replaces none. */
+  /** The first key of the rotation chain; undefined: the key replaces none. */
   firstKeyId?: string;
   requestId: string;
   /** Of the browser that made the call (domain/keys/browser-origin.ts); undefined: no browser did. */
@@ -90,7 +90,7 @@ export type RejectedResult =
 export interface Counts extends VerdictCounts {
   /** Accepted signals beyond the limit, with overages enabled. */
   overage: number;
-  /** Of all periods, unlike the other counts. */
+  /** Admitted signals of all periods, unlike the other counts. */
   admitted: number;
 }
 

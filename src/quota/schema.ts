@@ -57,7 +57,7 @@ export const configurations = sqliteTable("configurations", {
 export const closedPeriods = sqliteTable("closed_periods", {
   period_start_ms: integer().primaryKey(),
   period_end_ms: integer().notNull(),
-  /** Of the configuration at the period's end, like the next. */
+  /** As configured at the period's end, like the next. */
   signal_limit: integer().notNull(),
   /** 0 or 1. */
   overages: integer().notNull(),
@@ -115,7 +115,7 @@ export const keyEnds = sqliteTable("key_ends", {
 /** Keys that a browser has used, with its first call, for ever. WITHOUT ROWID. */
 export const publicKeys = sqliteTable("public_keys", {
   key_id: text().primaryKey(),
-  /** Of the page, see domain/keys/browser-origin.ts. */
+  /** Origin of the page, see domain/keys/browser-origin.ts. */
   origin: text().notNull(),
   at_ms: integer().notNull(),
 });
@@ -144,7 +144,7 @@ export const rejections = sqliteTable(
   {
     key_id: text().notNull(),
     code: text().$type<RejectionCode>().notNull(),
-    /** Of a 401; empty for every other code. */
+    /** Why a call got 401; empty for every other code. */
     cause: text().notNull(),
     /** The first call of the entry. */
     request_id: text().notNull(),

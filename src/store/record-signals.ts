@@ -374,7 +374,7 @@ function raisedBy(
   return [...notifications.scoredNotifications(nowMs), ...noteDeadLetters(state, deadReasons, nowMs)];
 }
 
-/** Of signals, only the first of all changes when retention is due. */
+/** Only the first signal of a store changes when retention is due. */
 function noteRetention(state: StoreState): void {
   if (state.due.of("retention") === Number.POSITIVE_INFINITY) state.due.by("retention", nextRetentionMs(state));
 }

@@ -125,7 +125,7 @@ export const resendJobs = sqliteTable("resend_jobs", {
   /** JSON list of the audit entries of later calls with the same scope. */
   joined: text().notNull().default("[]"),
   requested_at: integer().notNull(),
-  /** Of a replay: the last dead letter when the job began. */
+  /** For a replay: the last dead letter when the job began. */
   last: integer().notNull(),
   /** Held signals of the period when the job began. */
   held: integer().notNull(),

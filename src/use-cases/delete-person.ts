@@ -1,6 +1,6 @@
 /**
  * Deletes a person. D1 comes first: an audit entry that names only the receipt, and a row with the email's hash.
- * With this row, a store that does not know the deletion repeats it. The Signal Store then completes the work alone, and has
+ * With this row, the import of an older file repeats the deletion. The Signal Store then completes the work alone, and has
  * Destinations delete the person too. After an interrupted call, the receipt in the audit entry shows the state of the deletion.
  */
 import { recordDeletion, setAuditReceipt } from "../d1/deletions.ts";

@@ -106,7 +106,7 @@ export class Sums {
 }
 
 /**
- * The change of points by a person's matches of a rule. A match that was recorded first takes its place: its day, or all days. A match that the
+ * The change of points by a person's matches of a rule. The match that was recorded first counts, of each day or once ever. A match that the
  * preview has not read goes on to count, and so does one of a version that may not take a place any more.
  *
  * @param matches the latest first.

@@ -167,7 +167,7 @@ const VERSION = 1;
 
 const TEXTS_PER_SIGNAL = 2;
 
-/** Maximum size of a row's own record. */
+/** Maximum size of what a row has besides its calls. */
 export const ROW_HEADER_BYTES = 220;
 
 /** The signals of a call, one after the other. */

@@ -13,16 +13,16 @@ export interface FileLine {
   row: FileRow;
 }
 
-/** A part is at most 8 MB, as gzip: it ends when it has this size, and the last lines come to it. */
+/** A part ends when it has this size, as gzip. Its last lines may add to it, up to PART_MAX_BYTES. */
 export const PART_BYTES = 5_000_000;
 export const PART_MAX_BYTES = 8 * 1024 * 1024;
-/** Of the text, which a reader has in memory as a whole, and unpacks in some 40 ms. */
+/** Maximum text of a part: a reader has it in memory as a whole, and unpacks it in some 40 ms. */
 export const PART_TEXT_BYTES = 8_000_000;
 
 export interface FilePart {
   part: number;
   bytes: number;
-  /** Of the compressed bytes, hexadecimal. */
+  /** Hash of the compressed bytes, hexadecimal. */
   sha256: string;
   lines: number;
 }

@@ -286,7 +286,7 @@ trials(
     const answers = await atOnce(chance, [
       rotate(first),
       rotate(second),
-      () => first.post(`${base}/name`, { name: "renamed" }),
+      () => first.post(base, { name: "renamed" }),
       () => second.post(`${base}/deactivate`),
       () => first.post(`${base}/deactivate`),
     ]);
@@ -299,7 +299,7 @@ trials(
       "/keys",
     );
     expect(items.filter(({ status }) => status === "Active")).toHaveLength(shown.length);
-    expect(items.find(({ id }) => id === workspace.key.id)).toMatchObject({ status: "Inactive" });
+    expect(items.find(({ id }) => id === workspace.key.id)).toMatchObject({ status: "Inactive", name: "renamed" });
     for (const key of shown) expect((await workspace.send({ event: "Visit" }, { key })).status).toBe(202);
   },
 );

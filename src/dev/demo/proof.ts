@@ -34,7 +34,7 @@ const RETRY_MAX_S = 10;
 interface SentCall {
   startedMs: number;
   ms: number;
-  /** Of the signal, or the code of the error. */
+  /** The signal's status, or the code of the error. */
   result: string;
   retryAfterS: number;
 }

@@ -23,7 +23,7 @@ interface Step {
     /** Keeps the elements of an array, or the object, with this `text` at the inner `path`. */
     | "selector";
   name: string;
-  /** Of a name, members or self: the path's text from this segment on. A property of exactly that name wins over the steps. */
+  /** For a name, members or self: the path's text from this segment on. A property of exactly that name wins over the steps. */
   rest: string;
   /** The price of its look-ups, in steps of a reading. */
   cost: number;
@@ -280,7 +280,7 @@ export class PathReading {
   #elements = 0;
   #steps = 0;
   #key: string | undefined;
-  /** Of each found value. Undefined until a star takes a member, because most paths have none. */
+  /** Key of each found value. Undefined until a star takes a member, because most paths have none. */
   #keys: (string | undefined)[] | undefined;
 
   constructor(path: DotPath, { maxElements, maxSteps, firstOnly, innerJson }: ReadingBounds = {}) {

@@ -1,6 +1,7 @@
 /** All rejections of the ingestion endpoints as one union, and the list of rejected calls that an admin sees. */
 import { REJECTION_KEPT_DAYS, REJECTIONS_KEPT, REJECTIONS_KEPT_OF_A_REASON } from "../../limits.ts";
 import { DAY_MS } from "../duration.ts";
+import type { QuotaRejection } from "../quota/quota.ts";
 
 /** A problem: the text that may be stored and shown to everyone, and the sender's text about it. */
 export interface Described {
@@ -55,7 +56,7 @@ export type SignalRejection = Described & {
 
 /** The rejections with 429 (spec §7, §8). `retryAfterMs` is the time after which a retry can succeed. */
 export type LimitRejection = {
-  code: "rate_limited" | "allowance_exceeded" | "extra_room_exceeded" | "key_limit_exceeded";
+  code: "rate_limited" | QuotaRejection;
   retryAfterMs: number;
 };
 

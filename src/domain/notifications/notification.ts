@@ -219,7 +219,7 @@ export const NOTIFICATION_CATALOGUE: { [Type in AnyNotificationType]: CatalogueE
     sentence({ key_id, level, used, signal_limit, period_end }) {
       const counts = `${grouped(used)} of ${counted(signal_limit, "signal")}`;
       const more = level === "100" ? " Further signals with it are rejected." : "";
-      const text = `An API key has reached ${level} % of its signal limit: ${counts}.${more} The billing period ends on ${minuteOf(period_end)}.`;
+      const text = `An API key has reached ${level}% of its signal limit: ${counts}.${more} The billing period ends on ${minuteOf(period_end)}.`;
       return { text, page: keyPage(key_id) };
     },
     withoutPeople: keepAll,
@@ -466,9 +466,9 @@ function ordinal(n: number): string {
 /** Notification types that have subscribers. If there are none, the sources write no rows. */
 export interface WantedNotifications {
   types: NotificationType[];
-  /** Of people's scores; see ScoreThresholds. */
+  /** Thresholds of people's scores; see ScoreThresholds. */
   thresholds: number[];
-  /** Of accounts' scores. */
+  /** Thresholds of accounts' scores. */
   accountThresholds: number[];
   /** Number of the workspace's destinations in any state. With none, their health is not checked. */
   destinations: number;

@@ -51,8 +51,7 @@ export function newUsageLevels({
 }
 
 /**
- * The highest of USAGE_NOTICE_PERCENT that is reached; null below all of them. At 100, every signal so far was
- * processed (§8.2: up to and including the limit), and the next one will not be.
+ * The highest of USAGE_NOTICE_PERCENT that is reached; null below all of them. 100: the limit is used up.
  */
 export function usageLevel(used: number, signalLimit: number): UsageLevel | null {
   return USAGE_NOTICE_PERCENT.findLast((percent) => used * 100 >= signalLimit * percent) ?? null;

@@ -112,7 +112,7 @@ function onDifference(fits: (by: number) => boolean): ComparatorEntry["compare"]
 }
 
 /** Equality with any of the operands, as text or as numbers, in a single look-up. */
-function equalTo(operands: readonly (string | number | boolean)[]): Comparator {
+function equalTo(operands: readonly Scalar[]): Comparator {
   const texts = new Set(operands.map((operand) => foldedCase(String(operand))));
   const numbers = new Set(
     operands.map((operand) => toComparable(operand).exact).filter((exact) => !Number.isNaN(exact)),

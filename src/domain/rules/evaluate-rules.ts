@@ -44,7 +44,7 @@ export type EvaluatedSignal = Pick<NormalisedSignal, "event" | "source" | "email
 /**
  * Null: that takes more than RULES_MAX_STEPS.
  *
- * @param email the person's; without it the signal's (design §8.4).
+ * @param email the person's: conditions on `email` then read it in place of the signal's.
  * @param count gets the steps of this evaluation added.
  */
 export function evaluate(
@@ -116,7 +116,7 @@ class Run {
     return all;
   }
 
-  /** A missing path has no values: only `not_` operators hold. With `[]`, one matching value is enough. */
+  /** A missing path has no values: only `not_` comparators hold. With `[]`, one matching value is enough. */
   #conditionHolds({ pathIndex, comparator, negated }: CompiledCondition): boolean {
     this.#steps++;
     return this.#fitsAny(comparator, this.#valuesAt(pathIndex)) !== negated;

@@ -116,7 +116,7 @@ function traitsOf(payload: JsonObject, callType: string | undefined): Record<"tr
   return { traits, contextTraits: object(object(payload["context"])["traits"]) };
 }
 
-/** The external id of the account that a `group` or identify call makes its visitor a member of (design §8.7). */
+/** The external id of the account that a `group` or identify call makes its visitor a member of. */
 function accountIdOf(payload: JsonObject, callType: string | undefined): string | undefined {
   if (callType === "group") return usableId(payload["groupId"]);
   if (callType !== "identify") return undefined;

@@ -10,8 +10,9 @@ import { cdpCallType } from "./normalise.ts";
 export const OCCURRED_FROM = ["received", "timestamp", "originalTimestamp", "occurred_at"] as const;
 export type OccurredFrom = (typeof OCCURRED_FROM)[number];
 
-/** Of a CDP call, and of other signals. */
+/** The fields that may hold the time of a CDP call. */
 const CDP_TIME_FIELDS = ["timestamp", "originalTimestamp"] as const;
+/** The fields that may hold the time of another signal. */
 const TIME_FIELDS = [...CDP_TIME_FIELDS, "occurred_at"] as const;
 
 export interface Occurred {
@@ -22,7 +23,7 @@ export interface Occurred {
 
 /** An earlier time is a mistake of the sender, such as a missing time that was written as 0. */
 const EARLIEST_MS = Date.UTC(2000, 0, 1);
-/** A sender's clock may be ahead by so much. A later time is a mistake. */
+/** A sender's clock may be ahead by this much. A later time is a mistake. */
 const AHEAD_MAX_MS = 10 * 60_000;
 /** The units of a number since 1970: the first whose limit is above the number. As milliseconds, a time in seconds would be in 1973. */
 const UNITS: readonly (readonly [below: number, perMs: number])[] = [

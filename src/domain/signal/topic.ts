@@ -84,7 +84,7 @@ export function topicText(value: unknown, name = ""): string | undefined {
   return cut(withoutKeys(pathOf(text)).replaceAll(/\s+/g, " "), TOPIC_CHARACTERS);
 }
 
-/** Of an address of a page its path, or its host if it has no path. A query may contain secrets. */
+/** The path of a page's address, or its host if it has no path. A query may contain secrets. */
 function pathOf(text: string): string {
   if (!/^https?:\/\//i.test(text)) return /^\/[^?#]*/.exec(text)?.[0] ?? text;
   const url = URL.parse(text);

@@ -7,11 +7,11 @@ import { compileStoredTemplate, type CompiledSignalTemplate, type SignalMapping 
 export const MISFIT_HANDLINGS = ["reject", "keep"] as const;
 export type MisfitHandling = (typeof MISFIT_HANDLINGS)[number];
 
-/** Of a kept signal, at an address with a source. Some vendors take only 200 for success. */
+/** Answers to a kept signal, at an address with a source. Some vendors take only 200 for success. */
 export const SUCCESS_STATUSES = [202, 200] as const;
 export type SuccessStatus = (typeof SUCCESS_STATUSES)[number];
 
-/** Of a `product_org` key, or of a `signal_staging` key. */
+/** The template of a `product_org` key, or of a `signal_staging` key. */
 export type KeyTemplate = PayloadMapping[] | (SignalMapping & { required: boolean })[];
 
 export interface StoredTemplate {

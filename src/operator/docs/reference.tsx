@@ -12,7 +12,7 @@ export const ORIGIN = "https://origin.invalid";
 
 /** The documentation, as one of its pages shows it. */
 export interface View extends Site {
-  /** Of the page. */
+  /** Path of the page. */
   path: string;
 }
 

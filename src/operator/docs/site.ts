@@ -104,7 +104,7 @@ export interface Site {
   entries: ReadonlyMap<string, readonly Entry[]>;
   /** The path of the page of each schema, by its name. */
   schemaPages: ReadonlyMap<string, string>;
-  /** Of the schemas that are answers, by their name. */
+  /** Examples of the answers, by the name of their schema. */
   examples: ReadonlyMap<string, unknown>;
 }
 

@@ -213,7 +213,6 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
   );
 }
 
-const KEY_DAYS_LEAST = 7;
 function limitText({ firstKeyId, signalLimit }: ApiKey, { budgetUse }: Usage): string {
   if (signalLimit === null) return "None";
   return `${grouped(budgetUse[firstKeyId] ?? 0)} of ${counted(signalLimit, "signal")} used`;
@@ -239,13 +238,13 @@ interface LimitProps {
   usedMs: number | null;
 }
 
-/** From 80 % on. The button ends the key, because only an owner or admin may (spec §5.6), not the sender. */
+/** From 80 % on. Only an owner or admin may end the key (spec §5.6), so the button is here, at the reason for it. */
 function LimitNotice({ path, apiKey, usage, usedMs }: LimitProps) {
   const { firstKeyId, signalLimit } = apiKey;
   const level = signalLimit === null ? null : keyLevel(usage.budgetUse[firstKeyId] ?? 0, signalLimit);
   if (level === null) return <></>;
   const isFull = level === 100;
-  const title = isFull ? "Signal limit of the key reached" : "80 % of the key's signal limit used";
+  const title = isFull ? "Signal limit of the key reached" : "80% of the key's signal limit used";
   const next = isFull ? "Calls are rejected with 429" : "Calls beyond the limit will be rejected with 429";
   return (
     <Notice tone={isFull ? "bad" : "warn"} title={title}>
@@ -258,6 +257,9 @@ function LimitNotice({ path, apiKey, usage, usedMs }: LimitProps) {
   );
 }
 
+/** Days of a chart at least, also of a newer key. */
+const KEY_DAYS_LEAST = 7;
+
 /** The first day of a chart: no empty days before the key was created, but at least a week. */
 function firstDayOf(createdAt: string): number {
   const today = dayOf(Date.now());
@@ -265,7 +267,7 @@ function firstDayOf(createdAt: string): number {
   return Math.max(today - DAYS_COUNTED + 1, created);
 }
 
-/** Recorded signals by day of receipt. @param props.days the oldest first; empty: none. */
+/** Recorded signals by day of receipt. @param props.days counts, the oldest first; empty: none. */
 function SignalsPanel({ days, createdAt }: { days: readonly number[]; createdAt: string }) {
   const total = days.reduce((sum, signals) => sum + signals, 0);
   if (total === 0) return <></>;
@@ -288,7 +290,7 @@ function CallsPanel({ calls, createdAt }: { calls: KeyCalls; createdAt: string }
   const [today, first] = [dayOf(Date.now()), firstDayOf(createdAt)];
   const days = Array.from({ length: today - first + 1 }, (_, index): DayBar => {
     const { accepted, rejected } = calls.days[first + index] ?? { accepted: 0, rejected: 0 };
-    return { ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted, rejected: rejected };
+    return { ...NO_VERDICTS, atMs: (first + index) * DAY_MS, accepted, rejected };
   });
   const accepted = days.reduce((sum, bar) => sum + bar.accepted, 0);
   const rejected = days.reduce((sum, bar) => sum + bar.rejected, 0);

@@ -69,7 +69,7 @@ interface MappingRow {
 }
 
 interface TypedKey extends TypedLifetime {
-  /** Of a key for signals. */
+  /** Template of a key for signals. */
   template: TypedTemplate;
   formToken: string;
   name: string;

@@ -323,7 +323,7 @@ interface MappingsProps extends Pick<FieldsProps, "typed" | "errors"> {
   preset: Preset | undefined;
 }
 
-/** Of a preset they are folded, because most admins need not read them. */
+/** Those of a preset are folded, because most admins need not read them. */
 function Mappings({ typed, errors, preset }: MappingsProps) {
   const { mappings } = typed;
   const isPreset = preset !== undefined && isSame(mappings, preset.template.map(rowOf));

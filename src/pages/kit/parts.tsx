@@ -132,7 +132,7 @@ export function shareText(part: number, sum: number): string {
 }
 
 interface MeterProps {
-  /** Of the bar, 0 to 1. */
+  /** Part of the bar, 0 to 1. */
   share: number;
   label: string;
   /** The share at which a limit is marked, and the tone of what is beyond it. */

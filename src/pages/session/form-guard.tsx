@@ -98,7 +98,7 @@ interface Problem {
   title: string;
   text: string;
   retryAfterSeconds?: number;
-  /** Of a person who is signed in: the code in the log. */
+  /** The code in the log, if the person is signed in. */
   memberCode?: string;
 }
 
@@ -195,7 +195,7 @@ export const limitWorkspace = pages.createMiddleware(async (c, next) => {
 });
 
 type Problems = typeof PROBLEMS;
-/** Of people who are not signed in. */
+/** Problems of people who are not signed in. */
 export type SignInProblem = {
   [Name in keyof Problems]: Problems[Name] extends { memberCode: string } ? never : Name;
 }[keyof Problems];

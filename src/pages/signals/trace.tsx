@@ -45,7 +45,7 @@ const REFRESH_MS = 2_000;
 
 interface Names {
   rules: RuleNames;
-  /** Of the exclusion that covers the signal; null: no stored version of the exclusions has it. */
+  /** Name of the exclusion that covers the signal; null: no stored version of the exclusions has it. */
   exclusion: string | null;
 }
 
@@ -196,7 +196,7 @@ function stepsOf(
   ];
 }
 
-/** Spec §8.2 to §8.4. */
+/** Why the signal was accepted, held or rejected (spec §8.2 to §8.4). */
 function verdictStep(base: string, { verdict, ordinal, signalLimit }: Admission | SignalTrace): TimelineStep {
   const place = `signal ${grouped(ordinal)} of ${grouped(signalLimit)}`;
   if (verdict === "held") {

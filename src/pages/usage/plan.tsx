@@ -245,7 +245,7 @@ export function heldOnTheWay({ held }: Pick<Usage, "held">, books: Pick<Balance,
   return arriving > 0 ? `${counted(arriving, "more held signal is", "more held signals are")} on the way.` : "";
 }
 
-/** Spec §8.5. */
+/** The extra room, and how it is lost (spec §8.5). */
 export function extraRoomText(usage: Usage): NoticeCopy {
   const { paid, overages, streak, extraRoomRemoved } = usage;
   const used = ordinalsTaken(usage);

@@ -37,7 +37,7 @@ interface Value {
 }
 
 interface KnownAccount {
-  /** Of the stored row; null: the account is not stored yet. */
+  /** Id of the stored row; null: the account is not stored yet. */
   id: number | null;
   /** By target. */
   values: Map<string, Value>;
@@ -281,7 +281,7 @@ export class Accounts {
 
 type Sums = Pick<AccountRow, "score" | "score_before" | "people" | "first_named_at" | "first_seen" | "last_seen">;
 type SumsRow = Sums & Pick<AccountRow, "id" | "name">;
-/** Of an account that is not stored. */
+/** The sums of an account that is not stored. */
 const NO_SUMS: Sums = {
   score: 0,
   score_before: null,
@@ -362,7 +362,7 @@ interface ValueClaim extends ReceivedOrder {
 /** The size of a field's history in `account_changes`. */
 interface HistorySize {
   changes: number;
-  /** Of the values before and after. */
+  /** Bytes of the values before and after. */
   bytes: number;
   /** The latest change that was dropped; null: none was. */
   cut: ReceivedOrder | null;

@@ -51,7 +51,7 @@ const NAMES_PER_LINE = 4;
 const IDENTITY_LINES = 2;
 const PORTION_LINES = 25;
 
-/** Of the deletions of an email. Numbers of people only grow, while the clock may have been set back. */
+/** The latest deletion of an email: numbers of people only grow, while the clock may have been set back. */
 const IS_LATEST = "person_id = (SELECT max(person_id) FROM deletions WHERE";
 
 /** Takes the first step. A running deletion searches for later data too, unless a new person has the email by now. */

@@ -23,7 +23,7 @@ interface HashSource {
   segmentOf(seq: number): Segment | null;
   /** HASH_BYTES for each line of a segment. */
   hashesOf(firstSeq: number): Uint8Array;
-  /** Of segments with lines received in a time range, and of all open lines. */
+  /** The hashes of segments with lines received in a time range, and of all open lines. */
   hashesReceived(fromMs: number, toMs: number): Iterable<SegmentHashes>;
 }
 

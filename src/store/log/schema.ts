@@ -26,7 +26,7 @@ function segmentsOf(log: string) {
       received_to: integer().notNull(),
       ordinal_from: integer().notNull(),
       ordinal_to: integer().notNull(),
-      /** Of the held lines, the earliest end of a billing period; without held lines, the latest end of all lines. */
+      /** The earliest end of a billing period of the held lines; without held lines, the latest end of all lines. */
       period_end: integer().notNull(),
       /** See `statusLetter`. */
       statuses: text().notNull(),

@@ -125,9 +125,11 @@ export interface SignalLog {
   /** Whether the portion is unchanged since it was read. New lines do not count. Callers check this after an `await`. */
   isCurrent(portion: Portion): boolean;
   /**
-   * Changes lines of a portion. An event, a source and an admission may leave a line, but never become others. A payload leaves with the facts that kept it (`keepsPayload`), from R2 in a later step of `work`. A line
-   * that is dropped (`isDropped`) leaves only its number. @returns the number of R2 objects that had nothing to remove before. @throws
-   * when the portion has been rewritten since it was read.
+   * Changes lines of a portion. An event, a source and an admission may leave a line, but never become others. A payload leaves with the
+   * facts that kept it (`keepsPayload`); from R2 it goes in a later step of `work`. A dropped line (`isDropped`) leaves only its number.
+   *
+   * @returns the number of R2 objects that had nothing to remove before.
+   * @throws when the portion has been rewritten since it was read.
    */
   rewrite(portion: Portion, changes: ReadonlyMap<number, SignalFacts>): number;
 

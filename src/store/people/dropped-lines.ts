@@ -81,7 +81,7 @@ function lapseDayOfMatch({ occurredMs }: Scored, { lastDays }: RuleMatch): numbe
 }
 
 /**
- * The UTC day until which no other signal may score in place of this match; Infinity: none ever may. The versions decide whose matches may
+ * The UTC day until which only this match may score; Infinity: no other ever may. The versions decide whose matches may
  * take the place. Where one scores once ever, the first recorded match that counts is enough.
  */
 function placeDayOf(state: StoreState, personId: number, scored: Scored, outcome: number, match: RuleMatch): number {

@@ -308,7 +308,7 @@ export function latest(a: ReceivedOrder, b: ReceivedOrder): ReceivedOrder {
 /** Collects lines to remove from timelines of visitors. `flush` removes them. */
 export class VisitorLists {
   readonly #gone = new Map<ListKey, Map<number, "gone">>();
-  /** Of each line that is no longer stored: the key of its user id, in hexadecimal, and its received order. */
+  /** For each line that is no longer stored: the key of its user id, in hexadecimal, and its received order. */
   readonly #dropped: [key: string, receivedAtMs: number, ordinal: number][] = [];
 
   /** Removes a line from its timelines, except `kept`. @param facts before the change. */

@@ -74,7 +74,7 @@ interface KnownPerson {
   now: PersonColumns;
   /** The stored score without the points that have lapsed since. */
   unlapsed: number;
-  /** Of `now.trait_orders`; null until something asks: few signals carry traits. */
+  /** `now.trait_orders`, read; null until something asks: few signals carry traits. */
   traitOrders: TraitOrders | null;
   /** Entries that this transaction adds. */
   entries: Entry[];
@@ -411,7 +411,7 @@ export class People {
   }
 }
 
-/** Of conflicting traits the latest received wins, field by field. */
+/** Where traits conflict, the latest received wins, field by field. */
 function addTraits(person: KnownPerson, { admission, occurred, traits }: SignalFacts): void {
   const { now } = person;
   const { receivedAtMs, ordinal } = admission;

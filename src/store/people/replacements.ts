@@ -115,7 +115,7 @@ class Search {
   readonly #isOrdered: boolean;
   /** The lines that count, by day. */
   readonly #lines: Map<number, number>;
-  /** Of the match that counts of a once-ever rule whose points lapse: its outcome, and the day from which the points count. */
+  /** The match that counts of a once-ever rule whose points lapse: its outcome, and the day from which the points count. */
   #first: { outcome: number; fromDay: number } | null;
   /** The earliest entry with this outcome, if it occurred before that day. */
   #earliest: { seq: number; scored: Scored } | null = null;

@@ -228,7 +228,7 @@ export interface AccountPage {
   topPeople: PersonSummary[];
   /** The latest scores of its 20 people who were last seen, the latest first. */
   latestScores: AccountScore[];
-  /** Of the people who belong to it now. Null: it has more than 20. */
+  /** Score of the people who belong to it now. Null: it has more than 20. */
   curve: ScoreCurve | null;
   lapsing: boolean;
   firstSeenMs: number;

@@ -60,7 +60,7 @@ export type RuleJobStatus = "queued" | "running" | "done";
 export interface RuleJob {
   /** Empty: the job applies the exclusions. */
   ruleId: string;
-  /** Of the rule, or the exclusions. Null: the scoring signals of the rule are removed. */
+  /** Version of the rule, or of the exclusions. Null: the scoring signals of the rule are removed. */
   ruleVersion: number | null;
   status: RuleJobStatus;
   scanned: number;
@@ -105,12 +105,12 @@ export interface PreviewRange {
 
 export interface PreviewPart {
   scanned: number;
-  /** Of the payloads that were read. */
+  /** Characters of the payloads that were read. */
   characters: number;
   matches: number;
   lapsed: number;
   people: number[];
-  /** Of a rule that scores each time: matches of each person whose points have not lapsed. */
+  /** For a rule that scores each time: matches of each person whose points have not lapsed. */
   counted: [personId: number, matches: number][];
   /** For a rule that scores once: each person, or pair of person and UTC day, with a match. */
   occasions: string[];
@@ -124,7 +124,7 @@ export interface PreviewPart {
 /** What exclusions would change, of a part of the log. */
 export interface ExclusionsPreviewPart {
   scanned: number;
-  /** Of the payloads that were read. */
+  /** Characters of the payloads that were read. */
   characters: number;
   /** Lines that would become excluded, and those that would not be excluded any more. */
   excluded: number;
@@ -147,7 +147,7 @@ export interface SingleMatch {
   ruleId: string;
   signalId: string;
   isOnceEver: boolean;
-  /** Of the rule. */
+  /** Version of the rule. */
   version: number;
   /** Whether it may take an empty place: no newer version was applied. */
   mayTake: boolean;

@@ -44,8 +44,8 @@ type SummaryRow = Omit<AccountSummary, "recomputing"> & { id: number; score_befo
 type AccountsState = Pick<ShownState, "sql" | "head">;
 
 /**
- * With more accounts, lists by score or by people show the newest first, and a search finds only beginnings of the external id. Reading
- * the names of so many takes some 20 ms.
+ * With more accounts, all lists show the newest first, and a search finds only beginnings of the external id. Reading the names of this many
+ * takes some 20 ms.
  */
 export const ACCOUNTS_SORTED = 10_000;
 /** Characters of a name's JSON that a search reads. */

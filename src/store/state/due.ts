@@ -66,7 +66,7 @@ export class NextDue {
 export const DEAD_LETTERS_PAUSE_MS = 60_000;
 /** A day after a store was last full, all signals that waited for room are recorded: 5 GB are 60 signals a second. */
 export const FULL_DRAINED_MS = DAY_MS;
-/** Retention and the purge of held signals wait so long for a deletion. Each of its steps takes milliseconds. */
+/** Retention and the purge of held signals wait this long for a deletion. Each of its steps takes milliseconds. */
 export const DELETION_FIRST_MS = DAY_MS;
 export const DELETION_REMEMBERED_MS = DELETION_REMEMBERED_DAYS * DAY_MS;
 /** After its recording, a misfit is purged, and its notice is raised. */
