@@ -86,7 +86,7 @@ export type BodyProblem = BodyRejection | (Unavailable & Described) | ReturnType
 
 interface ReadBodyOptions {
   maxBytes: number;
-  /** The account of the caller's workspace, see workspace-share.ts. */
+  /** The workspace of the caller, see workspace-share.ts. */
   holder: string;
   rate: RequestRate;
   /** The API key of the call. */

@@ -1,6 +1,6 @@
 /**
- * The share of an isolate that one workspace may use. All its keys, API tokens and members share one account, so a hundred keys weigh as
- * much as one. Callers without a valid key or session share one account too.
+ * The share of an isolate that one workspace may use. All its keys, API tokens and members are one holder, so a hundred keys weigh as much
+ * as one. Callers without a valid key or session are one holder too.
  */
 import type { Described } from "../domain/keys/rejection.ts";
 import {
@@ -14,10 +14,10 @@ import {
 } from "../domain/quota/request-rate.ts";
 import { Lru } from "../platform/lru.ts";
 
-/** The account of all callers without a valid key, token or session. Other accounts have the id of a workspace. */
+/** All callers without a valid key, token or session. Other holders are the ids of workspaces. */
 export const STRANGERS = "strangers";
-/** The account of the operator token. Nothing is charged to it; its large bodies wait for each other. */
-export const OPERATOR_ACCOUNT = "operator";
+/** The operator token. Nothing is charged to it; its large bodies wait for each other. */
+export const OPERATOR_HOLDER = "operator";
 
 // --- Shares of holders ---
 
@@ -234,7 +234,7 @@ function bodyCapacity({ perSecond, burst }: RequestRate): Capacity {
 
 /** Milliseconds until the holder may send another body of more than REQUEST_BODY_BYTES; 0: now. */
 export function bodyWaitMs(holder: string, nowMs: number, rate: RequestRate): number {
-  return holder === OPERATOR_ACCOUNT ? 0 : bodyBytes.waitMs(holder, nowMs, bodyCapacity(rate));
+  return holder === OPERATOR_HOLDER ? 0 : bodyBytes.waitMs(holder, nowMs, bodyCapacity(rate));
 }
 
 /**
@@ -242,7 +242,7 @@ export function bodyWaitMs(holder: string, nowMs: number, rate: RequestRate): nu
  * charged.
  */
 export function chargeBody(holder: string, more: number, nowMs: number, rate: RequestRate): void {
-  if (more !== 0 && holder !== OPERATOR_ACCOUNT)
+  if (more !== 0 && holder !== OPERATOR_HOLDER)
     bodyBytes.charge(holder, Math.min(more, rate.burst), nowMs, bodyCapacity(rate));
 }
 
@@ -310,7 +310,7 @@ const pauses = new UnderWay({ each: 1_000, all: 2_000 });
 const PAUSE_MS = 250;
 const PAUSE_FOR_EACH_MS = 2;
 
-/** Waits before a call is rejected for what its account has used. */
+/** Waits before a call is rejected for what its holder has used. */
 export async function pauseOfRejection(holder: string): Promise<void> {
   const nowMs = performance.now();
   const pauseMs = PAUSE_MS + PAUSE_FOR_EACH_MS * pauses.count(nowMs);

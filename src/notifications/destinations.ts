@@ -24,7 +24,7 @@ import type { ListQuery, ListPage } from "../platform/list-page.ts";
 import { HealthReport } from "../platform/health-report.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Alarm } from "../platform/alarm.ts";
-import { WorkspaceObject } from "../platform/in-jurisdiction.ts";
+import { WorkspaceObject } from "../platform/workspace-object.ts";
 import { within } from "../platform/time-limit.ts";
 import { DeletedPeople, Deliveries, LANES, shownDelivery } from "./deliveries.ts";
 import { Dispatch, TAKEN_MS } from "./dispatch.ts";

@@ -20,7 +20,7 @@ import { readBody } from "../http/body.ts";
 import { problem, rejectionProblem, retryAfter } from "../http/problem.ts";
 import { boundedText } from "../http/fields.ts";
 import { REJECTIONS } from "../http/rejection-table.ts";
-import { OPERATOR_ACCOUNT } from "../http/workspace-share.ts";
+import { OPERATOR_HOLDER } from "../http/workspace-share.ts";
 import { DESTINATIONS_MAX, JSON_MAX_DEPTH, JSON_MAX_VALUES, PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
 import { signalStore, type WorkspaceContext } from "../use-cases/objects.ts";
 import { LIMIT_COPY } from "../use-cases/rejection-copy.ts";
@@ -182,7 +182,7 @@ async function readInput(
 async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ value: unknown } | Response> {
   const body = await readBody(c.req.raw, {
     maxBytes,
-    holder: c.var.token?.workspaceId ?? OPERATOR_ACCOUNT,
+    holder: c.var.token?.workspaceId ?? OPERATOR_HOLDER,
     rate: configuredRate(c.env),
   });
   if (!body.ok) return problem(c, rejectionProblem(body.rejection));

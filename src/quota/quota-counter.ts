@@ -18,7 +18,7 @@ import { newNotification } from "../notifications/raised-notifications.ts";
 import { alarmsOfObject, NO_ALARMS } from "../domain/health/alarm.ts";
 import { HealthReport } from "../platform/health-report.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { WorkspaceObject } from "../platform/in-jurisdiction.ts";
+import { WorkspaceObject } from "../platform/workspace-object.ts";
 import { within } from "../platform/time-limit.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { type FileRow, readRows, type TableLine, type TablePlace, writeRows } from "../platform/table-rows.ts";

@@ -18,7 +18,7 @@ import { alarmsOfObject, NO_ALARMS } from "../domain/health/alarm.ts";
 import { HealthReport } from "../platform/health-report.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Alarm } from "../platform/alarm.ts";
-import { WorkspaceObject } from "../platform/in-jurisdiction.ts";
+import { WorkspaceObject } from "../platform/workspace-object.ts";
 import { within } from "../platform/time-limit.ts";
 import { findAccounts, listAccounts, readAccountPage } from "./queries/account-page.ts";
 import { ChoreRunner, failingChores } from "./chores.ts";

@@ -1,7 +1,7 @@
-/** Billing periods: months from the anchor, in UTC (spec §8.1, §8.5). The end of a period is tested in quota.test.ts. */
+/** Billing periods: months from the anchor, in UTC, and what happens at their end (spec §8.1, §8.5). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { billingPeriodAt } from "../../../../src/domain/quota/billing.ts";
+import { billingPeriodAt, closePeriod, type PeriodEnd, type Streak } from "../../../../src/domain/quota/billing.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -81,6 +81,51 @@ describe("a billing period", () => {
         expect(billingPeriodAt(anchor, now)).toEqual(walked(anchor, now));
       }),
       { numRuns: 2_000 },
+    );
+  });
+});
+
+const L = 100;
+const NONE: Streak = { streak: 0, extraRoomRemoved: false };
+const over: PeriodEnd = { count: L + 1, signalLimit: L, paid: true, overages: false };
+const within: PeriodEnd = { ...over, count: L };
+const close = (periods: PeriodEnd[], before = NONE): Streak => periods.reduce(closePeriod, before);
+
+describe("§8.5: the end of a billing period", () => {
+  const five = (more: Partial<PeriodEnd>) => Array.from({ length: 5 }, () => ({ ...over, ...more }));
+  test.each<[string, PeriodEnd[], streak: number, extraRoomRemoved: boolean]>([
+    ["two in a row over the allowance leave the extra room", [over, over], 2, false],
+    ["the third in a row over the allowance ends the extra room", [over, over, over], 3, true],
+    ["exactly the allowance is not over it", [over, over, within], 0, false],
+    ["a period within the allowance resets the count", [over, over, within, over, over], 2, false],
+    ["an unpaid plan never loses the extra room", five({ paid: false }), 0, false],
+    ["a plan with overages never loses the extra room", five({ overages: true }), 0, false],
+  ])("%s", (_, periods, streak, extraRoomRemoved) => {
+    expect(close(periods)).toEqual({ streak, extraRoomRemoved });
+  });
+
+  const periods = fc.array(
+    fc.record<PeriodEnd>({
+      count: fc.nat(4),
+      signalLimit: fc.nat(2),
+      paid: fc.oneof(fc.constant(true), fc.boolean()),
+      overages: fc.oneof(fc.constant(false), fc.boolean()),
+    }),
+    { maxLength: 12 },
+  );
+
+  test("three consecutive periods over the allowance end the extra room for good", () => {
+    fc.assert(
+      fc.property(periods, (ends) => {
+        const marks = ends
+          .map(({ count, signalLimit, paid, overages }) => (count > signalLimit && paid && !overages ? "x" : "."))
+          .join("");
+        expect(close(ends)).toEqual({
+          streak: marks.length - (marks.lastIndexOf(".") + 1),
+          extraRoomRemoved: marks.includes("xxx"),
+        });
+        expect(close(ends, { streak: 0, extraRoomRemoved: true }).extraRoomRemoved).toBe(true);
+      }),
     );
   });
 });

@@ -1,8 +1,6 @@
 /** The verdict of a signal (spec §3.2, §8.1–§8.6). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { closePeriod } from "../../../../src/domain/quota/billing.ts";
-import type { PeriodEnd, Streak } from "../../../../src/domain/quota/billing.ts";
 import {
   ADMITTED_VERDICTS,
   decideQuotaRun,
@@ -98,50 +96,6 @@ describe("§8: a run of signals", () => {
         const verdicts = Array.from({ length: 130 }, (_, index) => specified(index + 1, plan));
         const rejected = verdicts.findIndex((verdict) => verdict !== "accepted" && verdict !== "held");
         expect(quotaCeiling(plan)).toBe(rejected === -1 ? null : rejected);
-      }),
-    );
-  });
-});
-
-const NONE: Streak = { streak: 0, extraRoomRemoved: false };
-const over: PeriodEnd = { count: L + 1, signalLimit: L, paid: true, overages: false };
-const within: PeriodEnd = { ...over, count: L };
-const close = (periods: PeriodEnd[], before = NONE): Streak => periods.reduce(closePeriod, before);
-
-describe("§8.5: the end of a billing period", () => {
-  const five = (more: Partial<PeriodEnd>) => Array.from({ length: 5 }, () => ({ ...over, ...more }));
-  test.each<[string, PeriodEnd[], streak: number, extraRoomRemoved: boolean]>([
-    ["two in a row over the allowance leave the extra room", [over, over], 2, false],
-    ["the third in a row over the allowance ends the extra room", [over, over, over], 3, true],
-    ["exactly the allowance is not over it", [over, over, within], 0, false],
-    ["a period within the allowance resets the count", [over, over, within, over, over], 2, false],
-    ["an unpaid plan never loses the extra room", five({ paid: false }), 0, false],
-    ["a plan with overages never loses the extra room", five({ overages: true }), 0, false],
-  ])("%s", (_, periods, streak, extraRoomRemoved) => {
-    expect(close(periods)).toEqual({ streak, extraRoomRemoved });
-  });
-
-  const periods = fc.array(
-    fc.record<PeriodEnd>({
-      count: fc.nat(4),
-      signalLimit: fc.nat(2),
-      paid: fc.oneof(fc.constant(true), fc.boolean()),
-      overages: fc.oneof(fc.constant(false), fc.boolean()),
-    }),
-    { maxLength: 12 },
-  );
-
-  test("three consecutive periods over the allowance end the extra room for good", () => {
-    fc.assert(
-      fc.property(periods, (ends) => {
-        const marks = ends
-          .map(({ count, signalLimit, paid, overages }) => (count > signalLimit && paid && !overages ? "x" : "."))
-          .join("");
-        expect(close(ends)).toEqual({
-          streak: marks.length - (marks.lastIndexOf(".") + 1),
-          extraRoomRemoved: marks.includes("xxx"),
-        });
-        expect(close(ends, { streak: 0, extraRoomRemoved: true }).extraRoomRemoved).toBe(true);
       }),
     );
   });
