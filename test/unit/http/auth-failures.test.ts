@@ -1,3 +1,4 @@
+/** Networks that fail to authenticate too often (spec §3.1): module state, so each test has networks of its own. */
 import { expect, test } from "vitest";
 import { countFailure, lookupWaitMs } from "../../../src/http/auth-failures.ts";
 

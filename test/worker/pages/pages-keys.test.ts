@@ -536,7 +536,7 @@ describe("a workspace with the maximum number of API keys", () => {
   });
 });
 
-test("the signal limit of a key is set with a new key, and shown with what is used of it on the key's page, on Overview and on Usage", async () => {
+test("a new key can have a signal limit; its page, Overview and Usage show how much of it is used", async () => {
   const { workspace, owner, member, home } = await newMembers({ key: { name: "Website", signal_limit: 5 } });
   const path = `${home}/settings/api-keys/${workspace.key.id}`;
   const notice = async () =>

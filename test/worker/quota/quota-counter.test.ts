@@ -349,7 +349,7 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     );
   });
 
-  test("and calls of a restarted object do not postpone its alarm", async () => {
+  test("after a restart: calls of the restarted object do not postpone its alarm", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(1);

@@ -231,6 +231,7 @@ describe("a link job", () => {
       insertEntries(store.sql, visitorList(visitor), [{ seq: 2, scored: null }]);
       startLinkJob(store.state, visitor, NOW);
       await store.link();
+      // The key of a list is the kind of its id, `a`, and the id.
       expect([store.linkJobs, visitorLists(store)]).toEqual([0, ["aa-0", "aa-2"]]);
     }));
 });
