@@ -385,7 +385,7 @@ function accountSteps(base: string, trace: SignalTrace): TimelineStep[] {
 }
 
 function scoreSteps(base: string, trace: SignalTrace, { rules, exclusion }: Names): TimelineStep[] {
-  const { rulesTried, rulesMatched, excludedBy } = trace;
+  const { rulesMatched, excludedBy } = trace;
   if (excludedBy !== null) {
     return [
       {
@@ -414,16 +414,22 @@ function scoreSteps(base: string, trace: SignalTrace, { rules, exclusion }: Name
     );
   });
   return [
-    {
-      title: `${counted(rulesTried, "rule")} tried, ${rulesMatched.length} matched`,
-      text: matches.length === 0 ? <a href={`${base}/rules`}>View mapping rules</a> : matches,
-    },
+    triedStep(base, trace, matches),
     {
       title: pointsText(added),
       tone: added === 0 ? "quiet" : "good",
       text: effectText(trace, added),
     },
   ];
+}
+
+function triedStep(base: string, { rulesTried, rulesMatched }: SignalTrace, matches: Child[]): TimelineStep {
+  // A rule that was applied to past signals has matched, but was not tried when the signal was recorded.
+  const tried = Math.max(rulesTried, rulesMatched.length);
+  const rules = <a href={`${base}/rules`}>View mapping rules</a>;
+  if (tried === 0) return { title: "No rule tried", text: ["No enabled mapping rule was for this event. ", rules] };
+  const title = `${counted(tried, "rule")} tried, ${rulesMatched.length} matched`;
+  return { title, text: matches.length === 0 ? rules : matches };
 }
 
 function pointsText(points: number): string {

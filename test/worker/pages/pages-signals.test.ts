@@ -414,7 +414,16 @@ describe("a signal's page", () => {
     await deliver(workspace.id, [{ id: "sig_12", ordinal: 12, payload: identify }]);
     const linked = (await read("/sig_6")).text;
     expect(linked).toContain("z@example.com, by its user id, linked when the visitor became known");
-    expect(linked).toContain("0 rules tried, 0 matched");
+    expect(linked).toContain("No rule tried No enabled mapping rule was for this event. View mapping rules");
+  });
+
+  test("counts a rule as tried that has matched since, when it was applied to past signals", async () => {
+    await deliverAll({ payload: form(1) });
+    expect((await read("/sig_1")).text).toContain("No rule tried");
+    const body = { name: "r", event: "Filled*", scoring_signal: "demo", points: 5 };
+    const rule = await workspace.operator<{ id: string }>("POST", "/rules", body);
+    await workspace.operator("POST", `/rules/${rule.id}/apply`, {});
+    await until(async () => expect((await read("/sig_1")).text).toContain("1 rule tried, 1 matched +5 demo"));
   });
 
   test("of a deleted person says when they were deleted, and nothing about an effect", async () => {
