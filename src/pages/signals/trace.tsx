@@ -17,6 +17,7 @@ import { counted, day, grouped, signed } from "../kit/format.ts";
 import {
   Badge,
   CopyId,
+  EmailText,
   ValueList,
   Json,
   Panel,
@@ -153,7 +154,7 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
           ["About", trace?.topic],
           ["API key", key],
           ["Source", trace?.source],
-          ["Email", trace?.email],
+          ["Email", typeof trace?.email === "string" && <EmailText text={trace.email} />],
           ["User id", trace?.userId],
           ["Anonymous id", trace?.anonymousId],
         ]}
