@@ -418,8 +418,7 @@ describe("design §5: rotating a key", () => {
     expect(await members.owner.see(keysPath)).toContain("not used since");
     const ended = (await listed()).find((key) => key.id === id);
     const endsAt = `${exactTime(Date.parse(ended?.expires_at ?? ""))} in 1 hour`;
-    for (const path of [keysPath, `${keysPath}/${id}`])
-      expect((await members.owner.read(path)).text).toContain(endsAt);
+    for (const path of [keysPath, `${keysPath}/${id}`]) expect((await members.owner.read(path)).text).toContain(endsAt);
     expect(await statusWith(old)).toBe(202);
     const list = await members.owner.see(keysPath);
     for (const use of ["still in use", "not in use yet"]) expect(list).toContain(use);
