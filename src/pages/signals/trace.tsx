@@ -84,7 +84,8 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
       section: "signals",
       title: signal.id,
       heading:
-        trace === null
+        // The refresh does not replace it.
+        follows || trace === null
           ? "Signal"
           : trace.misfit && trace.event === null
             ? "Signal that its template does not fit"

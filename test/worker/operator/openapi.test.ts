@@ -322,7 +322,7 @@ describe("/docs", () => {
       expect(explained("/docs/", code).length, code).toBeGreaterThanOrEqual(1);
     for (const { path, operation } of operations) {
       const part = path.startsWith("/operator/") ? "/docs/api/" : "/docs/senders/";
-      const codes = Object.entries(operation.responses).flatMap(([status, { description = "" }]) =>
+      const codes = Object.entries(operation.responses).flatMap(([status, { description }]) =>
         Number(status) < 400 ? [] : [...description.matchAll(/`(\w+)`/g)].map(([, code = ""]) => code),
       );
       for (const code of codes.filter((name) => api["x-error-codes"].some((known) => known.code === name)))

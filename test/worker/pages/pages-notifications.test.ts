@@ -159,9 +159,9 @@ describe("a destination", () => {
     const { at, receiver } = await newWebhook();
     const elsewhere = new Receiver();
     listen(receiver, elsewhere);
-    const change = (headers: readonly (readonly [name: string, value: string])[], target = "", name = "CRM") =>
+    const change = (headers: readonly (readonly [name: string, value: string])[], target = "", renamed = "CRM") =>
       of.admin.post(`${at}/change`, [
-        ["name", name],
+        ["name", renamed],
         ["target", target],
         ["notifications", "key.silent"],
         ...headers.flatMap(([name, value], index): [string, string][] => [

@@ -589,6 +589,8 @@ describe("dead letters", () => {
     expect(underWay.only("#trace").attribute("data-refresh")).toMatch(/^\d+$/);
     expect(underWay.text).toContain("Replay in progress On its way to the Signal Store again.");
     expect(underWay.forms(/replay/)).toEqual([]);
+    // Outside the part that refreshes.
+    expect(underWay.only("h1").text).toBe("Signal");
     await env.DB.prepare("UPDATE workspaces SET rules_version = 1000 WHERE id = ?").bind(workspace.id).run();
     await until(async () => expect((await workspace.counter.books()).unsettled).toBe(0));
     const after = await members.owner.read(location);
