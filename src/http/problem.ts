@@ -24,32 +24,50 @@ interface Problem {
   more?: Record<string, unknown>;
 }
 
-export function problem(c: Pick<Context<AppEnv>, "var">, described: Problem): Response {
+export function problem(c: Pick<Context<AppEnv>, "var" | "req">, described: Problem): Response {
   const { status, code, headers } = described;
   const { requestId, logFields } = c.var;
   logFields["code"] = code;
   const fixed = { "content-type": "application/problem+json", "x-request-id": requestId };
-  return new Response(problemBody(described, requestId), { status, headers: { ...fixed, ...headers } });
+  const isOfOperator = c.req.path.startsWith("/operator/");
+  return new Response(problemBody(described, requestId, isOfOperator), { status, headers: { ...fixed, ...headers } });
 }
 
-export function problemBody({ status, code, title, detail, more }: Problem, requestId: string): string {
-  return JSON.stringify({ type: explanationOf(code), title, status, detail, code, request_id: requestId, ...more });
+export function problemBody(
+  { status, code, title, detail, more }: Problem,
+  requestId: string,
+  isOfOperator = false,
+): string {
+  const type = explanationOf(code, isOfOperator);
+  return JSON.stringify({ type, title, status, detail, code, request_id: requestId, ...more });
 }
 
 export const SENDER_CODES_PATH = "/docs/senders/codes";
 export const API_CODES_PATH = "/docs/api/codes";
 
-/** The codes that a sender can meet; the operator API has further ones. */
-function isSenderCode(code: string): boolean {
-  return isRejectionCode(code) || code === "not_found" || code === "method_not_allowed";
+/** The codes that a sender and a caller of the operator API can meet. */
+const SHARED_CODES: readonly string[] = [
+  "not_found",
+  "method_not_allowed",
+  "body_not_json",
+  "body_unreadable",
+  "body_too_large",
+  "content_encoding_unsupported",
+  "rate_limited",
+  "unavailable",
+];
+
+/**
+ * Where the documentation explains a code.
+ *
+ * @param isOfOperator whether the operator API answers with it. Only for shared codes that makes a difference.
+ */
+export function explanationOf(code: string, isOfOperator = false): string {
+  const isForSenders = SHARED_CODES.includes(code) ? !isOfOperator : isRejectionCode(code);
+  return `${isForSenders ? SENDER_CODES_PATH : API_CODES_PATH}#${code}`;
 }
 
-/** Where the documentation explains a code. */
-export function explanationOf(code: string): string {
-  return `${isSenderCode(code) ? SENDER_CODES_PATH : API_CODES_PATH}#${code}`;
-}
-
-export function methodNotAllowed(c: Pick<Context<AppEnv>, "var">, allow: string): Response {
+export function methodNotAllowed(c: Pick<Context<AppEnv>, "var" | "req">, allow: string): Response {
   const detail = `This path takes ${allow}.`;
   return problem(c, {
     status: 405,

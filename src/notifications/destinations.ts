@@ -114,6 +114,14 @@ export class Destinations extends WorkspaceObject {
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
 
+  /** Whether the change takes values of headers to another URL, which `update` rejects. */
+  needsHeaderValues(id: string, change: Pick<Calls.DestinationChange, "target" | "headers">): boolean {
+    const before = this.#roster.find(id);
+    if (before === null) return false;
+    const headers = changedHeaders(before, change);
+    return !headers.ok && headers.rejection === "headers_for_another_url";
+  }
+
   /**
    * Waiting deliveries go to the new target with the new headers. A new target starts without failures, and a new email
    * address without a confirmation.

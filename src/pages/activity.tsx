@@ -168,6 +168,8 @@ function labelAndPath({ action, target, detail }: AuditRecord): readonly [label:
   const [field, ...others] = action === "workspace.updated" ? Object.keys(detail) : [];
   // Such as "Plan changed", with the plan before and after as the details.
   const label = field === undefined || others.length > 0 ? known : `${fieldName(field)} changed`;
+  if (action === "rules.imported" && detail["added"] === 0 && detail["changed"] === 0)
+    return ["Exclusions imported", "rules/exclusions"];
   return [label, path.replace("{}", () => encodeURIComponent(target))];
 }
 
@@ -211,8 +213,11 @@ function detailLines({ action, detail }: AuditRecord, names: Names): string[] {
   // The page of the destination lists its deliveries.
   const { changes, delivery: _, ...rest } = detail;
   const fields = { ...rest, ...(isJsonObject(changes) ? changes : {}) };
-  const isChanged = (value: unknown) => !isUnchanged(value) && !(action === "exclusions.changed" && isEmptyList(value));
-  const lines = Object.entries(fields).filter(([, value]) => isChanged(value));
+  // An import of exclusions adds and changes no rule.
+  const isImport = action === "rules.imported";
+  const isNothing = (value: unknown) =>
+    (isImport && value === 0) || ((isImport || action === "exclusions.changed") && isEmptyList(value));
+  const lines = Object.entries(fields).filter(([, value]) => !isUnchanged(value) && !isNothing(value));
   const isSaid = action === "workspace.updated" && lines.length === 1;
   return lines.map(([field, value]) => {
     const text = valueText(field, value, names);

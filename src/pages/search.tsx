@@ -2,7 +2,6 @@
 import type { Child } from "hono/jsx";
 import { newestKeyNames, type KeyName } from "../d1/api-keys.ts";
 import { rulesNamed } from "../d1/stored-rules.ts";
-import { canManage } from "../domain/keys/role.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import { followSignal } from "../use-cases/signal-operations.ts";
 import { AccountName } from "./account-text.tsx";
@@ -11,7 +10,7 @@ import { KeyTitle } from "./keys/key-parts.tsx";
 import { Count, Empty, Panel, Table, Time } from "./kit/parts.tsx";
 import { LinkButton } from "./kit/forms.tsx";
 import { Suggestions } from "./kit/layout.tsx";
-import { fragment, page } from "./page.tsx";
+import { fragment, mayManage, page } from "./page.tsx";
 import {
   accountPath,
   type Ctx,
@@ -49,7 +48,7 @@ async function findRecords(c: Ctx, text: string, limit: number) {
     storeOf(c).search(text, limit),
     rulesNamed(db, id, text, limit + 1),
     // Spec §1: only owners and admins see keys.
-    canManage(c.get("role")) ? newestKeyNames(db, id, text, limit + 1) : new Map<string, KeyName>(),
+    mayManage(c) ? newestKeyNames(db, id, text, limit + 1) : new Map<string, KeyName>(),
   ]);
   return { ...found, rules, keys: [...keys] };
 }
@@ -89,7 +88,7 @@ async function resultsPage(c: Ctx) {
   const text = searchText(c);
   const [base, { id }] = [workspacePath(c), c.get("workspace")];
   if (text === "") {
-    const hint = "Search people, events, accounts, mapping rules and signal ids. Press / to jump to the field.";
+    const hint = `Search people, events, accounts, mapping rules${mayManage(c) ? ", API keys" : ""} and signal ids. Press / to jump to the field.`;
     return page(c, { title: "Search", section: null }, <Empty title="Enter a search text" text={hint} />);
   }
   if (isSignalId(text) && (await followSignal(c.env, id, text)) !== null)
@@ -100,7 +99,7 @@ async function resultsPage(c: Ctx) {
   return page(
     c,
     { title: `Search: ${text}`, heading: "Search results", intro: `For “${text}”.`, section: null, search: text },
-    deleted ?? (isEmpty && <NoResults base={base} text={text} />),
+    deleted ?? (isEmpty && <NoResults c={c} text={text} />),
     results("People", people, withQuery(`${base}/people`, { q: text }), (rows) => (
       <PeopleTable base={base} people={rows} />
     )),
@@ -144,9 +143,10 @@ async function resultsPage(c: Ctx) {
 }
 
 /** A held signal or a dead letter creates no person, so its email is found among the signals only. */
-function NoResults({ base, text }: { base: string; text: string }) {
-  const hint = "Search part of an email, name, company, event, account or mapping rule, or a whole signal id.";
-  const signals = withQuery(`${base}/signals/all`, { email: text });
+function NoResults({ c, text }: { c: Ctx; text: string }) {
+  const names = mayManage(c) ? "account, mapping rule or API key" : "account or mapping rule";
+  const hint = `Search part of an email, name, company, event, ${names}, or a whole signal id.`;
+  const signals = withQuery(`${workspacePath(c)}/signals/all`, { email: text });
   return (
     <Empty title={`No results for “${text}”`} text={hint}>
       {text.includes("@") && <LinkButton href={signals} text="Search signals with this email" />}

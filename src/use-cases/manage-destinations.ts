@@ -92,6 +92,16 @@ export async function updateDestination(
   return updated;
 }
 
+/** Whether `updateDestination` would reject the change with `headers_for_another_url`. */
+export async function needsHeaderValues(
+  context: DestinationsContext,
+  { id, type }: Pick<Destination, "id" | "type">,
+  { target, headers }: { target: string; headers: readonly WantedHeader[] },
+): Promise<boolean> {
+  const checked = checkTarget(context, type, target);
+  return checked.ok && objectOf(context).needsHeaderValues(id, { target: checked.value, headers: [...headers] });
+}
+
 export function pauseDestination(context: DestinationsContext, id: string): ReturnType<typeof writeOutcome> {
   return writeOutcome(context, "destination.paused", objectOf(context).pause(id));
 }

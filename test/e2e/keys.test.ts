@@ -23,6 +23,38 @@ async function newKey(page: Page, workspace: TestWorkspace, name: string): Promi
   return page.locator("#new-key").innerText();
 }
 
+test("the email in the details of a key stays whole where a line has room for it, and else breaks before its domain", async () => {
+  const workspace = await newWorkspace("bymail");
+  const page = await open(workspace, workspace.owner);
+  await newKey(page, workspace, "Shop");
+  await page.getByRole("link", { name: "I have copied it" }).click();
+  await page.getByRole("heading", { level: 1, name: "Shop" }).waitFor();
+  for (const width of [360, 400, 500, 768, 1_000, 1_200, 1_440]) {
+    await page.setViewportSize({ width, height: 900 });
+    const shown = await page.evaluate<{ lines: string[][]; fits: boolean }>(`
+      (() => {
+        const email = document.querySelector("dd .email");
+        const lines = [...email.childNodes].map((node) => {
+          const content = document.createRange();
+          content.selectNodeContents(node);
+          return [...new Set([...content.getClientRects()].map(({ top }) => Math.round(top)))].map(String);
+        });
+        const copy = email.cloneNode(true);
+        copy.style.cssText = "position: absolute; white-space: nowrap; max-width: none";
+        document.body.append(copy);
+        const fits = copy.offsetWidth <= email.closest("dd").clientWidth;
+        copy.remove();
+        return { lines, fits };
+      })()
+    `);
+    expect(
+      shown.lines.map((tops) => tops.length),
+      `${width} pixels`,
+    ).toEqual([1, 1]);
+    if (shown.fits) expect(shown.lines[0], `${width} pixels`).toEqual(shown.lines[1]);
+  }
+});
+
 const rowOf = (page: Page, name: string) => page.getByRole("row").filter({ hasText: name });
 
 async function names(page: Page, { home }: TestWorkspace): Promise<string[]> {

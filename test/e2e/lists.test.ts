@@ -33,7 +33,7 @@ const names = (page: Page) => page.getByRole("rowheader").allInnerTexts();
 
 test("the slash key leads to the search, except while typing, and results are grouped", async () => {
   const page = await withPeople("slash", 2);
-  const search = page.getByRole("combobox", { name: "Search people, events, signals, accounts and rules" });
+  const search = page.getByRole("combobox", { name: "Search people, events, signals, accounts, rules and API keys" });
   await page.keyboard.press("/");
   await page.keyboard.type("d/");
   expect(await search.inputValue()).toBe("d/");

@@ -46,6 +46,11 @@ const INSTANCE =
   query search keyword keywords ref gclid fbclid msclkid username login handle nickname surname firstname lastname
   fullname`);
 
+/** Last words of what forms call the type of an answer: `answers[].type` is `email` in each signal of the form. */
+const ANSWER_TYPES =
+  words(`text string textarea email number integer numeric phone tel date datetime time url website boolean choice
+  choices checkbox checkboxes radio select dropdown rating scale file upload hidden address name payment matrix ranking`);
+
 /** Kinds are proposed first, then flags; other conditions only if there is neither. */
 type Rank = "kind" | "flag" | "other";
 interface Candidate {
@@ -116,9 +121,17 @@ function candidateOf(path: string, value: unknown, known: WordsOfNames): Candida
     return isOrdinal ? { rank, condition: { path, operator: "equals", value } } : undefined;
   }
   if (typeof value !== "string") return undefined;
+  if (isAnswerType(path, value)) return undefined;
   const address = addressOf(value);
   if (address !== undefined) return fitsName(address.value) ? { rank, condition: { path, ...address } } : undefined;
   return isChoice(value) ? { rank, condition: { path, operator: "equals", value } } : undefined;
+}
+
+/** Whether a field of an element says of which type the element's value is. */
+function isAnswerType(path: string, value: string): boolean {
+  if (!path.includes("[].") || value.length > TEXT_MAX_LENGTH || !ANSWER_TYPES.has(wordsOf(value).last ?? ""))
+    return false;
+  return wordsOf(path.slice(path.lastIndexOf(".") + 1)).last === "type";
 }
 
 interface WordsOfName {

@@ -143,6 +143,8 @@ function StartPage({ site, index }: { site: Site; index: SearchIndex }) {
   const { title, description } = site.document.info;
   const named = index.targets.filter(({ kind }) => kind !== "Page" && kind !== "Field");
   const places = Map.groupBy(named, ({ place }) => place);
+  // A code may be in both parts: its anchor leads to the first.
+  const anchors = Map.groupBy(named, ({ href }) => href.split("#")[1]);
   return (
     <Page title="Documentation" intro={<WithCode text={description} />} path={START_PATH}>
       <SearchForm text="" label={`Search the documentation of ${title}`} />
@@ -165,13 +167,16 @@ function StartPage({ site, index }: { site: Site; index: SearchIndex }) {
           <>
             <h3>{place}</h3>
             <ul class="chips">
-              {targets.map(({ title: name, href }) => (
-                <li>
-                  <a id={href.split("#")[1]} href={href}>
-                    {name}
-                  </a>
-                </li>
-              ))}
+              {targets.map((target) => {
+                const anchor = target.href.split("#")[1];
+                return (
+                  <li>
+                    <a id={anchors.get(anchor)?.[0] === target ? anchor : undefined} href={target.href}>
+                      {target.title}
+                    </a>
+                  </li>
+                );
+              })}
             </ul>
           </>
         ))}

@@ -272,8 +272,7 @@ function calls(): GuideSection[] {
       id: "api-errors",
       title: "Errors",
       text: [
-        "An error is a problem (RFC 9457) with a stable `code`. Some codes are those that senders get too. `validation_failed` names each " +
-          "wrong field in `errors`.",
+        "An error is a problem (RFC 9457) with a stable `code`. `validation_failed` names each wrong field in `errors`.",
       ],
       link: ["Error codes", API_CODES_PATH],
     },

@@ -385,12 +385,15 @@ const INGESTION: Record<string, Ingestion> = {
 
 /** Adds an example to every answer without one. A problem's example shows its first code. */
 function fillInExamples(document: ApiDocument): ApiDocument {
-  for (const operation of Object.values(document.paths).flatMap((item) => Object.values(item))) {
+  const operations = Object.entries(document.paths).flatMap(([path, item]) =>
+    Object.values(item).map((operation) => [path.startsWith("/operator/"), operation] as const),
+  );
+  for (const [isOfOperator, operation] of operations) {
     for (const [status, { description, content = {} }] of Object.entries(operation.responses)) {
       for (const [mediaType, media] of Object.entries(content)) {
         media.example ??=
           mediaType === "application/problem+json"
-            ? problemExample(Number(status), /`(\w+)`/.exec(description)?.[1] ?? "", document)
+            ? problemExample(Number(status), /`(\w+)`/.exec(description)?.[1] ?? "", isOfOperator, document)
             : exampleOf(media.schema ?? {}, document);
       }
     }
@@ -425,10 +428,10 @@ function exampleOf(reference: JsonSchema, document: ApiDocument): unknown {
   }
 }
 
-function problemExample(status: number, code: string, document: ApiDocument): unknown {
+function problemExample(status: number, code: string, isOfOperator: boolean, document: ApiDocument): unknown {
   const detail = document["x-error-codes"].find((described) => described.code === code)?.when ?? "";
   const requestId = "req_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
-  return { type: explanationOf(code), title: "…", status, detail, code, request_id: requestId };
+  return { type: explanationOf(code, isOfOperator), title: "…", status, detail, code, request_id: requestId };
 }
 
 const DESCRIPTION =

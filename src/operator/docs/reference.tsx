@@ -1,11 +1,10 @@
 /** The OpenAPI document as HTML: operations, schemas, notifications, codes. */
 import type { Child } from "hono/jsx";
 import { explanationOf } from "../../http/problem.ts";
-import { isRejectionCode, REJECTIONS } from "../../http/rejection-table.ts";
 import { Json, Panel, Table, WithCode, type Column } from "../../pages/kit/parts.tsx";
 import { choicesOf, dataOf, ownParameters, resolve, schemaName } from "./api-document.ts";
 import type { ApiContent, ApiOperation, ApiParameter, JsonSchema } from "./api-document.ts";
-import { codesOf, schemaAddress, schemasOf, type Entry, type Site } from "./site.ts";
+import { adviceAt, codesOf, schemaAddress, schemasOf, type Entry, type Site } from "./site.ts";
 
 /** Stands for the service's own address in a kept page. Nothing else contains it: `.invalid` is no domain (RFC 2606). */
 export const ORIGIN = "https://origin.invalid";
@@ -222,7 +221,7 @@ export function Codes({ view }: { view: View }) {
         {
           head: "What to do",
           kind: "text",
-          cell: ({ code }) => (isRejectionCode(code) ? REJECTIONS[code].advice : ""),
+          cell: ({ code }) => adviceAt(view.path, code),
         },
       ]}
     />

@@ -1,11 +1,9 @@
 /** Search in the documentation: pages, guides, operations, fields, schemas, notifications and codes. */
 import { withoutKeys, holdsCredential } from "../../domain/keys/api-key.ts";
 import { cut } from "../../domain/text.ts";
-import { explanationOf } from "../../http/problem.ts";
-import { isRejectionCode, REJECTIONS } from "../../http/rejection-table.ts";
 import { choicesOf, dataOf, ownParameters, schemaName, type ApiOperation, type JsonSchema } from "./api-document.ts";
 import { guideOf } from "./guide.ts";
-import { codesOf, NOTIFICATIONS_PATH, PAGES, PARTS, schemaAddress, schemasOf, type Site } from "./site.ts";
+import { adviceAt, codesOf, NOTIFICATIONS_PATH, PAGES, PARTS, schemaAddress, schemasOf, type Site } from "./site.ts";
 
 export interface Target {
   kind: "Page" | "Guide" | "Operation" | "Field" | "Schema" | "Notification" | "Code";
@@ -80,12 +78,12 @@ function targetsOf(site: Site): Target[] {
     }),
     ...(path === NOTIFICATIONS_PATH ? notificationTargets(site, place) : schemaTargets(site, path, place)),
     ...codesOf(site, path).map(({ code, status, when }): Target => {
-      const advice = isRejectionCode(code) ? REJECTIONS[code].advice : "";
+      const advice = adviceAt(path, code);
       return {
         kind: "Code",
         title: code,
         place,
-        href: explanationOf(code),
+        href: `${path}#${code}`,
         text: plain(`${status}: ${when} ${advice}`),
       };
     }),

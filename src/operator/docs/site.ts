@@ -3,6 +3,7 @@
  * only: an operation on that of its tag, a schema on that of the operations that use it.
  */
 import { SENDER_CODES_PATH, API_CODES_PATH, explanationOf } from "../../http/problem.ts";
+import { isRejectionCode, REJECTIONS } from "../../http/rejection-table.ts";
 import type { TAGS } from "../operation.ts";
 import { schemaName, type ApiDocument, type ApiOperation, type JsonSchema } from "./api-document.ts";
 
@@ -83,7 +84,7 @@ const API_PAGES: readonly Omit<DocsPage, "part">[] = [
   ...Object.entries(RESOURCES).map(([tag, intro]) => ({ path: resourcePath(tag), title: tag, intro, tag })),
   { path: NOTIFICATIONS_PATH, title: "Notifications", intro: "What a webhook destination gets, each as a POST." },
   { path: SCHEMAS_PATH, title: "Shared schemas", intro: "Schemas that several resources use." },
-  { path: API_CODES_PATH, title: "Error codes", intro: "Errors that only this API answers with." },
+  { path: API_CODES_PATH, title: "Error codes", intro: "The errors that this API answers with." },
 ];
 
 /** In the order of the navigation. The start page and the search are not among them. */
@@ -157,9 +158,16 @@ export function schemaAddress({ schemaPages }: Site, name: string, from?: string
   return `${path === from ? "" : path}#schema-${name}`;
 }
 
+/** What a sender should change, on the page for senders; otherwise empty. */
+export function adviceAt(path: string, code: string): string {
+  return path === SENDER_CODES_PATH && isRejectionCode(code) ? REJECTIONS[code].advice : "";
+}
+
 /** The codes that a page of the documentation explains. */
 export function codesOf({ document }: Site, path: string) {
-  return document["x-error-codes"].filter(({ code }) => explanationOf(code).startsWith(`${path}#`));
+  return document["x-error-codes"].filter(({ code }) =>
+    [false, true].some((isOfOperator) => explanationOf(code, isOfOperator) === `${path}#${code}`),
+  );
 }
 
 /** The schemas of a page, in the order of the document. */

@@ -85,7 +85,7 @@ export function LocalTime({ iso, precision = "time" }: { iso: string; precision?
   );
 }
 
-/** A key that ends sooner is highlighted. It leaves time for a rotation. */
+/** A key that ends sooner is highlighted, with the time of day. It leaves time for a rotation. */
 const KEY_EXPIRES_SOON_MS = 30 * DAY_MS;
 
 export function Expiration({
@@ -96,12 +96,12 @@ export function Expiration({
   if (endsAt === null) return <>Never</>;
   const nowMs = Date.now();
   const leftMs = Date.parse(endsAt) - nowMs;
+  const isAhead = deactivatedAt === null && leftMs > 0;
+  const isSoon = isAhead && leftMs < KEY_EXPIRES_SOON_MS;
   return (
     <>
-      <LocalTime iso={endsAt} precision="date" />
-      {deactivatedAt === null && leftMs > 0 && (
-        <small class={leftMs < KEY_EXPIRES_SOON_MS ? "warn toned" : undefined}> {ago(nowMs + leftMs, nowMs)}</small>
-      )}
+      <LocalTime iso={endsAt} precision={isSoon ? "time" : "date"} />
+      {isAhead && <small class={isSoon ? "warn toned" : undefined}> {ago(nowMs + leftMs, nowMs)}</small>}
     </>
   );
 }

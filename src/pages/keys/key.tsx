@@ -22,7 +22,7 @@ import { Form, LinkButton, SelectField, TextField } from "../kit/forms.tsx";
 import { DayBars, type DayBar } from "../kit/charts.tsx";
 import { authorName, counted, day, grouped } from "../kit/format.ts";
 import { sectionPath } from "../kit/layout.tsx";
-import { Count, Notice, ValueList, Panel, Table, Time } from "../kit/parts.tsx";
+import { Count, EmailText, Notice, ValueList, Panel, Table, Time } from "../kit/parts.tsx";
 import { notFoundPage, page } from "../page.tsx";
 import {
   contextOf,
@@ -173,7 +173,7 @@ async function keyPage(c: Ctx, typed: Settings, errors: Partial<Settings> = {}) 
             ["Expires", <Expiration apiKey={apiKey} />],
             ["Endpoint type", ENDPOINT_LABEL[endpointType]],
             ["Shared secret", hasSecret ? "Required" : "None"],
-            ["Created", [<LocalTime iso={createdAt} />, ` by ${authorName(createdBy)}`]],
+            ["Created", [<LocalTime iso={createdAt} />, " by ", <EmailText text={authorName(createdBy)} />]],
             successor !== undefined && ["Replaced by", linkTo(successor)],
             predecessor !== undefined && ["Replaces", linkTo(predecessor)],
           ]}

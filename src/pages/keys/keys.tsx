@@ -130,11 +130,17 @@ function RotationNote({ apiKey, lastUsed, successors, predecessors }: Props & { 
     <>
       {successor !== undefined && (
         <small class={isStillUsed ? "warn toned" : undefined}>
-          {` Replaced by ${successor.maskedKey}${isStillUsed ? ", still in use" : isUsable ? ", not used since" : ""}`}
+          {" "}
+          Replaced by <span class="nowrap">{successor.maskedKey}</span>
+          {isStillUsed ? ", still in use" : isUsable ? ", not used since" : ""}
         </small>
       )}
       {predecessor !== undefined && (
-        <small>{` Replaces ${predecessor.maskedKey}${isUnused ? ", not in use yet" : ""}`}</small>
+        <small>
+          {" "}
+          Replaces <span class="nowrap">{predecessor.maskedKey}</span>
+          {isUnused && ", not in use yet"}
+        </small>
       )}
     </>
   );

@@ -170,7 +170,7 @@ function Menu({ c, section, search }: Omit<WorkspacePageProps, "title" | "childr
           name="q"
           value={search}
           placeholder="Search"
-          aria-label="Search people, events, signals, accounts and rules"
+          aria-label={`Search people, events, signals, accounts${canManage(c.get("role")) ? ", rules and API keys" : " and rules"}`}
           aria-keyshortcuts="/"
           data-search
         />

@@ -216,7 +216,10 @@ export function OneLine({ text }: { text: string }) {
   );
 }
 
-/** An email in a table, also with a text after it. Where the table is narrow it breaks, first before its domain, and is never cut there. */
+/**
+ * An email in a table or a list of values. Where it has too little room it breaks, first before its domain. Only in a wide table it is
+ * cut.
+ */
 export function EmailText({ text }: { text: string }) {
   const [name, ...domain] = text.split(/(?=@)/);
   return (

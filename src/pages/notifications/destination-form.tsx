@@ -52,7 +52,8 @@ export const destinationFormPages = pages
     const { id, type } = stored;
     const typed = { ...readDestination(c.get("form"), id), id, type };
     const wanted = checkForm(c, typed, "keeps_stored", stored.headerNames);
-    if (!wanted.ok) return formPage(c, typed, wanted.rejection, stored);
+    if (!wanted.ok)
+      return formPage(c, typed, { ...wanted.rejection, ...(await headersError(c, typed, stored)) }, stored);
     const { name, target, headers, notifications } = wanted.value;
     const change = { name, headers, notifications, ...(target !== "" && { target }) };
     const changed = await destinations.updateDestination(destinationsCall(c), id, change);
@@ -112,6 +113,14 @@ function checkForm(c: Ctx, ...[typed, ...rest]: Parameters<typeof checkDestinati
   return reject<Errors>({ target: problemText(target.rejection), ...(!checked.ok && checked.rejection) });
 }
 
+/** The error that only the stored URL shows, beside the other errors. New headers without a value have an error of their own. */
+async function headersError(c: Ctx, { target, headers }: TypedDestination, stored: Destination): Promise<Errors> {
+  const names = new Set(stored.headerNames.map((name) => name.toLowerCase()));
+  const sent = headers.filter(({ name, value }) => value !== "" || names.has(name.toLowerCase())).map(toWanted);
+  const isNeeded = await destinations.needsHeaderValues(destinationsCall(c), stored, { target, headers: sent });
+  return isNeeded ? errorsOf("headers_for_another_url") : {};
+}
+
 /** @param storedNames headers whose value may be left empty. */
 export function checkDestination(
   { name, type, target, headers, notifications }: TypedDestination,
@@ -129,8 +138,12 @@ export function checkDestination(
   }
   if (notifications.length === 0) errors.notifications = "Choose at least one notification.";
   if (!named.ok || Object.keys(errors).length > 0) return reject(errors);
-  const wanted = headers.map((header): WantedHeader => (header.value === "" ? { name: header.name } : header));
-  return ok({ name: named.value, type, target, headers: wanted, notifications });
+  return ok({ name: named.value, type, target, headers: headers.map(toWanted), notifications });
+}
+
+/** An empty value keeps the stored one. */
+function toWanted({ name, value }: CustomHeader): WantedHeader {
+  return value === "" ? { name } : { name, value };
 }
 
 function headerErrors(headers: readonly CustomHeader[], storedNames: readonly string[]): Errors {

@@ -58,12 +58,17 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
   const path = personPath(base, email);
   const list = new ListAddress(path, c.req.query());
   const shown = list.option<PersonTimeline>("show", TIMELINES, "all");
-  const found = await storeOf(c).personPage(email, shown, list.slice(PAGE_ROWS));
+  const slice = list.slice(PAGE_ROWS);
+  const found = await storeOf(c).personPage(email, shown, slice);
   if (found === null) {
     const isDeleted = (await storeOf(c).deletion(email)) !== null;
     return isDeleted ? c.redirect(`${path}/deletion`, 303) : unknownPersonPage(c, email);
   }
   const { person, curve } = found;
+  const isLatest = shown === "all" && slice.cursor === null;
+  const latest =
+    curve.signals > 0 || isLatest ? found : await storeOf(c).personPage(email, "all", { ...slice, cursor: null });
+  const isExcluded = latest?.timeline.items.some(({ signal }) => signal?.isExcluded === true) === true;
   const scoring = found.timeline.items.flatMap(({ scores }) => scores);
   const ruleIds = [...scoring, ...curve.byRule].map(({ ruleId }) => ruleId);
   const [rules, { people: thresholds }] = await Promise.all([
@@ -89,7 +94,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
       actions: mayManage(c) && actions,
     },
     <Stats>
-      <Stat label="Score" value={person.score} note={scoreNote(person, curve)} lead />
+      <Stat label="Score" value={person.score} note={scoreNote(person, curve, isExcluded)} lead />
       <Stat label="Last seen" value={<Time ms={person.lastSeenMs} />} />
       <Stat label="First seen" value={<Time ms={person.firstSeenMs} />} />
     </Stats>,
@@ -108,7 +113,7 @@ export const personPages = pages.createApp().get("/:email", async (c) => {
       </Panel>
     </div>,
     curve.byRule.length > 0 && <Breakdown base={base} curve={curve} rules={rules} whose="this person" />,
-    <TimelinePanel base={base} found={found} shown={shown} list={list} rules={rules} />,
+    <TimelinePanel base={base} found={found} shown={shown} list={list} rules={rules} isExcluded={isExcluded} />,
     <IdentitiesPanel base={base} found={found} />,
   );
 });
@@ -141,9 +146,14 @@ export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 /** The curve spans at least this time, so that a new score is not drawn as a slow rise. */
 const CURVE_MIN_MS = 3_600_000;
 
-function scoreNote({ recomputing, nextLapseAtMs }: PersonSummary, { signals, complete, byRule }: ScoreCurve): string {
+/** @param isExcluded whether an exclusion covers one of the latest signals. */
+function scoreNote(
+  { recomputing, nextLapseAtMs }: PersonSummary,
+  { signals, complete, byRule }: ScoreCurve,
+  isExcluded: boolean,
+): string {
   if (recomputing) return "being recomputed";
-  if (signals === 0) return "no scoring signals yet";
+  if (signals === 0) return isExcluded ? "no scoring signals: some signals are excluded" : "no scoring signals yet";
   const lapsed = signals - byRule.reduce((sum, { times }) => sum + times, 0);
   const from = complete
     ? `from ${counted(signals - lapsed, "scoring signal")}${lapsed === 0 ? "" : `, ${grouped(lapsed)} lapsed`}`
@@ -232,9 +242,12 @@ interface TimelineProps {
   shown: PersonTimeline;
   list: ListAddress;
   rules: RuleNames;
+  isExcluded: boolean;
 }
 
-function TimelinePanel({ base, found: { timeline, deletedUntilMs }, shown, list, rules }: TimelineProps) {
+function TimelinePanel({ base, found, shown, list, rules, isExcluded }: TimelineProps) {
+  const { timeline, deletedUntilMs } = found;
+  const excluded = isExcluded ? " Some signals of this person are excluded, so they never score." : "";
   const tabs = [
     { href: `${list.path}#timeline`, text: TIMELINES.all, current: shown === "all" },
     { href: `${list.path}?show=scores#timeline`, text: TIMELINES.scores, current: shown === "scores" },
@@ -250,7 +263,7 @@ function TimelinePanel({ base, found: { timeline, deletedUntilMs }, shown, list,
         shown === "all" ? (
           <Empty title="No signals kept" text="All signals of this person are older than your plan keeps them." />
         ) : (
-          <NoScores base={base} text="Mapping rules turn signals into points." />
+          <NoScores base={base} text={`Mapping rules turn signals into points.${excluded}`} />
         )
       }
       end={

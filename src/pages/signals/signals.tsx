@@ -135,7 +135,7 @@ export const listPages = pages
     const ids = id === undefined ? null : [id];
     const { replayed, isUnderWay } = await replayDeadLetters(contextOf(c), ids);
     if (isUnderWay) return done(c, "signals/dead-letters", "replay_under_way");
-    const back = replayed > 0 && id !== undefined ? `signals/${id}` : "signals/dead-letters";
+    const back = replayed > 0 && id !== undefined ? `signals/${id}?replayed=${Date.now()}` : "signals/dead-letters";
     return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
   });
 

@@ -17,6 +17,7 @@ import { counted, day, grouped, signed } from "../kit/format.ts";
 import {
   Badge,
   CopyId,
+  EmailText,
   ValueList,
   Json,
   Panel,
@@ -27,6 +28,8 @@ import {
 } from "../kit/parts.tsx";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import {
+  counterOf,
+  type Ctx,
   pages,
   workspacePath,
   accountPath,
@@ -42,6 +45,11 @@ import { lapseText, type RuleNames } from "../people/person.tsx";
 import { DeadReason, ReplayButton } from "./signals.tsx";
 
 const REFRESH_MS = 2_000;
+/** For so long the page follows a replay. */
+const REPLAY_FOLLOWED_MS = 60_000;
+
+/** A replay that this page began is under way, or has left the signal a dead letter. Null: neither is known. */
+type Replay = "under_way" | "dead_again" | null;
 
 interface Names {
   rules: RuleNames;
@@ -51,6 +59,8 @@ interface Names {
 
 export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
   const [base, { id }, db] = [workspacePath(c), c.get("workspace"), c.get("db")];
+  // Before the signal is read: once nothing is unsettled, the store has what came of the replay.
+  const replay = await followReplay(c);
   const found = await followSignal(c.env, id, c.req.param("signal_id"));
   if (found === null) return notFoundPage(c, "signal");
   const trace = "recorded" in found ? found.recorded : null;
@@ -67,20 +77,22 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
   const canMap = mayManage(c) && trace !== null && needsTemplate(trace);
   const map = <LinkButton href={mapPath(base, signal)} text="Map this payload" look={canMakeRule ? "" : "primary"} />;
   const create = <LinkButton href={withQuery(`${base}/rules/new`, { from: signal.id })} text="Create mapping rule" />;
+  const follows = trace === null || (trace.status === "dead" && replay === "under_way");
   return page(
     c,
     {
       section: "signals",
       title: signal.id,
       heading:
-        trace === null
+        // The refresh does not replace it.
+        follows || trace === null
           ? "Signal"
           : trace.misfit && trace.event === null
             ? "Signal that its template does not fit"
             : signalTitle(trace),
       crumbs: event !== null && source !== null ? [[event, groupPath(base, event, source)]] : [],
     },
-    <div class="columns wide" id="trace" {...(trace === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
+    <div class="columns wide" id="trace" {...(follows ? { "data-refresh": String(REFRESH_MS) } : {})}>
       <Panel
         title="Trace"
         // Here, because the refresh replaces this part of the page.
@@ -92,12 +104,22 @@ export const tracePages = pages.createApp().get("/:signal_id", async (c) => {
           </div>
         }
       >
-        <Timeline steps={stepsOf(base, signal, trace, names, mayManage(c))} fromMs={signal.receivedAtMs} />
+        <Timeline
+          steps={stepsOf(base, signal, trace, names, { mayReplay: mayManage(c), replay })}
+          fromMs={signal.receivedAtMs}
+        />
       </Panel>
       <SignalPanel base={base} signal={signal} trace={trace} apiKey={apiKey} />
     </div>,
   );
 });
+
+/** The redirect after a replay carries its time. */
+async function followReplay(c: Ctx): Promise<Replay> {
+  const sinceMs = Date.now() - Number(c.req.query("replayed"));
+  if (!(sinceMs >= 0 && sinceMs < REPLAY_FOLLOWED_MS)) return null;
+  return (await counterOf(c).books()).unsettled > 0 ? "under_way" : "dead_again";
+}
 
 /** A misfit, or a signal whose payload may name a person whom no template reads. */
 function needsTemplate({ endpoint, kind, status, payload, misfit, person, ...trace }: SignalTrace): boolean {
@@ -133,7 +155,7 @@ function SignalPanel({ base, signal, trace, apiKey }: SignalProps) {
           ["About", trace?.topic],
           ["API key", key],
           ["Source", trace?.source],
-          ["Email", trace?.email],
+          ["Email", typeof trace?.email === "string" && <EmailText text={trace.email} />],
           ["User id", trace?.userId],
           ["Anonymous id", trace?.anonymousId],
         ]}
@@ -173,12 +195,17 @@ function isPurgedMisfit({ status, kind, deletedAtMs }: SignalTrace): boolean {
   return status === "purged" && kind === "unknown" && deletedAtMs === null;
 }
 
+interface DeadProps {
+  mayReplay: boolean;
+  replay: Replay;
+}
+
 function stepsOf(
   base: string,
   signal: Admission | SignalTrace,
   trace: SignalTrace | null,
   names: Names,
-  mayReplay: boolean,
+  dead: DeadProps,
 ): TimelineStep[] {
   const received = { title: "Received", ms: signal.receivedAtMs, text: `${ENDPOINT_LABEL[signal.endpoint]} endpoint` };
   if (trace === null) return [received, verdictStep(base, signal), IN_FLIGHT];
@@ -192,7 +219,7 @@ function stepsOf(
     received,
     verdictStep(base, signal),
     { title: "Recorded", ms: recordedAtMs, text: recorded },
-    ...(deletedAtMs === null ? outcomeSteps(base, trace, names, mayReplay) : [deletedStep(deletedAtMs)]),
+    ...(deletedAtMs === null ? outcomeSteps(base, trace, names, dead) : [deletedStep(deletedAtMs)]),
   ];
 }
 
@@ -211,15 +238,23 @@ function verdictStep(base: string, { verdict, ordinal, signalLimit }: Admission 
   return { title: `Accepted: ${place}`, tone: "good", text };
 }
 
+const FOLLOWED = (
+  <>
+    <span class="needs-script">This page refreshes by itself.</span>
+    <span class="no-script">Reload this page in a moment.</span>
+  </>
+);
+
 const IN_FLIGHT: TimelineStep = {
   title: "In flight",
   tone: "info",
-  text: (
-    <>
-      Stored safely, on its way to the Signal Store. <span class="needs-script">This page refreshes by itself.</span>
-      <span class="no-script">Reload this page in a moment.</span>
-    </>
-  ),
+  text: ["Stored safely, on its way to the Signal Store. ", FOLLOWED],
+};
+
+const REPLAY_UNDER_WAY: TimelineStep = {
+  title: "Replay in progress",
+  tone: "info",
+  text: ["On its way to the Signal Store again. ", FOLLOWED],
 };
 
 function deletedStep(ms: number): TimelineStep {
@@ -227,7 +262,12 @@ function deletedStep(ms: number): TimelineStep {
   return { title: `Deleted on ${day(ms)}`, ms, text };
 }
 
-function outcomeSteps(base: string, trace: SignalTrace, names: Names, mayReplay: boolean): TimelineStep[] {
+function outcomeSteps(
+  base: string,
+  trace: SignalTrace,
+  names: Names,
+  { mayReplay, replay }: DeadProps,
+): TimelineStep[] {
   const { id, status, duplicateOf, heldUntilMs, deadReason } = trace;
   switch (status) {
     case "duplicate": {
@@ -254,7 +294,9 @@ function outcomeSteps(base: string, trace: SignalTrace, names: Names, mayReplay:
       return [{ title: "Purged", ms: heldUntilMs, text }];
     }
     case "dead": {
+      if (replay === "under_way") return [REPLAY_UNDER_WAY];
       const text = [
+        replay === "dead_again" && <p>The replay has not changed that.</p>,
         <p>
           <DeadReason base={base} reason={deadReason ?? "Unknown reason."} />
         </p>,
@@ -345,7 +387,7 @@ function accountSteps(base: string, trace: SignalTrace): TimelineStep[] {
 }
 
 function scoreSteps(base: string, trace: SignalTrace, { rules, exclusion }: Names): TimelineStep[] {
-  const { rulesTried, rulesMatched, excludedBy } = trace;
+  const { rulesMatched, excludedBy } = trace;
   if (excludedBy !== null) {
     return [
       {
@@ -374,16 +416,22 @@ function scoreSteps(base: string, trace: SignalTrace, { rules, exclusion }: Name
     );
   });
   return [
-    {
-      title: `${counted(rulesTried, "rule")} tried, ${rulesMatched.length} matched`,
-      text: matches.length === 0 ? <a href={`${base}/rules`}>View mapping rules</a> : matches,
-    },
+    triedStep(base, trace, matches),
     {
       title: pointsText(added),
       tone: added === 0 ? "quiet" : "good",
       text: effectText(trace, added),
     },
   ];
+}
+
+function triedStep(base: string, { rulesTried, rulesMatched }: SignalTrace, matches: Child[]): TimelineStep {
+  // A rule that was applied to past signals has matched, but was not tried when the signal was recorded.
+  const tried = Math.max(rulesTried, rulesMatched.length);
+  const rules = <a href={`${base}/rules`}>View mapping rules</a>;
+  if (tried === 0) return { title: "No rule tried", text: ["No enabled mapping rule was for this event. ", rules] };
+  const title = `${counted(tried, "rule")} tried, ${rulesMatched.length} matched`;
+  return { title, text: matches.length === 0 ? rules : matches };
 }
 
 function pointsText(points: number): string {

@@ -11,7 +11,7 @@ import { readBooks } from "../../use-cases/read-health.ts";
 import { releaseHeldSignals } from "../../use-cases/signal-operations.ts";
 import type { Done } from "../copy.ts";
 import { Confirm } from "../kit/forms.tsx";
-import { counted, grouped, money } from "../kit/format.ts";
+import { counted, day, grouped, money } from "../kit/format.ts";
 import { Badge, type Column, Panel, Table } from "../kit/parts.tsx";
 import { mayManage, page } from "../page.tsx";
 import { contextOf, type Ctx, formText, pages, workspacePath, done } from "../pages-env.ts";
@@ -231,7 +231,7 @@ export function heldText(usage: Usage, stored: number): { fit: number; text: str
   const fit = Math.min(held, roomToRelease(usage));
   const fits = fit > 0 ? ` ${grouped(fit)} can be released now.` : " Upgrade or enable overages to release them.";
   const onTheWay = ` ${counted(released, "released signal is", "released signals are")} being processed.`;
-  const text = `${counted(held, "signal is", "signals are")} held in this period.`;
+  const text = `${held === 0 ? "No signals are" : counted(held, "signal is", "signals are")} held in this period.`;
   return { fit, text: `${text}${held === 0 ? "" : fits}${released === 0 ? "" : onTheWay}` };
 }
 
@@ -300,8 +300,19 @@ export function changeText(usage: Usage, to: Terms): string {
     : left > 0
       ? `${counted(left, "more signal is", "more signals are")} accepted in this period. ${beyond}.`
       : `The limit is reached in this period: the next signals are ${used >= hold ? "rejected" : "held"}.`;
-  const held = usage.held > 0 && room > 0 ? ` You can then release ${counted(room, "held signal")}.` : "";
-  return `Takes effect with the next signal. ${next}${held}`;
+  const release = room > 0 ? ` You can then release ${counted(room, "held signal")}.` : "";
+  return `Takes effect with the next signal. ${next}${release}${stayHeldText(usage, room)}`;
+}
+
+/** @param room held signals that can be released. Empty: all can. */
+function stayHeldText({ held, periodEndMs }: Usage, room: number): string {
+  const stay = held - room;
+  if (stay === 0) return "";
+  const which =
+    room > 0
+      ? counted(stay, "other stays held and is", "others stay held and are")
+      : counted(stay, "held signal stays held and is", "held signals stay held and are");
+  return ` ${which} deleted on ${day(periodEndMs)}.`;
 }
 
 function priceText({ perThousand, currency }: OveragePrice): string {

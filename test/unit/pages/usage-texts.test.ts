@@ -98,11 +98,11 @@ test.each([
 });
 
 test.each([
-  [{ accepted: 100 }, 0, 0, "0 signals are held in this period."],
+  [{ accepted: 100 }, 0, 0, "No signals are held in this period."],
   [{ accepted: 100, held: 7 }, 7, 0, "7 signals are held in this period. Upgrade or enable overages to release them."],
   [{ accepted: 100, held: 7, signalLimit: 103 }, 7, 3, "7 signals are held in this period. 3 can be released now."],
   // Released signals are on their way until the store has processed them.
-  [{ accepted: 60 }, 60, 0, "0 signals are held in this period. 60 released signals are being processed."],
+  [{ accepted: 60 }, 60, 0, "No signals are held in this period. 60 released signals are being processed."],
   [{ accepted: 103, held: 4, signalLimit: 103 }, 5, 0, /^4 signals are held.* 1 released signal is being processed\.$/],
   // Two of them turned out to be duplicates.
   [{ accepted: 100, held: 7, ...on }, 5, 5, "5 signals are held in this period. 5 can be released now."],
@@ -139,7 +139,25 @@ describe("the effect of a change of plan or overages", () => {
     expect(shown).toContain(text);
   });
 
-  test("does not mention held signals if none fits", () => {
+  test.each([
+    [{ accepted: 100, held: 10 }, "10 held signals stay held and are deleted on Apr 1, 2031."],
+    [{ accepted: 100, held: 1 }, "1 held signal stays held and is deleted on Apr 1, 2031."],
+    [
+      { accepted: 95, held: 7 },
+      "You can then release 5 held signals. 2 others stay held and are deleted on Apr 1, 2031.",
+    ],
+    [
+      { accepted: 95, held: 6 },
+      "You can then release 5 held signals. 1 other stays held and is deleted on Apr 1, 2031.",
+    ],
+    [{ accepted: 95, held: 5 }, "You can then release 5 held signals."],
+    [{ accepted: 95 }, "Then 100 are held, and signals beyond 200 are rejected."],
+  ])("at %j ends with what happens to the held signals: %s", (more, text) => {
+    const shown = changeText(usage(more), to);
+    expect(shown.slice(-text.length)).toBe(text);
+  });
+
+  test("does not offer a release if no held signal fits", () => {
     expect(changeText(usage({ accepted: 100, held: 10 }), to)).not.toContain("release");
   });
 

@@ -293,7 +293,7 @@ describe("the Worker behaves as documented", () => {
 });
 
 describe("/docs", () => {
-  test("shows every operation on exactly one page with a curl call, and every schema and code on exactly one", async () => {
+  test("shows every operation on exactly one page with a curl call, and every schema on exactly one", async () => {
     const pages = [...(await referencePages()).values()];
     const shown = (selector: string): Part => {
       const found = pages.flatMap((page) => page.all(selector));
@@ -312,7 +312,22 @@ describe("/docs", () => {
     // A notification shows the fields of its own schema.
     const schemas = Object.keys(api.components.schemas).filter((name) => !name.startsWith("Event_"));
     for (const name of schemas) shown(`section[id="schema-${name}"]`);
-    for (const { code } of api["x-error-codes"]) shown(`tr[id="${code}"]`);
+  });
+
+  test("explains every code once in each part whose calls answer with it", async () => {
+    const pages = [...(await referencePages())];
+    const explained = (part: string, code: string) =>
+      pages.flatMap(([path, page]) => (path.startsWith(part) ? page.all(`tr[id="${code}"]`) : []));
+    for (const { code } of api["x-error-codes"])
+      expect(explained("/docs/", code).length, code).toBeGreaterThanOrEqual(1);
+    for (const { path, operation } of operations) {
+      const part = path.startsWith("/operator/") ? "/docs/api/" : "/docs/senders/";
+      const codes = Object.entries(operation.responses).flatMap(([status, { description }]) =>
+        Number(status) < 400 ? [] : [...description.matchAll(/`(\w+)`/g)].map(([, code = ""]) => code),
+      );
+      for (const code of codes.filter((name) => api["x-error-codes"].some((known) => known.code === name)))
+        expect(explained(part, code), `${path} ${code}`).toHaveLength(1);
+    }
   });
 
   test("keeps what senders need apart from what programs call", async () => {

@@ -87,14 +87,16 @@ describe("every answer", () => {
     expect(await askOperator("GET", "/nothing")).toMatchObject({ status: 404, body: { code: "not_found" } });
     expect((await workspace.ask("GET", "/nothing")).status).toBe(404);
     const wrong = [await askOperator("PUT", "/workspaces", {}), await workspace.ask("PUT", "", {})];
-    for (const answer of wrong) expect(answer).toMatchObject({ status: 405, body: { code: "method_not_allowed" } });
+    const type = "/docs/api/codes#method_not_allowed";
+    for (const answer of wrong)
+      expect(answer).toMatchObject({ status: 405, body: { code: "method_not_allowed", type } });
     expect(wrong.map(({ headers }) => headers.get("allow"))).toEqual(["POST, GET, HEAD", "GET, HEAD, PATCH, DELETE"]);
   });
 
   test("to an error has type, title, status, detail, code and request id", async () => {
     const answer = await askOperator("GET", "/workspaces/ws_nobody");
     expect(answer.body).toEqual({
-      type: "/docs/senders/codes#not_found",
+      type: "/docs/api/codes#not_found",
       title: "Not found",
       status: 404,
       detail: "There is no such workspace.",
@@ -244,7 +246,7 @@ describe("a request body", () => {
     expect(rejectedFields(await post(unknown(names.slice(0, 5_000))))).toHaveLength(100);
     // Five answers of some tens of milliseconds each.
     expect(performance.now() - started).toBeLessThan(10_000);
-    const context = { var: { requestId: "req_1", logFields: {} } };
+    const context = { var: { requestId: "req_1", logFields: {} }, req: { path: "/operator/workspaces" } };
     const long = { path: "\u0001".repeat(300), message: "\u0001".repeat(500) };
     const longest = Array.from({ length: 1_000 }, () => long);
     const text = await validationFailed(context as unknown as Parameters<typeof validationFailed>[0], longest).text();

@@ -2,6 +2,7 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../../src/limits.ts";
+import { exactTime } from "../../../src/pages/kit/format.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { type Answer, type Browser, focusedIn, type Members, newMembers } from "../../support/members.ts";
 import { masked } from "../../support/workspace.ts";
@@ -415,14 +416,17 @@ describe("design §5: rotating a key", () => {
     expect(answer.text).toContain(`Replaces ${masked(old)}`);
     expect((await newest()).successor_of).toBe(id);
     expect(await members.owner.see(keysPath)).toContain("not used since");
+    const ended = (await listed()).find((key) => key.id === id);
+    const endsAt = `${exactTime(Date.parse(ended?.expires_at ?? ""))} in 1 hour`;
+    for (const path of [keysPath, `${keysPath}/${id}`]) expect((await members.owner.read(path)).text).toContain(endsAt);
     expect(await statusWith(old)).toBe(202);
     const list = await members.owner.see(keysPath);
     for (const use of ["still in use", "not in use yet"]) expect(list).toContain(use);
     const { id: successorId } = await newest();
     await members.owner.post(`${keysPath}/${id}/deactivate`);
-    const ended = (await members.owner.read(keysPath)).only(`tr[id="${successorId}"]`).text;
-    expect(ended).toContain("Replaces");
-    expect(ended).not.toContain("not in use yet");
+    const row = (await members.owner.read(keysPath)).only(`tr[id="${successorId}"]`).text;
+    expect(row).toContain("Replaces");
+    expect(row).not.toContain("not in use yet");
     expect(await statusWith(successor)).toBe(202);
     expect(await auditOf(id)).toContain(`key.rotated ${members.owner.email}`);
   });

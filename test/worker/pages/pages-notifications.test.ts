@@ -159,9 +159,9 @@ describe("a destination", () => {
     const { at, receiver } = await newWebhook();
     const elsewhere = new Receiver();
     listen(receiver, elsewhere);
-    const change = (headers: readonly (readonly [name: string, value: string])[], target = "") =>
+    const change = (headers: readonly (readonly [name: string, value: string])[], target = "", renamed = "CRM") =>
       of.admin.post(`${at}/change`, [
-        ["name", "CRM"],
+        ["name", renamed],
         ["target", target],
         ["notifications", "key.silent"],
         ...headers.flatMap(([name, value], index): [string, string][] => [
@@ -189,6 +189,12 @@ describe("a destination", () => {
     // Only at the headers, where it is announced.
     expect([rejected.status, rejected.text.match(/The URL has changed\./g)?.length]).toEqual([422, 1]);
     expect(rejected.page.alerts).toEqual([expect.stringContaining("The URL has changed.")]);
+    // Beside all other errors of the form.
+    const further = await change([...kept, ["X-New", ""]], elsewhere.url, " ");
+    for (const error of ["The URL has changed.", "Enter a value for X-New.", "Enter a name."])
+      expect(further.page.text).toContain(error);
+    for (const target of ["", receiver.url, "http://[", "https://user:pw@elsewhere.example"])
+      expect((await change(kept, target, " ")).text, target).not.toContain("The URL has changed.");
     expect((await change(kept)).location).toBe(saved);
     expect(await sentTo()).toEqual(["Bearer tok-4711", "key-0815"]);
     const invalid = await change([["Host", "h"]]);

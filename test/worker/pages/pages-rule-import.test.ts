@@ -105,9 +105,18 @@ describe("the import of rules", () => {
     for (const text of files) await importing(toConfirm((await importing({ text })).page));
     const activity = await members.owner.read(`${members.home}/settings/activity?action=rules.imported`);
     expect(activity.rows.map(({ text }) => text).slice(0, 2)).toEqual([
-      expect.stringContaining("Exclusions: Bots owner"),
-      expect.stringContaining("Exclusions: Staff owner"),
+      expect.stringMatching(/^Exclusions imported Exclusions: Bots owner/),
+      expect.stringMatching(/^Exclusions imported Exclusions: Staff owner/),
     ]);
+    expect(activity.rows[0]?.link("Exclusions imported").target).toBe(`${members.home}/rules/exclusions`);
+  });
+
+  test("of rules alone says in the activity how many were added or changed, without zeros", async () => {
+    await importing(
+      toConfirm((await importing({ text: JSON.stringify({ items: [{ ...RULE, name: "Alone" }] }) })).page),
+    );
+    const [row] = (await members.owner.read(`${members.home}/settings/activity?action=rules.imported`)).rows;
+    expect(row?.text).toMatch(/^Mapping rules imported Added: 1 · Rules: Alone owner/);
   });
 
   test("accepts a file as browsers send it, and keeps it if the session has ended", async () => {

@@ -75,6 +75,16 @@ test("members find no API keys", async () => {
   expect((await found("CRM")).text).toContain("No results for “CRM”");
 });
 
+test("says what can be found: API keys only for those who see them", async () => {
+  for (const [browser, isManager] of [
+    [members.owner, true],
+    [members.admin, true],
+    [members.member, false],
+  ] as const)
+    for (const text of ["nothing", " "])
+      expect((await found(text, browser)).only("main").text.includes("API key"), text).toBe(isManager);
+});
+
 test("a signal id leads to the signal", async () => {
   const [id] = await fillWorkspace();
   const { status, location } = await members.member.get(`${members.home}/search?q=%20${id}`);

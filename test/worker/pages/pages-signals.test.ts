@@ -414,7 +414,16 @@ describe("a signal's page", () => {
     await deliver(workspace.id, [{ id: "sig_12", ordinal: 12, payload: identify }]);
     const linked = (await read("/sig_6")).text;
     expect(linked).toContain("z@example.com, by its user id, linked when the visitor became known");
-    expect(linked).toContain("0 rules tried, 0 matched");
+    expect(linked).toContain("No rule tried No enabled mapping rule was for this event. View mapping rules");
+  });
+
+  test("counts a rule as tried that has matched since, when it was applied to past signals", async () => {
+    await deliverAll({ payload: form(1) });
+    expect((await read("/sig_1")).text).toContain("No rule tried");
+    const body = { name: "r", event: "Filled*", scoring_signal: "demo", points: 5 };
+    const rule = await workspace.operator<{ id: string }>("POST", "/rules", body);
+    await workspace.operator("POST", `/rules/${rule.id}/apply`, {});
+    await until(async () => expect((await read("/sig_1")).text).toContain("1 rule tried, 1 matched +5 demo"));
   });
 
   test("of a deleted person says when they were deleted, and nothing about an effect", async () => {
@@ -561,12 +570,35 @@ describe("dead letters", () => {
     expect([rowsOf(page).length, page.inlineScripts.length]).toEqual([2, 0]);
     expect(page.text).toContain("SyntaxError");
     const { admin, owner } = members;
-    expect(await replay(admin, { id: "sig_1" })).toBe("/signals/sig_1?done=replayed");
+    expect(await replay(admin, { id: "sig_1" })).toMatch(/^\/signals\/sig_1\?replayed=\d+&done=replayed$/);
     expect(await replay(owner)).toBe("/signals/dead-letters?done=replayed");
     expect(rowsOf(await read("/dead-letters"))).toHaveLength(2);
     expect(await replay(owner, { id: "sig_none" })).toBe("/signals/dead-letters?done=nothing_to_replay");
     const entries = await workspace.auditLog("dead_letters.replayed");
     expect(entries.map(({ actor }) => actor)).toEqual([admin.email, owner.email, owner.email]);
+  });
+
+  test("are followed on their page after a replay, until it is known what came of it", async () => {
+    expectLogged("batch_failed");
+    await deliverAll({ payload: form(1) }, { payload: "no json", periodStart: 1, periodEnd: Date.now() + DAY });
+    expect((await read("/sig_2")).all("[data-refresh]")).toHaveLength(0);
+    // The store rejects signals that were evaluated with older rules, so that the replay stays in flight.
+    await workspace.store.applyRule({ ruleId: "rule_newer", rule: null, rulesVersion: 1_000 });
+    const { location } = await members.owner.post(`${base}/signals/dead-letters/replay`, { id: "sig_2" });
+    const underWay = await members.owner.read(location);
+    expect(underWay.only("#trace").attribute("data-refresh")).toMatch(/^\d+$/);
+    expect(underWay.text).toContain("Replay in progress On its way to the Signal Store again.");
+    expect(underWay.forms(/replay/)).toEqual([]);
+    // Outside the part that refreshes.
+    expect(underWay.only("h1").text).toBe("Signal");
+    await env.DB.prepare("UPDATE workspaces SET rules_version = 1000 WHERE id = ?").bind(workspace.id).run();
+    await until(async () => expect((await workspace.counter.books()).unsettled).toBe(0));
+    const after = await members.owner.read(location);
+    expect(after.all("[data-refresh]")).toHaveLength(0);
+    expect(after.text).toMatch(/Could not be processed The replay has not changed that\. .*SyntaxError/);
+    // Neither without the time of a replay, nor long after it.
+    for (const query of ["", "?replayed=no", `?replayed=${Date.now() - DAY}`, `?replayed=${Date.now() + DAY}`])
+      expect((await read(`/sig_2${query}`)).text).not.toContain("The replay");
   });
 
   test("are counted in the menu of every list, and have no button if there are none", async () => {

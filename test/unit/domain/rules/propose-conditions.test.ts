@@ -141,6 +141,9 @@ describe("§6.3 a condition", () => {
     [{ member_status: "Attended" }, "member_status equals Attended"],
     [{ tags: ["news", "product"] }, "tags[] equals news"],
     [{ channel: "email" }, "channel equals email"],
+    [{ type: "email" }, "type equals email"],
+    [{ items: [{ type: "subscription" }] }, "items[].type equals subscription"],
+    [{ answers: [{ type: "email", email: "a@b.example" }], form_name: "Demo" }, "form_name equals Demo"],
     [{ variant: "B" }, "variant equals B"],
     [{ topic: "Fabaceae" }, "topic equals Fabaceae"],
     [{ step: 1_234 }, "step equals 1234"],
@@ -191,6 +194,10 @@ describe("§6.3 a condition", () => {
     { referrer: "https://example.com/a", avatar_url: "https://example.com/a.png" },
     { path: "/1042/a", page_path: "/" },
     { topic: "see https://example.com/?token=1 now" },
+    // The type of an answer is the same whatever was answered.
+    { answers: [{ type: "email", email: "jane@example.com" }] },
+    { answers: [{ type: "text", text: "jane@example.com", field: { id: "a", type: "short_text" } }] },
+    { form: { fields: [{ fieldType: "Phone Number", value: "jane@example.com" }] } },
     // Placeholders and nothing.
     { form_name: "{{form.Name}}", plan: "undefined", campaign: "(not set)" },
     { form_name: null, plan: "", tags: [], type: {} },
