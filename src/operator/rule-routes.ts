@@ -307,8 +307,8 @@ export const ruleRoutes = [
     summary: "Try a mapping rule on stored signals",
     scope: "rules",
     description:
-      "Shows what the enabled rule would have scored. Reads the processed signals of known people, latest first. Changes " +
-      "nothing. A token without the scope `read` gets no samples.",
+      "Shows what the enabled rule would have scored, as a new rule: what a saved rule has matched in a payload that is lost is not " +
+      "counted, and stays. Reads the processed signals of known people, latest first. Changes nothing. A token without the scope `read` gets no samples.",
     body: newRule,
     bodyExample: { name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 },
     query: previewQuery,

@@ -77,12 +77,13 @@ export function recordSignals(
   for (const pending of signals) addIdentities(pending, people);
   const lists = new Map<string, Entry[]>();
   const waiting: VisitorId[] = [];
+  noteRulesVersion(state, rulesVersion);
   for (const pending of signals) {
     assignPerson(pending, people);
     updateAccount(pending, people.accounts);
     const facts = appendToLog(state, pending, nowMs);
     if (facts !== null) addToLists(pending, facts, people, lists, waiting);
-    if (facts?.status === "anonymous") noteRulesVersion(state, pending, rulesVersion);
+    if (facts?.status === "anonymous") noteEvaluated(state, pending, rulesVersion);
     count(pending, state.head);
   }
 
@@ -338,15 +339,20 @@ function addToLists(
   }
 }
 
-/** Notes the line from which on all anonymous lines have outcomes of the current rules. Linking needs no payload of these lines. */
-function noteRulesVersion(
+/** From the next line on, anonymous lines may have outcomes of newer rules. */
+function noteRulesVersion({ head, signals }: StoreState, rulesVersion: number | null): void {
+  if (rulesVersion === null || rulesVersion <= (head.evaluated.rulesVersion ?? -1)) return;
+  head.evaluated = { rulesVersion, sinceSeq: signals.nextSeq };
+}
+
+/** If the newest rules have not evaluated an anonymous line, linking evaluates it. */
+function noteEvaluated(
   { head }: StoreState,
   { seq, signal, evaluation }: PendingSignal,
   rulesVersion: number | null,
 ): void {
   const isEvaluated = rulesVersion !== null && signal.work.kind === "signal" && evaluation !== null;
-  if (!isEvaluated) head.evaluated = { rulesVersion, sinceSeq: seq + 1 };
-  else if (head.evaluated.rulesVersion !== rulesVersion) head.evaluated = { rulesVersion, sinceSeq: seq };
+  if (!isEvaluated || rulesVersion !== head.evaluated.rulesVersion) head.evaluated.sinceSeq = seq + 1;
 }
 
 function count(

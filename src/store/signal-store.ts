@@ -80,9 +80,9 @@ import { recordSignals } from "./record-signals.ts";
 import { beginResend, resendProgress, type ResendProgress, type ResendScope, stepResends } from "./resend-jobs.ts";
 import {
   ALL_RULES,
-  appliedVersions,
   findRuleJob,
   ruleResults,
+  seenVersions,
   startExclusionsJob,
   startRuleJob,
   stepRuleJob,
@@ -624,7 +624,7 @@ export class SignalStore extends WorkspaceObject {
   // Reads. They write only pending changes of event groups, and wait only for R2. `health` sets the alarm too.
 
   ruleVersions() {
-    return appliedVersions(this.state.sql);
+    return seenVersions(this.state);
   }
 
   health(): StoreHealth {

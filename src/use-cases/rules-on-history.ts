@@ -111,7 +111,8 @@ export async function readParts<Part extends ReadPart>(
   return { scanned, complete: complete && next === null };
 }
 
-type DraftRule = Omit<MappingRule, "id" | "version">;
+/** With the id of a saved rule whose next version it is. */
+type DraftRule = Omit<MappingRule, "id" | "version"> & { id?: string };
 
 async function readPreview(
   env: Env,
@@ -121,7 +122,7 @@ async function readPreview(
   maxSignals: number,
 ): Promise<RulePreview> {
   const store = signalStore(env, workspaceId);
-  const rule: MappingRule = { ...draft, id: "preview", version: 1 };
+  const rule: MappingRule = { id: "preview", ...draft, version: 1 };
   const nowMs = Date.now();
   const range = { sinceMs: nowMs - days * DAY_MS, today: dayOf(nowMs) };
   const people = new Set<number>();

@@ -125,7 +125,7 @@ function sizeOf(text: string): number {
 }
 
 export interface RuleVersions {
-  /** The version of all the workspace's rules together; 0: no rules were applied. */
+  /** The version of all the workspace's rules together; 0: no rules have evaluated signals. */
   workspace: number;
   rules: [ruleId: string, version: number][];
 }

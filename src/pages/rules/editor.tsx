@@ -58,11 +58,13 @@ export async function readEditor(c: Ctx, typingSignals?: number): Promise<Editor
   const form = button === "save" || button === "preview" ? withoutBlankRows(typed) : changeRows(typed, button);
   const sourceId = formText(data, "source");
   const source = RULE_ID.test(sourceId) ? await findRule(c.get("db"), c.get("workspace").id, sourceId) : null;
+  // Only the form of a saved rule has its version.
+  const id = data.has("version") ? source?.id : undefined;
   return {
     button,
     form,
     source,
-    preview: button === "preview" ? await previewForm(c, form, source, typingSignals) : null,
+    preview: button === "preview" ? await previewForm(c, form, { source, id }, typingSignals) : null,
   };
 }
 
@@ -322,13 +324,14 @@ interface Found {
 async function previewForm(
   c: Ctx,
   form: RuleForm,
-  source: StoredRule | null,
+  { source, id }: Pick<EditorState, "source"> & { id: string | undefined },
   maxSignals?: number,
 ): Promise<PreviewResult> {
   const draft = ruleForPreview(form, source);
   if (!draft.ok) return "incomplete";
   const days = previewDays(form);
-  const found = await previewRule(c.env, c.get("workspace").id, draft.value, days, maxSignals);
+  const rule = { ...draft.value, ...(id !== undefined && { id }) };
+  const found = await previewRule(c.env, c.get("workspace").id, rule, days, maxSignals);
   if (found === null) return "busy";
   return { days, found, similar: found.matches === 0 ? await eventsLike(c, draft.value.event) : [] };
 }

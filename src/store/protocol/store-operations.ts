@@ -189,7 +189,7 @@ export interface PreviewSample {
   source: string;
   email: string;
   receivedAtMs: number;
-  payload: string | null;
+  payload: string;
 }
 
 export interface RuleSuggestions {

@@ -17,7 +17,10 @@ interface CoveredLine extends NumberedLine {
   portion: Portion;
 }
 
-/** A part of a preview. If a payload cannot be read, the preview ends early. */
+/**
+ * A part of a preview. If a payload cannot be read, the preview ends early. In a lost payload a rule matches what its earlier versions have
+ * matched, as its job does.
+ */
 export async function previewPart(state: ShownState, rule: MappingRule, range: PreviewRange): Promise<PreviewPart> {
   const compiled = compileRules([rule]);
   const { lines, next } = latestLines(state, { event: wantedEvent(rule, compiled) }, range);
@@ -25,7 +28,7 @@ export async function previewPart(state: ShownState, rule: MappingRule, range: P
   const tried = Map.groupBy(lines.filter(isTried), ({ portion }) => portion);
   const ofPortions = [...tried].map(([portion, triedLines]) => ({ portion, seqs: triedLines.map(({ seq }) => seq) }));
   const payloads = await state.signals.readPayloads(ofPortions);
-  const { names } = state;
+  const { names, outcomes } = state;
   const matches: { personId: number; atMs: number }[] = [];
   const part = { scanned: 0, characters: 0, samples: [] as PreviewSample[], next, complete: true };
   for (const line of lines) {
@@ -38,15 +41,15 @@ export async function previewPart(state: ShownState, rule: MappingRule, range: P
     part.scanned++;
     const payload = payloads.get(seq) ?? null;
     part.characters += payload?.length ?? 0;
-    if (!canScore(facts) || payload === null || facts.excludedBy !== null) continue;
-    const evaluation = evaluationOf(compiled, facts, payload, () => names.emailOf(facts));
-    if (evaluation === null || evaluation.matches.length === 0) continue;
+    if (!canScore(facts) || !isTried(line) || facts.excludedBy !== null) continue;
     const { personId } = facts.person;
     const email = names.emailOf(facts);
     if (email === null) continue;
+    const found = payload === null ? outcomes.of(facts) : evaluationOf(compiled, facts, payload, () => email)?.matches;
+    if (found?.some(({ ruleId }) => ruleId === rule.id) !== true) continue;
     const { id, receivedAtMs } = facts.admission;
     matches.push({ personId, atMs: facts.occurred.ms });
-    if (part.samples.length < PREVIEW_SAMPLES) {
+    if (payload !== null && part.samples.length < PREVIEW_SAMPLES) {
       const { event, source } = facts;
       part.samples.push({
         id,

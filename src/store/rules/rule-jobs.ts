@@ -42,9 +42,10 @@ export const ALL_RULES = "";
 const ANY_EVENT = "*";
 
 /**
- * Starts or restarts a job. A request with older rules changes nothing.
+ * Starts or restarts a job. A request with older rules than the job's changes nothing.
  *
- * @param state without pending changes of event groups, by which the work is estimated.
+ * @param state without pending changes of event groups, by which the work is estimated. @throws when newer rules have evaluated signals,
+ *   which the job would evaluate again.
  */
 export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: number): void {
   const { ruleId, rule, rulesVersion, disabledVersion = null } = toApply;
@@ -74,6 +75,8 @@ function startJob(state: StoreState, job: JobToStart, nowMs: number): void {
   const { ruleId, applied, version, rulesVersion, event } = job;
   const before = findRow(state.sql, ruleId);
   if (before !== null && before.rules_version > rulesVersion) return;
+  if (rulesVersion < (state.head.evaluated.rulesVersion ?? 0))
+    throw new Error("newer mapping rules have evaluated signals meanwhile");
   // The new job replaces a running job. Report what that job has done.
   if (before !== null && before.status !== "done") raiseRuleApplied(state, before, nowMs);
   state.sql.exec(
@@ -496,11 +499,12 @@ export function findRuleJob(sql: SqlStorage, ruleId: string): RuleJob | null {
   return (rows.toArray()[0] as RuleJob | undefined) ?? null;
 }
 
-/** The highest rules version that was applied to stored signals, and the version of each rule with scores. */
-export function appliedVersions(sql: SqlStorage): RuleVersions {
+/** The highest rules version that has evaluated signals or was applied to stored ones, and the version of each rule with scores. */
+export function seenVersions({ sql, head }: Pick<StoreState, "sql" | "head">): RuleVersions {
   const { rules } = sql.exec<{ rules: number | null }>("SELECT max(rules_version) AS rules FROM rule_jobs").one();
   const rows = sql.exec("SELECT rule_id, max(rule_version) FROM rule_outcomes GROUP BY rule_id");
-  return { workspace: rules ?? 0, rules: [...rows.raw<[id: string, version: number]>()] };
+  const workspace = Math.max(rules ?? 0, head.evaluated.rulesVersion ?? 0);
+  return { workspace, rules: [...rows.raw<[id: string, version: number]>()] };
 }
 
 export function ruleResults(state: StoreState, ruleIds: readonly string[]): RuleResults[] {

@@ -39,7 +39,7 @@ interface Head extends Books, RecordedRows, PendingRuleDays, PendingKeyDays {
   /** Until which UTC day lapsed points were removed. Without it, a clock that goes back would restore points. */
   lapsedUntil: number;
   lapseRun: LapseRun | null;
-  /** From line `sinceSeq` on, rules of this version have evaluated all anonymous signals; null: no version has. */
+  /** The newest rules that have evaluated signals; null: none have. From line `sinceSeq` on, they have evaluated all anonymous signals. */
   evaluated: { rulesVersion: number | null; sinceSeq: number };
   wanted: WantedNotifications | null;
   deadLetterNotification: DeadLetterNotification | null;

@@ -1,11 +1,13 @@
 /** The pages of Mapping Rules (spec §1, design §8.5): list, editor, preview, application to past signals. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_RULES } from "../../../src/limits.ts";
+import { ring } from "../../support/cold.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
 import { type Part, unchangedFields } from "../../support/html.ts";
 import { focusedIn, type Members, newMembers } from "../../support/members.ts";
+import { applyRule } from "../../support/rules.ts";
 import { until } from "../../support/until.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
@@ -18,6 +20,7 @@ beforeEach(async () => {
   ({ workspace } = members);
   base = `${members.home}/rules`;
 });
+afterEach(() => vi.useRealTimers());
 
 const RULE = {
   name: "Asked for a demo",
@@ -354,6 +357,22 @@ describe("the preview of a rule", () => {
     const always = await preview(rows, { days: "90" });
     expect(always.text).toContain("Matches 8 Scored 8 People 2 Points +160");
     expect(always.text).not.toContain("lapsed by today");
+  });
+
+  test("of a saved rule counts what it has matched in lost payloads, as the job does; that of a duplicate does not", async () => {
+    const rule = await newRule();
+    await deliverAll([payloadOf(0, { id: "scored" })], () => Date.now(), 21);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 2 * DAY });
+    await ring(workspace.id);
+    const { objects } = await env.COLD.list({ prefix: `cold/${workspace.id}/` });
+    await env.COLD.delete(objects.map(({ key }) => key));
+    vi.setSystemTime(Date.now() + 1);
+    expect(await workspace.operator("POST", "/reconcile")).toMatchObject({ payloads_lost: 13 });
+    vi.useRealTimers();
+    const saved = { source: rule.id, version: String(rule.version) };
+    expect((await preview([], saved)).page.detail("Matches")).toBe("1");
+    expect((await preview([], { source: rule.id })).page.detail("Matches")).toBe("0");
+    expect(await applyRule(workspace, rule.id)).toMatchObject({ matched: 1, removed: 0 });
   });
 
   test("works without JavaScript too, for the chosen number of days", async () => {

@@ -142,6 +142,20 @@ test("with D1 from before changes: keys stay deactivated, D1's plan and rules ta
   expect(await audited(workspace)).toMatchObject([{ keysDeactivated: 1, configVersionRaised: true }]);
 });
 
+test("with D1 from before a rule that no job has applied: rules can be applied to the past again", async () => {
+  expectLogged("error");
+  const workspace = await newWorkspace();
+  const { id } = await workspace.operator<{ id: string }>("POST", "/rules", RULE);
+  const before = await rowsInD1(workspace);
+  await workspace.operator("POST", "/rules", { ...RULE, points: 7 });
+  await sent(workspace, "a");
+  await restoreD1(workspace, before);
+  expect((await workspace.ask("POST", `/rules/${id}/apply`)).status).toBe(503);
+  expect(await reconcile(workspace)).toMatchObject({ ...NOTHING, rule_versions_raised: true });
+  await workspace.operator("POST", `/rules/${id}/apply`);
+  expect(await reconcile(workspace)).toEqual(NOTHING);
+});
+
 test("a Quota Counter that lost everything knows deactivated keys again, and the store ignores none of its new signals", async () => {
   const workspace = await newWorkspace({ signalLimit: 50 });
   const ended = await workspace.newKey();

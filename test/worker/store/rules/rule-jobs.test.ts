@@ -390,6 +390,26 @@ describe("a preview", () => {
     });
 
   testStored(
+    "of a rule's next version matches in lost payloads what the job matches there, and a new rule matches nothing",
+    withBench(async (bench) => {
+      // After all signals were received, and before they are recorded.
+      const sinceMs = Date.now();
+      bench.record(forms(2), [RULE, OTHER]);
+      bench.record([{ form: "other" }], [OTHER]);
+      bench.store.seal();
+      await bench.freeze();
+      await losePayloads(bench.store);
+      const rule = { ...RULE, version: 2, points: 5, conditions: DEMO };
+      const found = await preview(bench, {}, rule);
+      expect(found).toMatchObject({ scanned: 3, matches: 2, complete: true, samples: [] });
+      expect(await preview(bench, {}, { ...rule, id: "preview" })).toMatchObject({ scanned: 3, matches: 0 });
+      expect(await preview(bench, { sinceMs }, rule)).toMatchObject({ scanned: 3, matches: 0 });
+      bench.apply({ rule, rulesVersion: 2 });
+      expect(await bench.finish()).toMatchObject({ matched: found.matches });
+    }),
+  );
+
+  testStored(
     "ends where cold storage does not answer, and says so",
     withBench(async (bench) => {
       expectLogged("cold_read_failed");

@@ -2,8 +2,11 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { PREVIEW_STEP_SIGNALS } from "../../../../src/limits.ts";
-import { signalStore } from "../../../../src/use-cases/objects.ts";
-import { previewRule } from "../../../../src/use-cases/rules-on-history.ts";
+import { signalStore, type WorkspaceContext } from "../../../../src/use-cases/objects.ts";
+import { applyExclusions } from "../../../../src/use-cases/exclusions-on-history.ts";
+import { applyRule as applyRuleNow, previewRule } from "../../../../src/use-cases/rules-on-history.ts";
+import { ring } from "../../../support/cold.ts";
+import { intercept } from "../../../support/intercept.ts";
 import { expectLogged } from "../../../support/logged.ts";
 import { scoresOf } from "../../../support/read-store.ts";
 import { applyRule } from "../../../support/rules.ts";
@@ -232,6 +235,44 @@ describe("applying a rule", () => {
     expect((await scores()).scoring).toEqual([]);
     expect((await consumeMessages([message], { bindings })).retryMessages).toEqual([]);
     expect((await scores()).people).toEqual([{ email: "ann@example.com", score: 8 }]);
+  });
+});
+
+describe("a late request to apply to the past, which was read before a change that a signal was recorded with, changes nothing", () => {
+  type Late = "applyRule" | "applyExclusions";
+
+  /** Makes the change, and records a signal with it, before the request arrives at the store. */
+  async function applyLate(
+    apply: (context: WorkspaceContext) => Promise<unknown>,
+    method: Late,
+    change: () => unknown,
+  ) {
+    const SIGNAL_STORE = intercept(env.SIGNAL_STORE, async (given) => {
+      if (given.method === method) {
+        await change();
+        await deliver(workspace.id, [form("sig_1", "ann@example.com")]);
+      }
+      return given.make();
+    });
+    const answer = await apply(workspace.context({ env: { ...env, SIGNAL_STORE } as Env })).catch(String);
+    await ring(workspace.id);
+    expect((await scores()).people).toEqual([{ email: "ann@example.com", score: 0 }]);
+    expect(answer).toContain("newer mapping rules");
+  }
+
+  test("if the rule does not match any more", async () => {
+    const { id } = await create(aRule());
+    const other = { conditions: [{ path: "properties.form", operator: "equals", value: "demo" }] };
+    const change = () => workspace.operator("PATCH", `/rules/${id}`, other);
+    await applyLate((context) => applyRuleNow(context, id), "applyRule", change);
+    expect(await applyNow(id)).toMatchObject({ scanned: 1, matched: 0, added: 0 });
+  });
+
+  test("if the signal is excluded", async () => {
+    await create(aRule());
+    const conditions = [{ path: "email", operator: "equals", value: "ann@example.com" }];
+    const change = () => workspace.operator("PUT", "/exclusions", { items: [{ name: "Ann", conditions }] });
+    await applyLate(applyExclusions, "applyExclusions", change);
   });
 });
 
