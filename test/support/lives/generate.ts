@@ -186,6 +186,7 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
         rule: fc.nat(2),
         change: changeOf,
         signals: fc.array(draftOf(scope), { minLength: 1, maxLength: 3 }),
+        past: fc.boolean(),
       }),
       has.has("rules"),
     ],

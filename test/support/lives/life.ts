@@ -56,8 +56,11 @@ export type Happening =
       change: Partial<Pick<Rule, "points" | "isEnabled" | "of" | "frequency" | "lastDays">>;
       past: boolean;
     }
-  /** A rule changes between the evaluation of a batch and its recording. `signals` are recorded by the newer rules before it. */
-  | { does: "overtake"; late: Sent[]; rule: number; change: Partial<Rule>; signals: Sent[] }
+  /**
+   * A rule changes between the evaluation of a batch and its recording, for the past too or not. `signals` are recorded by the newer rules
+   * before it.
+   */
+  | { does: "overtake"; late: Sent[]; rule: number; change: Partial<Rule>; signals: Sent[]; past?: boolean }
   /** Changes the exclusions, for new signals only or for the past too. */
   | { does: "exclude"; exclusions: Exclusion[]; past: boolean }
   /** Applies exclusions to the past. The scores must be as the preview says. */
@@ -414,13 +417,16 @@ class World {
     this.real.startJob(rule);
   }
 
-  async #overtake({ late, rule, change, signals }: Happening & { does: "overtake" }): Promise<void> {
+  async #overtake({ late, rule, change, signals, past = false }: Happening & { does: "overtake" }): Promise<void> {
     const items = late.map((one) => this.#admit(this.#contentOf(one), "flight"));
     const before = this.model.rulesNow;
-    this.#changeRule({ does: "rule", rule, change, past: false });
+    this.#changeRule({ does: "rule", rule, change, past });
     await this.#send(signals, "now");
     await this.#look();
     if (items.some(({ signal }) => this.model.isToLearn(signal))) await this.#finishJob("delete");
+    // A rule that was applied to the past would never evaluate these signals, so the consumer evaluates them again.
+    expect(this.real.isStale(before.version)).toBe(past);
+    if (past) return this.#record(items).then(() => this.#look());
     const after = this.model.rulesNow;
     this.model.rulesNow = before;
     this.real.recordBy(

@@ -386,7 +386,7 @@ export class Model {
     Object.assign(person, { isDeleted: true, untilMs: nowMs, requestsMs: [nowMs] });
     // The claims decide: a line that they give to somebody else is anonymous again, and a link job gives it to them.
     for (const [signal, owner] of owners) {
-      if (signal.place === "line" && owner?.isDeleted === false) signal.person = null;
+      if (signal.place === "line" && !owner.isDeleted) signal.person = null;
       else if (signal.place === "line") this.#delete(signal, person, false);
       else if (signal.place === "dropped")
         Object.assign(signal, { place: "deleted", person: null, deletion: person, isDropped: true });

@@ -32,6 +32,7 @@ import { readPersonPage } from "../../../src/store/queries/person-page.ts";
 import { deadSignals, heldSignals, type StoredSignal } from "../../../src/store/resend-jobs.ts";
 import { findRuleJob, startExclusionsJob, startRuleJob, stepRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import * as due from "../../../src/store/state/due.ts";
+import { isStale } from "../../../src/store/state/rule-outcomes.ts";
 import { wantNotifications } from "../../../src/store/state/raise-notifications.ts";
 import { transact } from "../../../src/store/state/store-state.ts";
 import { updateGroups } from "../../../src/store/state/status-change.ts";
@@ -170,6 +171,11 @@ export class Real {
     this.store.rulesVersion = rulesVersion;
     this.record(signals);
     this.store.rulesVersion = this.#rulesVersion;
+  }
+
+  /** Whether the store rejects signals that these rules have evaluated. */
+  isStale(rulesVersion: number): boolean {
+    return isStale(this.store.sql, rulesVersion);
   }
 
   // Jobs.
