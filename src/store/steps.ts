@@ -1,3 +1,5 @@
+import { PERSON_MAX_IDS } from "../limits.ts";
+
 /**
  * The sizes of the store's steps. A step is one transaction, during which the store answers no other call: each takes 50 ms at most.
  * Tests make the steps tiny, so that every job stops midway.
@@ -31,4 +33,10 @@ export const STEPS = {
   portions: 80,
   /** People whose lines a step of retention drops. */
   retentionPeople: 150,
+};
+
+/** Limits that tests make tiny too. */
+export const KEPT = {
+  /** Ids of a kind that a person keeps. */
+  personIds: PERSON_MAX_IDS,
 };

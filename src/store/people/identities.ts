@@ -92,8 +92,10 @@ const INSERT_CLAIM = "INSERT OR REPLACE INTO identities (key, at, ordinal, perso
 const SELECT_OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
   WHERE person_id = ? AND substr(key, 1, 1) = ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
   ORDER BY "at", ordinal LIMIT ?`;
-// Earlier claims go too: an earlier person must not get the id back. A deletion removes the claims of the deleted person.
-const DELETE_CLAIMS = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?) AND ${PERSON_EXISTS} RETURNING person_id`;
+// Earlier claims go too: an earlier person must not get the id back. A deletion removes the claims of the deleted person. The row of a person
+// who is new in this batch is not written yet.
+const DELETE_CLAIMS = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?)
+  AND NOT EXISTS (SELECT 1 FROM deletions WHERE deletions.person_id = identities.person_id) RETURNING person_id`;
 
 type IdCounts = Record<VisitorId["kind"], number>;
 
@@ -457,8 +459,9 @@ export class Owners {
     const owner = this.ownerOf(facts, admission, person?.personId);
     if (owner === null || owner.isDeleted || owner.personId === null) return null;
     const heir = { personId: owner.personId, by: owner.by };
-    if (person === null || person.by !== owner.by) return heir;
-    // An id that the person has lost (PERSON_MAX_IDS) gives none of their lines to its next person.
+    if (person === null) return heir;
+    // An id that the person has lost (PERSON_MAX_IDS) gives none of their lines to its next person, nor to the person of a weaker id.
+    if (person.by !== owner.by) return person.by === "anonymous_id" ? heir : null;
     const id = idsOf(facts).find(({ kind }) => kind === owner.by);
     const claims = id === undefined ? [] : this.claimsOf(id, admission, person.personId);
     return claims.some(({ personId }) => personId === person.personId) ? heir : null;

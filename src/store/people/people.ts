@@ -9,7 +9,6 @@ import {
   type PersonField,
 } from "../../domain/signal/traits.ts";
 import { Accounts } from "../accounts/accounts.ts";
-import { PERSON_MAX_IDS } from "../../limits.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";
 import { isLater, type ReceivedOrder } from "../../wire/message.ts";
 import type { SignalFacts, LinePerson } from "../log/line.ts";
@@ -41,7 +40,7 @@ import {
   type Scored,
 } from "./timelines.ts";
 import { removeLapsed, Scoring, type CountedMatch, type ScoreChange } from "./scoring.ts";
-import { STEPS } from "../steps.ts";
+import { KEPT, STEPS } from "../steps.ts";
 
 type PersonColumns = Omit<PersonRow, "names">;
 
@@ -292,11 +291,11 @@ export class People {
     return person;
   }
 
-  /** Drops the oldest ids above PERSON_MAX_IDS of a kind. */
+  /** Drops the oldest ids of a kind, if they are too many. */
   #countIds(): void {
     for (const person of this.#addIdChanges()) {
       for (const kind of ID_KINDS) {
-        const tooMany = person.now[`${kind}s`] - PERSON_MAX_IDS;
+        const tooMany = person.now[`${kind}s`] - KEPT.personIds;
         if (tooMany > 0) person.now.ids_dropped += this.identities.dropOldest(person.now.id, kind, tooMany);
       }
     }

@@ -1,7 +1,8 @@
 /** Computes what people, accounts and scores must be from the signals of the model, and compares it with what the store shows. */
 import { expect } from "vitest";
 import { DAY_MS, dayOf } from "../../../src/domain/duration.ts";
-import { isLater } from "../../../src/wire/message.ts";
+import { KEPT } from "../../../src/store/steps.ts";
+import { isLater, type ReceivedOrder } from "../../../src/wire/message.ts";
 import { lapseDay, type Model, type ModelSignal, type Person, type Rule } from "./model.ts";
 import type { Real, Shown } from "./real.ts";
 import { traitOf } from "./signals.ts";
@@ -109,6 +110,45 @@ export function expectSettled(model: Model, real: Real): void {
     const message = says(signal, `stays with ${signal.person?.email ?? "nobody"} and is ${owner?.email ?? "nobody"}'s`);
     expect(signal.person === (owner ?? null), message).toBe(true);
   }
+}
+
+// The ids of people.
+
+/**
+ * Follows the claims of people. A person keeps the newest ids of a kind, and those whose signals wait for a link. The claims that somebody
+ * had of a dropped id before go too.
+ */
+export function followIds(model: Model, real: Real): void {
+  const stored = new Set(real.claims().map(({ id, order, email }) => claimKey(id, order, email)));
+  const claims = model.livingClaims().map((claim) => {
+    const isStored = stored.delete(claimKey(claim.id, claim.order, claim.person.email));
+    return { ...claim, isStored };
+  });
+  expect([...stored], "claims that nobody has made").toEqual([]);
+  const dropped = [...Map.groupBy(claims, ({ id }) => id).values()].flatMap((ofId) => {
+    const last = ofId.findLastIndex(({ isStored }) => !isStored);
+    const earlier = ofId.slice(0, last + 1).filter(({ isStored }) => isStored);
+    expect(earlier, "earlier claims of a dropped id").toEqual([]);
+    return last === -1 ? [] : ofId.slice(last, last + 1);
+  });
+  for (const theirs of Map.groupBy(claims, ({ id, person }) => `${person.email} ${id.split(" ")[0]}`).values()) {
+    const lost = theirs.filter((claim) => dropped.includes(claim));
+    const left = theirs.filter(({ isStored, id }) => isStored && !real.isLinking(id));
+    const about = `${theirs[0]?.person.email} has lost ${lost.map(({ id }) => id).join()}`;
+    expect(lost.length, about).toBeLessThanOrEqual(Math.max(0, theirs.length - KEPT.personIds));
+    const [newest] = lost.slice(-1);
+    const older = left.filter(({ order }) => newest !== undefined && isLater(newest.order, order));
+    expect(older, `${about}, and not an older one`).toEqual([]);
+    const isNew = theirs.some(({ person }) => model.claimants.has(person));
+    const areTooMany = theirs.filter(({ isStored }) => isStored).length > KEPT.personIds;
+    if (isNew && areTooMany) expect(left, `${about}, and still has`).toEqual([]);
+  }
+  model.claimants.clear();
+  for (const { id, order } of dropped) model.dropId(id, order);
+}
+
+function claimKey(id: string, { receivedAtMs, ordinal }: ReceivedOrder, email: string): string {
+  return [id, receivedAtMs, ordinal, email].join(" ");
 }
 
 // Scores.

@@ -15,6 +15,7 @@ const FEATURES = [
   "exclusions",
   "flight",
   "held",
+  "ids",
   "lapses",
   "losses",
   "occurrence",
@@ -185,6 +186,7 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
         rule: fc.nat(2),
         change: changeOf,
         signals: fc.array(draftOf(scope), { minLength: 1, maxLength: 3 }),
+        past: fc.boolean(),
       }),
       has.has("rules"),
     ],
@@ -334,8 +336,17 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
         { does: "outage", job: "rule" },
       ];
     });
+  // A person who keeps few ids loses the one that named a signal.
+  const crowd = fc
+    .record({ email: fc.nat(people - 1), user: fc.nat(ids - 1), next: fc.nat(ids - 1), device: fc.nat(ids - 1) })
+    .map(({ email, user, next, device }): Happening[] => [
+      { does: "send", signals: [{ kind: "identify", email, user }] },
+      { does: "send", signals: [{ kind: "track", event: 0, user, device }] },
+      { does: "send", signals: [{ kind: "identify", email, user: next }] },
+    ]);
   return fc.oneof(
     { weight: 14, arbitrary: one },
+    ...(has.has("ids") ? [{ weight: 2, arbitrary: crowd }] : []),
     ...(has.has("outages") && has.has("rules") ? [{ weight: 2, arbitrary: away }] : []),
     { weight: 2, arbitrary: login },
     ...(has.has("rules") ? [{ weight: 2, arbitrary: versions }] : []),
@@ -357,6 +368,7 @@ export function livesOf(most: number, without: readonly Feature[] = []): fc.Arbi
     return fc.record({
       rules: rulesOf(has),
       steps: fc.oneof(fc.constant(null), fc.integer({ min: 1, max: 5 })),
+      personIds: has.has("ids") ? fc.constantFrom(1, 1, 2) : fc.constant(null),
       wantsNotifications: fc.boolean(),
       happenings: fc
         .array(chapterOf(made), { minLength: 3, maxLength: most, size: "max" })

@@ -8,7 +8,7 @@ import { DAY_MS, dayOf } from "../../../src/domain/duration.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { DELETION_REMEMBERED_MS } from "../../../src/store/state/due.ts";
 import { ALL_RULES } from "../../../src/store/rules/rule-jobs.ts";
-import { STEPS } from "../../../src/store/steps.ts";
+import { KEPT, STEPS } from "../../../src/store/steps.ts";
 import { expectStateToAddUp } from "../adds-up.ts";
 import { inStore } from "../store.ts";
 import { isPlain } from "../log.ts";
@@ -19,6 +19,7 @@ import {
   expectPeople,
   expectScoringSignals,
   expectSettled,
+  followIds,
   followSignals,
   peopleOf,
   type Look,
@@ -55,8 +56,11 @@ export type Happening =
       change: Partial<Pick<Rule, "points" | "isEnabled" | "of" | "frequency" | "lastDays">>;
       past: boolean;
     }
-  /** A rule changes between the evaluation of a batch and its recording. `signals` are recorded by the newer rules before it. */
-  | { does: "overtake"; late: Sent[]; rule: number; change: Partial<Rule>; signals: Sent[] }
+  /**
+   * A rule changes between the evaluation of a batch and its recording, for the past too or not. `signals` are recorded by the newer rules
+   * before it.
+   */
+  | { does: "overtake"; late: Sent[]; rule: number; change: Partial<Rule>; signals: Sent[]; past?: boolean }
   /** Changes the exclusions, for new signals only or for the past too. */
   | { does: "exclude"; exclusions: Exclusion[]; past: boolean }
   /** Applies exclusions to the past. The scores must be as the preview says. */
@@ -81,6 +85,8 @@ export interface Life {
   rules: Pick<Rule, "event" | "points" | "frequency" | "lastDays" | "of">[];
   /** Sizes of the steps; null: as they are. */
   steps: number | null;
+  /** Ids of a kind that a person keeps; null: as many as ever. */
+  personIds?: number | null;
   wantsNotifications: boolean;
   happenings: Happening[];
 }
@@ -109,10 +115,12 @@ interface InFlight {
 export async function runLife(life: Life): Promise<void> {
   vi.useFakeTimers({ toFake: ["Date"], now: START });
   const before = { ...STEPS };
+  const keptBefore = { ...KEPT };
   const tiny = Object.fromEntries(
     Object.keys(STEPS).map((name, index) => [name, 1 + (((life.steps ?? 0) + index * 3) % 5)]),
   );
   if (life.steps !== null) Object.assign(STEPS, tiny);
+  KEPT.personIds = life.personIds ?? KEPT.personIds;
   try {
     await inStore(async (store) => {
       const world = new World(life, (rules) => new Real(store, rules, life.wantsNotifications));
@@ -124,6 +132,7 @@ export async function runLife(life: Life): Promise<void> {
     });
   } finally {
     Object.assign(STEPS, before);
+    Object.assign(KEPT, keptBefore);
     vi.useRealTimers();
   }
 }
@@ -408,13 +417,16 @@ class World {
     this.real.startJob(rule);
   }
 
-  async #overtake({ late, rule, change, signals }: Happening & { does: "overtake" }): Promise<void> {
+  async #overtake({ late, rule, change, signals, past = false }: Happening & { does: "overtake" }): Promise<void> {
     const items = late.map((one) => this.#admit(this.#contentOf(one), "flight"));
     const before = this.model.rulesNow;
-    this.#changeRule({ does: "rule", rule, change, past: false });
+    this.#changeRule({ does: "rule", rule, change, past });
     await this.#send(signals, "now");
     await this.#look();
     if (items.some(({ signal }) => this.model.isToLearn(signal))) await this.#finishJob("delete");
+    // A rule that was applied to the past would never evaluate these signals, so the consumer evaluates them again.
+    expect(this.real.isStale(before.version)).toBe(past);
+    if (past) return this.#record(items).then(() => this.#look());
     const after = this.model.rulesNow;
     this.model.rulesNow = before;
     this.real.recordBy(
@@ -476,7 +488,10 @@ class World {
 
   /** Names of deleted people are forgotten after 30 days. Signals on their way arrive before. */
   async #wait(ms: number): Promise<void> {
-    if (ms >= DAY_MS && this.real.hasDeletedBy(Date.now())) await this.#deliver(0, this.#inFlight.length);
+    if (ms >= DAY_MS && this.real.hasDeletedBy(Date.now())) {
+      await this.#deliver(0, this.#inFlight.length);
+      await this.#look();
+    }
     // Points that have lapsed are gone before the clock is set back, so that they stay gone.
     if (ms < 0) await this.#finishJob("lapse");
     this.#tick(ms);
@@ -498,6 +513,7 @@ class World {
     this.#balance?.note(notifications, this.#mayLapse);
     const shown = await this.real.shown();
     await followSignals(this.model, shown, this.real, mayDrop);
+    followIds(this.model, this.real);
     this.#compare(shown);
     if (this.model.people.some(({ isDeleted, isFinished }) => isDeleted && !isFinished)) {
       await expectNobodyNamed(this.model, this.real);

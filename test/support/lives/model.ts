@@ -110,6 +110,8 @@ export class Model {
   readonly people: Person[] = [];
   readonly claims = new Map<Id, Claim[]>();
   pairs: Pair[] = [];
+  /** People whose claims have changed since the last look. */
+  readonly claimants = new Set<Person>();
   rules: Rule[];
   /** Each version of each rule that ever was. */
   readonly versions = new Map<string, Rule>();
@@ -320,6 +322,7 @@ export class Model {
   #addClaim(id: Id, claim: Claim): void {
     const claims = [...this.#claimsOf(id), claim].sort(inOrder);
     const repeated = claims.filter((one, index) => !one.person.isDeleted && claims[index - 1]?.person === one.person);
+    if (!repeated.includes(claim)) this.claimants.add(claim.person);
     this.claims.set(
       id,
       claims.filter((one) => !repeated.includes(one)),
@@ -338,6 +341,19 @@ export class Model {
     const known = this.pairs.find(({ ids }) => ids.includes(a) && ids.includes(b));
     if (known === undefined) this.pairs.push({ ids: [a, b], latest: signal });
     else if (isLater(order, known.latest.order)) known.latest = signal;
+  }
+
+  /** The claims of people who are not deleted, the oldest first. */
+  livingClaims(): { id: Id; order: ReceivedOrder; person: Person }[] {
+    const claims = [...this.claims].flatMap(([id, ofId]) => ofId.map(({ order, person }) => ({ id, order, person })));
+    return claims.filter(({ person }) => !person.isDeleted).sort(inOrder);
+  }
+
+  /** A person has lost an id: nobody has it by this claim and earlier ones. Later signals wait for another claim. */
+  dropId(id: Id, order: ReceivedOrder): void {
+    const kept = this.#claimsOf(id).filter((claim) => claim.person.isDeleted || isLater(claim.order, order));
+    this.claims.set(id, kept);
+    this.pairs = this.pairs.filter(({ ids }) => !ids.includes(id));
   }
 
   // Deletions.
@@ -361,7 +377,7 @@ export class Model {
   #begin(person: Person, nowMs: number): void {
     const theirs = this.signals.filter((one) => one.person === person);
     // All claims of the person count for their lines, also if the clock was set back since.
-    const owners = new Map(theirs.map((one) => [one, one.content.emailName === null ? this.owner(one) : person]));
+    const owners = new Map(theirs.map((one) => [one, this.#heirOf(one, person)]));
     const own = [...this.claims].filter(([, claims]) => claims.some((claim) => claim.person === person));
     for (const [id, claims] of own) {
       for (const claim of claims) if (claim.person === person) claim.untilMs = nowMs;
@@ -370,11 +386,23 @@ export class Model {
     Object.assign(person, { isDeleted: true, untilMs: nowMs, requestsMs: [nowMs] });
     // The claims decide: a line that they give to somebody else is anonymous again, and a link job gives it to them.
     for (const [signal, owner] of owners) {
-      if (signal.place === "line" && owner?.isDeleted === false) signal.person = null;
+      if (signal.place === "line" && !owner.isDeleted) signal.person = null;
       else if (signal.place === "line") this.#delete(signal, person, false);
       else if (signal.place === "dropped")
         Object.assign(signal, { place: "deleted", person: null, deletion: person, isDropped: true });
     }
+  }
+
+  /** Who has a line by its claims, or its person. An id that the person has lost, and weaker ones, give it to nobody else. */
+  #heirOf({ content: { emailName, ids }, order, isByDevice }: ModelSignal, person: Person): Person {
+    if (emailName !== null) return person;
+    const naming = isByDevice ? ids.length - 1 : 0;
+    for (const [index, id] of ids.slice(0, naming + 1).entries()) {
+      const claim = this.#claimInForce(id, order);
+      const isLost = index === naming && !this.#claimsOf(id).some((one) => one.person === person);
+      if (claim !== undefined && !isLost) return claim.person;
+    }
+    return person;
   }
 
   /** Long after the end of a deletion, the person's names are forgotten. */

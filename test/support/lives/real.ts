@@ -16,6 +16,7 @@ import {
 import { deleteExpired, purgeHeld, setRetention } from "../../../src/store/deletion/retention.ts";
 import { stepLapses } from "../../../src/store/people/lapse-run.ts";
 import { LINK_ALARM_MS } from "../../../src/store/people/linking.ts";
+import { visitorKey, visitorOfKey } from "../../../src/store/people/timelines.ts";
 import { stepReplacements } from "../../../src/store/people/replacements.ts";
 import type { AccountSummary } from "../../../src/store/protocol/people-and-accounts.ts";
 import type { DeletionReceipt, ExportedRecords } from "../../../src/store/protocol/store-operations.ts";
@@ -31,15 +32,18 @@ import { readPersonPage } from "../../../src/store/queries/person-page.ts";
 import { deadSignals, heldSignals, type StoredSignal } from "../../../src/store/resend-jobs.ts";
 import { findRuleJob, startExclusionsJob, startRuleJob, stepRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import * as due from "../../../src/store/state/due.ts";
+import { isStale } from "../../../src/store/state/rule-outcomes.ts";
 import { wantNotifications } from "../../../src/store/state/raise-notifications.ts";
 import { transact } from "../../../src/store/state/store-state.ts";
 import { updateGroups } from "../../../src/store/state/status-change.ts";
 import { linesOf } from "../adds-up.ts";
+import type { ReceivedOrder } from "../../../src/wire/message.ts";
 import { bucketWith, losePayloads } from "../cold.ts";
 import { textOfBucket } from "../everything.ts";
 import type { TestStore } from "../store.ts";
 import { wanting } from "../wanting.ts";
 import type { Exclusion, ModelSignal, Rule } from "./model.ts";
+import type { Id } from "./signals.ts";
 
 export const JOBS = ["link", "rule", "delete", "retain", "purge", "lapse", "replace", "cold"] as const;
 export type Job = (typeof JOBS)[number];
@@ -167,6 +171,11 @@ export class Real {
     this.store.rulesVersion = rulesVersion;
     this.record(signals);
     this.store.rulesVersion = this.#rulesVersion;
+  }
+
+  /** Whether the store rejects signals that these rules have evaluated. */
+  isStale(rulesVersion: number): boolean {
+    return isStale(this.store.sql, rulesVersion);
   }
 
   // Jobs.
@@ -439,6 +448,24 @@ export class Real {
   /** Whether a dead letter is stored, although a deletion may hide it. */
   isDead(id: string): boolean {
     return this.store.sql.exec("SELECT 1 FROM dead_letters WHERE id = ? AND status = 'dead'", id).toArray().length > 0;
+  }
+
+  /** The claims of people. */
+  claims(): { id: Id; order: ReceivedOrder; email: string }[] {
+    const rows = this.store.sql.exec<{ key: ArrayBuffer; at: number; ordinal: number; email: string }>(
+      `SELECT "key", "at", ordinal, email FROM identities CROSS JOIN people ON people.id = person_id`,
+    );
+    return rows.toArray().map(({ key, at: receivedAtMs, ordinal, email }) => {
+      const { kind, value } = visitorOfKey(key);
+      return { id: `${kind === "user_id" ? "user" : "device"} ${value}`, order: { receivedAtMs, ordinal }, email };
+    });
+  }
+
+  /** Whether signals of an id wait for a link. */
+  isLinking(id: Id): boolean {
+    const [kind, value = ""] = id.split(" ");
+    const key = visitorKey({ kind: kind === "user" ? "user_id" : "anonymous_id", value });
+    return this.store.sql.exec("SELECT 1 FROM link_jobs WHERE key = ?", key).toArray().length > 0;
   }
 
   /** The kind of name that gave a signal to its person. */

@@ -42,12 +42,13 @@ interface Setting {
   /** Other tiny steps: which job takes how much. */
   steps?: number;
   wantsNotifications?: boolean;
+  personIds?: number;
 }
 
 /** Event A scores by the rule; B and C score nothing. */
 function life(
   happenings: Happening[],
-  { rule = {}, isTiny = false, steps = isTiny ? 1 : undefined, wantsNotifications = false }: Setting = {},
+  { rule = {}, isTiny = false, steps = isTiny ? 1 : undefined, wantsNotifications = false, personIds }: Setting = {},
 ): () => Promise<void> {
   const every = { frequency: "every_time" as const, lastDays: null, of: null };
   const rules = [
@@ -57,7 +58,7 @@ function life(
   ];
   return async () => {
     expect.hasAssertions();
-    await runLife({ rules, steps: steps ?? null, wantsNotifications, happenings });
+    await runLife({ rules, steps: steps ?? null, personIds: personIds ?? null, wantsNotifications, happenings });
   };
 }
 
@@ -991,5 +992,32 @@ describe("exclusions that come and go leave the matches that counted before", ()
         { rule: { frequency } },
       )();
     },
+  );
+});
+
+describe("a person who keeps one id of a kind", () => {
+  test(
+    "loses the others also in the batch that creates the person",
+    life(
+      [
+        send({ kind: "alias", user: 0, device: 1 }, identify({ email: ANN, device: 1 })),
+        send(track({ user: 0 }), track({ user: 1 })),
+      ],
+      { personIds: 1 },
+    ),
+  );
+
+  test(
+    "leaves no signal of a lost user id to the person of its device",
+    life(
+      [
+        send(identify({ email: ANN, user: 0 }), track({ user: 0, device: 0 })),
+        send(identify({ email: BOB, device: 0 })),
+        send(identify({ email: ANN, user: 1 })),
+        erase(ANN),
+        finish,
+      ],
+      { personIds: 1 },
+    ),
   );
 });
