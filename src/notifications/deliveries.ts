@@ -254,6 +254,14 @@ export class Deliveries {
     this.#put(delivery, { ...ended, dueMs: null, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
+  /** The attempts under way are of another target: their failures count no more, and the deliveries are tried again. */
+  forgetAttempts(destinationId: string): void {
+    this.#sql.exec(
+      "UPDATE deliveries SET attempt = attempt + 1, taken_ms = NULL WHERE destination_id = ? AND taken_ms IS NOT NULL",
+      destinationId,
+    );
+  }
+
   dueNow(destinationId: string, nowMs: number): void {
     this.#sql.exec(
       "UPDATE deliveries SET due_ms = ?1 WHERE destination_id = ?2 AND due_ms IS NOT NULL AND due_ms > ?1",
