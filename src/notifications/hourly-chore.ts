@@ -45,7 +45,10 @@ export class HourlyChore {
   nextMs(): number {
     const { roster, settings } = this.#tables;
     if (roster.all().length === 0) return Number.POSITIVE_INFINITY;
-    return Math.max(settings.choreMs + CHORE_MS, this.#notBeforeMs);
+    // A wait of more than an hour means that the clock was set back.
+    const latestMs = Date.now() + CHORE_MS;
+    const nextMs = Math.max(settings.choreMs + CHORE_MS, this.#notBeforeMs);
+    return nextMs > latestMs ? 0 : nextMs;
   }
 
   /** Prevents a second run at the same time, or soon after a failure. */
@@ -55,7 +58,8 @@ export class HourlyChore {
 
   /** Includes notices that were raised before. */
   async keyNotices(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
-    const { types } = wantedBy(this.#tables.roster.all(), this.#tables.settings.thresholds);
+    // An address that has not confirmed gets the notices later.
+    const { types } = wantedBy(this.#tables.roster.active(), this.#tables.settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
     // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
     const [{ keysToWatch }, { controlDatabase }] = await Promise.all([
