@@ -103,9 +103,9 @@ test("a notice that no destination wanted at its time is sent to one that wants 
 
 test("a notice waits for an email address until it has confirmed", async () => {
   await harness.workspace.newKey({ name: "Ends", expires_at: new Date(Date.now() + 8 * DAY).toISOString() });
-  const destination = { id: newId("dst"), name: "Ops", type: "email", target: "ops@example.com", headers: [] } as const;
+  const destination = { id: newId("dst"), name: "Ops", type: "email", target: "ops@example.com" } as const;
   const pagesUrl = "https://signals.example/w/demo";
-  await harness.object.create({ ...destination, notifications: ["key.expiring"], pagesUrl });
+  await harness.object.create({ ...destination, headers: [], notifications: ["key.expiring"], pagesUrl });
   await harness.create(receiver, { notifications: ["usage.level"] });
   await pass(2);
   await runInDurableObject(harness.object, (_, { storage: { sql } }) => {
