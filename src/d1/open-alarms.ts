@@ -1,9 +1,10 @@
 /** What the watch over all workspaces (use-cases/watch-health.ts) has to ask for, and what it has posted. */
-import { and, asc, eq, inArray, lte } from "drizzle-orm";
+import { and, asc, eq, inArray, lte, sql } from "drizzle-orm";
 import type { BatchItem } from "drizzle-orm/batch";
 import type { AlarmName } from "../domain/health/alarm.ts";
 import type { OpenAlarm } from "../domain/health/alarm-post.ts";
-import { healthReports, iso, openAlarms, workspaces, type ControlDatabase } from "./database.ts";
+import { hasRow, healthReports, iso, openAlarms, workspaces, type ControlDatabase } from "./database.ts";
+import { IS_COMPLETE } from "./workspaces.ts";
 
 export interface WatchedWorkspace {
   id: string;
@@ -22,13 +23,13 @@ export async function workspacesToWatch(db: ControlDatabase, limit: number): Pro
     db
       .select({ ...columns, reportedAt: healthReports.reportedAt })
       .from(healthReports)
-      .innerJoin(workspaces, eq(id, healthReports.workspaceId))
+      .innerJoin(workspaces, and(eq(id, healthReports.workspaceId), IS_COMPLETE))
       .orderBy(asc(healthReports.reportedAt))
       .limit(limit),
     db
       .select({ ...columns, alarm: openAlarms.alarm, since: openAlarms.since })
       .from(openAlarms)
-      .innerJoin(workspaces, eq(id, openAlarms.workspaceId)),
+      .innerJoin(workspaces, and(eq(id, openAlarms.workspaceId), IS_COMPLETE)),
   ]);
   const found = new Map<string, WatchedWorkspace>(reported.map((row) => [row.id, { ...row, open: [] }]));
   for (const { alarm, since, ...workspace } of open) {
@@ -72,7 +73,12 @@ function statementsOf(
     const isGone = and(eq(openAlarms.workspaceId, workspaceId), inArray(openAlarms.alarm, names));
     statements.push(db.delete(openAlarms).where(isGone));
   }
-  const rows = added.map(({ alarm }) => ({ workspaceId, alarm, since: iso(nowMs) }));
-  if (rows.length > 0) statements.push(db.insert(openAlarms).values(rows).onConflictDoNothing());
+  if (added.length > 0) {
+    const names = JSON.stringify(added.map(({ alarm }) => alarm));
+    // It may have ended meanwhile.
+    const isComplete = hasRow(workspaces, and(eq(workspaces.id, workspaceId), IS_COMPLETE));
+    const rows = sql`SELECT ${workspaceId}, value, ${iso(nowMs)} FROM json_each(${names}) WHERE ${isComplete}`;
+    statements.push(db.insert(openAlarms).select(rows).onConflictDoNothing());
+  }
   return statements;
 }

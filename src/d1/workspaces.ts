@@ -33,7 +33,7 @@ const CONFIG_VERSION = sql<number>`max(${workspaces.configVersion}, ${plans.conf
 const EXISTS = ne(workspaces.state, "ended");
 
 /** The workspace has not ended, and is not being imported: its objects work. */
-const IS_COMPLETE = inArray(workspaces.state, ["active", "closed"]);
+export const IS_COMPLETE = inArray(workspaces.state, ["active", "closed"]);
 
 /** The next version of a workspace's own part, for the statement that changes it: above both plans' versions too. */
 function nextVersion(nowMs: number, planId: string | undefined): SQL {

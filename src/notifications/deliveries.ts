@@ -254,6 +254,14 @@ export class Deliveries {
     this.#put(delivery, { ...ended, dueMs: null, takenMs: null, attempt: delivery.attempt + 1 });
   }
 
+  /** The attempts under way are of another target: their failures count no more, and the deliveries are tried again. */
+  forgetAttempts(destinationId: string): void {
+    this.#sql.exec(
+      "UPDATE deliveries SET attempt = attempt + 1, taken_ms = NULL WHERE destination_id = ? AND taken_ms IS NOT NULL",
+      destinationId,
+    );
+  }
+
   dueNow(destinationId: string, nowMs: number): void {
     this.#sql.exec(
       "UPDATE deliveries SET due_ms = ?1 WHERE destination_id = ?2 AND due_ms IS NOT NULL AND due_ms > ?1",
@@ -451,20 +459,24 @@ export class DeletedPeople {
     const needle = JSON.stringify(email).slice(1, -1);
     const notifications = this.#sql
       .exec<{ seq: number; type: string; data: string }>(
-        "SELECT seq, type, data FROM notifications WHERE instr(data, ?)",
+        // An account may be named by the address in capitals.
+        "SELECT seq, type, data FROM notifications WHERE instr(data, ?) OR (type LIKE 'account.%' AND data IS NOT NULL)",
         `"${needle}"`,
       )
       .toArray();
+    const changed: number[] = [];
     for (const { seq, type, data } of notifications) {
       const notification = { type, data: JSON.parse(data) as unknown } as AnyNotification;
       const left = withoutPerson(notification, (address) => address === email);
+      if (left === notification) continue;
+      changed.push(seq);
       this.#sql.exec("UPDATE notifications SET data = ? WHERE seq = ?", left && JSON.stringify(left.data), seq);
     }
     // Also hide the receivers' answers, past and future: an answer may repeat the request.
     this.#sql.exec(
       `UPDATE deliveries SET answers_hidden = 1
         WHERE EXISTS (SELECT 1 FROM json_each(deliveries.notifications) WHERE value IN (SELECT value FROM json_each(?)))`,
-      JSON.stringify(notifications.map(({ seq }) => seq)),
+      JSON.stringify(changed),
     );
     this.#sql.exec(
       `UPDATE deliveries SET attempts = (SELECT json_group_array(json_set(value, '$.answer', NULL)) FROM json_each(attempts))

@@ -137,6 +137,7 @@ export class Destinations extends WorkspaceObject {
     if (needsCode && !this.#maySendCode(Date.now())) return reject("too_many_codes");
     return this.#changeOne(id, (destination, nowMs) => {
       if (!hasNewTarget) return { ...destination, ...change };
+      this.#deliveries.forgetAttempts(id);
       this.#deliveries.dueNow(id, nowMs);
       const confirmation = needsCode ? this.#sendCode(id, nowMs).confirmation : null;
       return { ...destination, ...change, ...NO_FAILURES, confirmation };

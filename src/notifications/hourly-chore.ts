@@ -4,7 +4,7 @@ import { wantedBy } from "../domain/notifications/destination.ts";
 import { expiringDays, silentSinceMs, type KeyToWatch } from "../domain/notifications/key-notices.ts";
 import type { NotificationType, Notification } from "../domain/notifications/notification.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
-import { uuidv7From } from "../platform/ids.ts";
+import { uuidv7From, uuidv7Ms } from "../platform/ids.ts";
 import { within } from "../platform/time-limit.ts";
 import type { DeletedPeople, Deliveries } from "./deliveries.ts";
 import { newNotification } from "./raised-notifications.ts";
@@ -45,7 +45,10 @@ export class HourlyChore {
   nextMs(): number {
     const { roster, settings } = this.#tables;
     if (roster.all().length === 0) return Number.POSITIVE_INFINITY;
-    return Math.max(settings.choreMs + CHORE_MS, this.#notBeforeMs);
+    // A wait of more than an hour means that the clock was set back.
+    const latestMs = Date.now() + CHORE_MS;
+    const nextMs = Math.max(settings.choreMs + CHORE_MS, this.#notBeforeMs);
+    return nextMs > latestMs ? 0 : nextMs;
   }
 
   /** Prevents a second run at the same time, or soon after a failure. */
@@ -55,7 +58,8 @@ export class HourlyChore {
 
   /** Includes notices that were raised before. */
   async keyNotices(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
-    const { types } = wantedBy(this.#tables.roster.all(), this.#tables.settings.thresholds);
+    // An address that has not confirmed gets the notices later.
+    const { types } = wantedBy(this.#tables.roster.active(), this.#tables.settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
     // Import on demand: loading the control plane's database takes most of an isolate's start-up time.
     const [{ keysToWatch }, { controlDatabase }] = await Promise.all([
@@ -69,7 +73,9 @@ export class HourlyChore {
         this.#env.QUOTA_COUNTER.getByName(workspaceId).lastUsed(),
       ]),
     );
-    return keys.flatMap((key) => noticesOf({ ...key, lastUsedMs: lastUsed[key.id] ?? null }, types, nowMs));
+    // A workspace that was imported does not know of earlier calls. Its id has the time.
+    const beganMs = uuidv7Ms(workspaceId.slice("ws_".length)) ?? 0;
+    return keys.flatMap((key) => noticesOf({ ...key, lastUsedMs: lastUsed[key.id] ?? null, beganMs }, types, nowMs));
   }
 
   /** Call it in the transaction that stores the returned notifications. @param nowMs start of the run. */
@@ -92,7 +98,7 @@ export class HourlyChore {
   }
 }
 
-type NamedKey = KeyToWatch & { name: string; successorId: string | null };
+type NamedKey = KeyToWatch & { name: string; successorId: string | null; beganMs: number };
 
 function noticesOf(key: NamedKey, types: readonly NotificationType[], nowMs: number): KeyNotice[] {
   const { id, name, lastUsedMs, endsAtMs, silentAfterDays, successorId } = key;
@@ -101,7 +107,8 @@ function noticesOf(key: NamedKey, types: readonly NotificationType[], nowMs: num
     key_name: name,
     last_used_at: lastUsedMs === null ? null : new Date(lastUsedMs).toISOString(),
   };
-  const [days, silentMs] = [expiringDays(key, nowMs), silentSinceMs(key, nowMs)];
+  const createdAtMs = Math.max(key.createdAtMs, key.beganMs);
+  const [days, silentMs] = [expiringDays(key, nowMs), silentSinceMs({ ...key, createdAtMs }, nowMs)];
   const notices: KeyNotice[] = [];
   if (days !== null && endsAtMs !== null) {
     const data = { ...common, expires_at: new Date(endsAtMs).toISOString(), days, successor_id: successorId };

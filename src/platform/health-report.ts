@@ -25,6 +25,11 @@ export class HealthReport {
     return !this.#reported.includes(alarm);
   }
 
+  /** The alarm has been gone, which the watch may have noticed. */
+  forget(alarm: string): void {
+    this.#reported = this.#reported.filter((reported) => reported !== alarm);
+  }
+
   /** Called by the object's alarm. Never throws. @param find returns all alarms of the object. */
   async send(find: () => readonly string[]): Promise<void> {
     const { workspaceId, db, alarmBy } = this.#options;
@@ -41,7 +46,10 @@ export class HealthReport {
 
 function insertReport(db: D1Database, workspaceId: string): Promise<unknown> {
   return db
-    .prepare("INSERT OR REPLACE INTO health_reports (workspace_id, reported_at) VALUES (?, ?)")
-    .bind(workspaceId, new Date().toISOString())
+    .prepare(
+      `INSERT OR REPLACE INTO health_reports (workspace_id, reported_at)
+       SELECT id, ? FROM workspaces WHERE id = ? AND state <> 'ended'`,
+    )
+    .bind(new Date().toISOString(), workspaceId)
     .run();
 }

@@ -400,13 +400,14 @@ function leavesItsPlace(
   const { from, place } = resent;
   if (from === "dead") {
     const [row] = state.sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE seq = ?", place);
-    if (row?.id !== id || row.status !== "dead") return false;
+    if (row?.id !== id || row.deleted_at !== null) return false;
     if (work.kind === "dead") {
-      replaceReason(state, row, work, nowMs);
+      if (row.status === "dead") replaceReason(state, row, work, nowMs);
       return false;
     }
+    // Record the signal even if it was purged on its way through the queue.
     countMisfit(state.head, row.misfit_bytes, -1);
-    changeStatus(state.head, { admission: admissionOf(row), group: null }, "dead", "released");
+    changeStatus(state.head, { admission: admissionOf(row), group: null }, row.status, "released");
     state.sql.exec("DELETE FROM dead_letters WHERE seq = ?", place);
     return true;
   }

@@ -14,7 +14,7 @@ import { storeMaxBytes } from "../env.ts";
 import { CALL_TIMEOUT_MS, DUPLICATE_WINDOW_WITH_ID_MS } from "../limits.ts";
 import { Forwarding } from "../notifications/raised-notifications.ts";
 import type { ListQuery } from "../platform/list-page.ts";
-import { alarmsOfObject, NO_ALARMS } from "../domain/health/alarm.ts";
+import { alarmsOfObject, type HealthFigures, NO_ALARMS } from "../domain/health/alarm.ts";
 import { HealthReport } from "../platform/health-report.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Alarm } from "../platform/alarm.ts";
@@ -135,8 +135,8 @@ export class SignalStore extends WorkspaceObject {
     db: this.env.DB,
     alarmBy: (atMs) => this.#alarm.by(atMs),
   });
-  /** Dead letters when they were last looked at; null: not since the start. */
-  #knownDeadLetters: number | null = null;
+  /** Dead letters when they were last looked at, and when the latest was recorded; null: not since the start. */
+  #knownDeadLetters: Pick<HealthFigures, "deadLetters" | "deadLetterMs"> | null = null;
   #startedForwarding: Forwarding | null = null;
   /** Whether the store was full when the chores were last asked: rule jobs wait meanwhile. */
   #wasFull = false;
@@ -517,9 +517,12 @@ export class SignalStore extends WorkspaceObject {
 
   /** A dead letter makes no work for a chore, so the alarm that reports it is set here. */
   #noteDeadLetters(): void {
-    const [known, { deadLettered }] = [this.#knownDeadLetters, this.totals()];
-    this.#knownDeadLetters = deadLettered;
-    if (deadLettered === known || !this.#report.isNew("dead_letters")) return;
+    const [known, deadLetters] = [this.#knownDeadLetters, this.totals().deadLettered];
+    if (deadLetters === known?.deadLetters) return;
+    this.#knownDeadLetters = { deadLetters, deadLetterMs: latestDeadLetterMs(this.state.sql) };
+    // They may have been replayed, or have become old, without any alarm of this object.
+    if (known !== null && alarmsOfObject(known, Date.now()).length === 0) this.#report.forget("dead_letters");
+    if (!this.#report.isNew("dead_letters")) return;
     if (this.#alarmsFound(Date.now()).includes("dead_letters")) this.#alarm.by(Date.now());
   }
 

@@ -36,7 +36,8 @@ export async function watchHealth(env: Env, scheduledMs: number): Promise<void> 
   } catch (error) {
     logEvent("watch_failed", { error: errorText(error) });
     // Without D1 the watch remembers nothing, so it says this once an hour.
-    if (isFirstRunOfHour(scheduledMs)) await send({ type: "alarms.unknown", says: UNKNOWN }).catch(() => undefined);
+    if (!(error instanceof NotAccepted) && isFirstRunOfHour(scheduledMs))
+      await send({ type: "alarms.unknown", says: UNKNOWN }).catch(() => undefined);
   }
 }
 
@@ -76,7 +77,9 @@ function isFirstRunOfDay(scheduledMs: number): boolean {
   return isFirstRunOfHour(scheduledMs) && new Date(scheduledMs).getUTCHours() === HEARTBEAT_HOUR;
 }
 
-/** @throws unless the receiver answers 2xx. The error does not contain the address, which is a secret. */
+class NotAccepted extends Error {}
+
+/** @throws NotAccepted unless the receiver answers 2xx. The error does not contain the address, which is a secret. */
 async function postTo({ url, secret }: { url: string; secret: string | null }, post: AlarmPost): Promise<void> {
   const isSlack = URL.parse(url)?.host === SLACK_HOST;
   const body = isSlack ? JSON.stringify({ text: channelText(post) }) : webhookBody(post, Date.now());
@@ -91,5 +94,5 @@ async function postTo({ url, secret }: { url: string; secret: string | null }, p
     (response) => response.status,
     () => null,
   );
-  if (status === null || status >= 300) throw new Error(`the address for alarms answered ${status ?? "nothing"}`);
+  if (status === null || status >= 300) throw new NotAccepted(`the address for alarms answered ${status ?? "nothing"}`);
 }

@@ -8,7 +8,7 @@ import { expectLogged } from "./logged.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
 /** A signal that cannot be recorded. */
-export async function leaveDeadLetter(workspace: TestWorkspace): Promise<void> {
+export async function leaveDeadLetter(workspace: TestWorkspace, email = "a@example.com"): Promise<void> {
   expectLogged("record_failed");
   await new TestCounter(workspace.id).sendTo((messages) =>
     consumeMessages(
@@ -17,9 +17,11 @@ export async function leaveDeadLetter(workspace: TestWorkspace): Promise<void> {
     ),
   );
   await runInDurableObject(workspace.store, (_, { storage }) => {
-    storage.sql.exec("CREATE TRIGGER reject BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END");
+    storage.sql.exec(
+      "CREATE TRIGGER IF NOT EXISTS reject BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END",
+    );
   });
-  await workspace.send({ event: "Visit", email: "a@example.com" });
+  await workspace.send({ event: "Visit", email });
   await workspace.settled();
 }
 

@@ -29,6 +29,9 @@ export type AlarmPost =
 /** Characters of a channel's message; Slack cuts at 40,000. */
 const TEXT_MAX = 8_000;
 
+/** With one of these, nobody knows whether the other alarms are gone. */
+const UNKNOWN: readonly AlarmName[] = ["unreachable", "wrong_jurisdiction"];
+
 /** Compares the alarms of a workspace with those that were posted. */
 export function changeOf(
   workspace: { id: string; slug: string; open: readonly OpenAlarm[] },
@@ -36,13 +39,14 @@ export function changeOf(
 ): ChangedWorkspace {
   const isOpen = new Set(workspace.open.map(({ alarm }) => alarm));
   const isFound = new Set(alarms.map(({ alarm }) => alarm));
+  const isUnknown = alarms.some(({ alarm }) => UNKNOWN.includes(alarm));
   return {
     workspaceId: workspace.id,
     slug: workspace.slug,
     before: wordOf(workspace.open.map(({ alarm }) => ({ word: wordOfAlarm(alarm) }))),
     status: wordOf(alarms),
     added: alarms.filter(({ alarm }) => !isOpen.has(alarm)),
-    gone: workspace.open.filter(({ alarm }) => !isFound.has(alarm)),
+    gone: workspace.open.filter(({ alarm }) => !isFound.has(alarm) && (!isUnknown || UNKNOWN.includes(alarm))),
   };
 }
 

@@ -4,6 +4,7 @@
  */
 import { NO_VERDICTS, verdictWords } from "../quota/quota.ts";
 import { MISFIT_NOTICE_DAYS } from "../../limits.ts";
+import { emailAsStored } from "../signal/identity.ts";
 import { counted, grouped } from "../text.ts";
 import type { NotificationData } from "./notification-data.ts";
 
@@ -40,7 +41,7 @@ function keepAll<Data>(data: Data): Data {
 /** Some senders group by email address: then the account's id or name is a person's address. */
 function withoutPersonalAccount(data: AccountThresholdPassed, isDeleted: IsDeleted): AccountThresholdPassed | null {
   const { external_id, name } = data;
-  return isDeleted(external_id) || (name !== null && isDeleted(name)) ? null : data;
+  return [external_id, name ?? ""].some((text) => isDeleted(emailAsStored(text))) ? null : data;
 }
 
 export type ScoringSignalMade = NotificationData["person.scored"]["scoring_signals"][number];

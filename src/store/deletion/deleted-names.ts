@@ -129,14 +129,22 @@ function possibleNames(text: string): Parameters<typeof hashOfName>[0][] {
   return names;
 }
 
-/** The strings of a JSON text, also of a broken one, that are short enough for names. Reads it once. */
-function stringsOf(json: string): Set<string> {
-  const strings = new Set<string>();
+/**
+ * The strings of a JSON text, also of a broken one, that are short enough for names. Like templates, it reads the address of
+ * `Jane <jane@example.com>`, and JSON in a text: quoting doubles the backslashes, so there are few levels.
+ */
+function stringsOf(json: string, strings = new Set<string>()): Set<string> {
+  const add = (text: string): void => {
+    if (text.length <= Math.max(EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH)) strings.add(text);
+  };
   for (let start = json.indexOf('"'); start !== -1;) {
     const end = endOfString(json, start);
     if (end === -1) break;
     const text = unescaped(json.slice(start, end + 1));
-    if (text.length <= Math.max(EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH)) strings.add(text);
+    add(text);
+    const trimmed = text.trimEnd();
+    if (trimmed.endsWith(">")) add(trimmed.slice(trimmed.lastIndexOf("<") + 1, -1));
+    if (/^[{[]/.test(text)) stringsOf(text, strings);
     start = json.indexOf('"', end + 1);
   }
   return strings;

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/d1/database.ts";
 import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/notifications/attempts.ts";
-import { DESTINATIONS_MAX } from "../../../src/limits.ts";
+import { DELIVERY_LEASE_MS, DESTINATIONS_MAX } from "../../../src/limits.ts";
 import { Deliveries, WAITING_MAX_DELIVERIES } from "../../../src/notifications/deliveries.ts";
 import { OLD_SECRETS_MAX } from "../../../src/notifications/roster.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
@@ -311,6 +311,25 @@ describe("a change", () => {
     // So does a resumption.
     for (const change of ["pause", "resume"]) await harness.workspace.operator("POST", `/destinations/${id}/${change}`);
     await harness.attempted(id, 8);
+  });
+
+  test("of the URL leaves a late 410 of the target before without effect", async () => {
+    stopClock();
+    const after = new Receiver();
+    listen(receiver, after);
+    const { id } = await harness.create(receiver);
+    receiver.answer = async () => {
+      await harness.workspace.operator("PATCH", `/destinations/${id}`, { target: after.url });
+      return new Response("gone", { status: 410 });
+    };
+    const notification = crossed();
+    await harness.raise(notification);
+    await until(() => expect(receiver.received).toHaveLength(1));
+    await until(async () => {
+      await harness.pass(DELIVERY_LEASE_MS);
+      expect(after.ids()).toEqual([notification.id]);
+    });
+    await harness.shows(id, { waiting: 0, state: "active", failing_since: null });
   });
 
   test("of the wanted types keeps the waiting deliveries", async () => {

@@ -11,6 +11,7 @@ import {
   stopClock,
   newHarnessInEachTest,
 } from "../../support/destination-harness.ts";
+import { newId } from "../../../src/platform/ids.ts";
 import { expectLogged } from "../../support/logged.ts";
 import { until } from "../../support/until.ts";
 
@@ -98,6 +99,33 @@ test("a notice that no destination wanted at its time is sent to one that wants 
   await harness.workspace.operator("PATCH", `/destinations/${id}`, { notifications: ["key.expiring"] });
   await pass(0.5);
   expect(notices()).toEqual([["key.expiring", "Ends", 7]]);
+});
+
+test("a notice waits for an email address until it has confirmed", async () => {
+  await harness.workspace.newKey({ name: "Ends", expires_at: new Date(Date.now() + 8 * DAY).toISOString() });
+  const destination = { id: newId("dst"), name: "Ops", type: "email", target: "ops@example.com" } as const;
+  const pagesUrl = "https://signals.example/w/demo";
+  await harness.object.create({ ...destination, headers: [], notifications: ["key.expiring"], pagesUrl });
+  await harness.create(receiver, { notifications: ["usage.level"] });
+  await pass(2);
+  await runInDurableObject(harness.object, (_, { storage: { sql } }) => {
+    const confirmed = "UPDATE destinations SET type = 'webhook', target = ?, confirmation = NULL WHERE id = ?";
+    sql.exec(confirmed, receiver.url, destination.id);
+  });
+  await pass(0.5);
+  expect(notices()).toEqual([["key.expiring", "Ends", 7]]);
+});
+
+test("keys are checked after the clock was set back", async () => {
+  await harness.workspace.newKey({ name: "Ends", expires_at: new Date(Date.now() + 3 * DAY).toISOString() });
+  await harness.create(receiver, { notifications: ["usage.level"] });
+  const nowMs = Date.now();
+  await harness.pass(10 * DAY);
+  vi.setSystemTime(nowMs);
+  await harness.create(receiver, { notifications: ["key.expiring"] });
+  await harness.pass(MINUTE);
+  await harness.pass(2 * DAY);
+  await until(() => expect(notices()).toContainEqual(["key.expiring", "Ends", 1]));
 });
 
 const alarmMs = () => runInDurableObject(harness.object, (_, { storage }) => storage.getAlarm());

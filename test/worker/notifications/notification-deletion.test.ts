@@ -83,6 +83,23 @@ test("a deletion removes the person from waiting notifications of each type", as
   expect(await stored()).not.toContain(EMAIL);
 });
 
+test("a deletion removes notifications of an account that is named by the person's address in capitals", async () => {
+  const types = ["account.score_crossed", "account.score_fell"] as const;
+  await harness.create(receiver, { notifications: [...types] });
+  receiver.answer = () => new Response("not now", { status: 500 });
+  const named = { external_id: "Gone@Example.com", name: null, threshold: 20, score: 30, score_before: 10 };
+  const data = [
+    named,
+    { ...named, external_id: "acme-42", name: " GONE@example.com" },
+    { ...named, external_id: "stays" },
+  ];
+  const time = Date.now();
+  await harness.raise(...types.flatMap((type) => data.map((each) => ({ id: newId("ntf"), type, time, data: each }))));
+  await deletePerson();
+  expect(await stored()).not.toMatch(/gone@example/i);
+  expect((await stored()).match(/stays/g)).toHaveLength(2);
+});
+
 test("a notification raised before a deletion and forwarded after it is dropped; later signals create a new person", async () => {
   await harness.create(receiver, { notifications: ["person.score_crossed", "person.scored"] });
   const [late, lateScored] = [crossed(EMAIL), scored(EMAIL, "stays@example.com")];

@@ -1,7 +1,8 @@
 /** The watch over all workspaces: objects report a new alarm, and what has changed is posted to the operator. */
 import { env } from "cloudflare:workers";
-import { runDurableObjectAlarm } from "cloudflare:test";
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { SignalStore } from "../../../src/store/signal-store.ts";
 import { watchHealth } from "../../../src/use-cases/watch-health.ts";
 import { DestinationHarness, listen, Receiver, crossed } from "../../support/destination-harness.ts";
 import { forgetAllBut } from "../../support/hostile/world.ts";
@@ -51,6 +52,12 @@ async function posts(): Promise<Post[]> {
   receiver.received.length = 0;
   await watch();
   return receiver.received.map(({ body }) => body as unknown as Post);
+}
+
+async function replayAll(workspace: TestWorkspace): Promise<void> {
+  await runInDurableObject(workspace.store, (_, { storage }) => void storage.sql.exec("DROP TRIGGER reject"));
+  await workspace.operator("POST", "/dead-letters/replay", {});
+  expect(await workspace.settled()).toMatchObject({ dead_lettered: 0 });
 }
 
 const ring = (workspace: TestWorkspace, object: "store" | "counter") => runDurableObjectAlarm(workspace[object]);
@@ -117,6 +124,53 @@ describe("the watch over all workspaces", () => {
     ]);
   });
 
+  test("does not say that an alarm is gone while the objects do not answer", async () => {
+    const workspace = await newAlone();
+    await leaveDeadLetter(workspace);
+    await ring(workspace, "store");
+    await posts();
+    const health = vi.spyOn(SignalStore.prototype, "health").mockImplementation(() => {
+      throw new Error("away");
+    });
+    const changed = (change: object) => [{ data: { workspaces: [change] } }];
+    expect(await posts()).toMatchObject(changed({ status: "stuck", new: [{ alarm: "unreachable" }], gone: [] }));
+    health.mockRestore();
+    expect(await posts()).toMatchObject(changed({ status: "late", new: [], gone: [{ alarm: "unreachable" }] }));
+    vi.setSystemTime(START + 25 * HOUR);
+    expect(await posts()).toMatchObject(changed({ status: "ok", new: [], gone: [{ alarm: "dead_letters" }] }));
+  });
+
+  test.each([
+    ["a day later", async () => void vi.setSystemTime(START + 25 * HOUR)],
+    ["after a replay", replayAll],
+  ])("posts a new dead letter %s again, although no alarm of the store came in between", async (_, pass) => {
+    const workspace = await newAlone();
+    await leaveDeadLetter(workspace);
+    await ring(workspace, "store");
+    await posts();
+    await pass(workspace);
+    expect(await posts()).toMatchObject([{ data: { workspaces: [{ gone: [{ alarm: "dead_letters" }] }] } }]);
+    await leaveDeadLetter(workspace, "b@example.com");
+    await ring(workspace, "store");
+    expect(await posts()).toMatchObject([{ data: { workspaces: [{ new: [{ alarm: "dead_letters" }] }] } }]);
+  });
+
+  test("leaves nothing of a workspace that ends while it posts", async () => {
+    const workspace = await newAlone();
+    const { slug } = await workspace.operator<{ slug: string }>("GET", "");
+    await leaveDeadLetter(workspace);
+    await ring(workspace, "store");
+    receiver.answer = async () => {
+      await workspace.operator("DELETE", "", { slug });
+      return new Response("thanks");
+    };
+    expect(await posts()).toHaveLength(1);
+    expect((await env.DB.prepare("SELECT * FROM open_alarms").all()).results).toEqual([]);
+    // Of a report that came too late, too.
+    await env.DB.prepare("INSERT INTO health_reports VALUES (?, ?)").bind(workspace.id, new Date().toISOString()).run();
+    expect(await posts()).toEqual([]);
+  });
+
   test("learns from Destinations that a receiver fails", async () => {
     const harness = await DestinationHarness.make();
     await forgetAllBut(harness.workspace);
@@ -141,6 +195,16 @@ describe("the watch over all workspaces", () => {
     receiver.answer = () => new Response("thanks");
     expect(await posts()).toMatchObject([{ type: "alarms.changed" }]);
     expect(await posts()).toEqual([]);
+  });
+
+  test("blames no database for an address that does not answer at a full hour", async () => {
+    expectLogged("watch_failed");
+    const workspace = await newAlone();
+    await leaveDeadLetter(workspace);
+    await ring(workspace, "store");
+    vi.setSystemTime(START + 50 * MINUTE);
+    receiver.answer = (nth) => new Response("", { status: nth === 1 ? 503 : 200 });
+    expect(await posts()).toMatchObject([{ type: "alarms.changed" }]);
   });
 
   test("keeps a report that came while it asked", async () => {

@@ -194,6 +194,28 @@ describe("the file of a workspace", () => {
     expect(await rowsOf("imported_rows", after)).toBe(0);
   });
 
+  test("counts the silence of a key from the import, because the calls before it are not in the file", async () => {
+    const workspace = await newWorkspace();
+    const target = "https://receiver.example.com/";
+    const destination = { name: "d", type: "webhook", target, notifications: ["key.silent"] };
+    const { id } = await workspace.operator<{ id: string }>("POST", "/destinations", destination);
+    await workspace.operator("PATCH", `/keys/${workspace.key.id}`, { silent_after_days: 2 });
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 10 * DAY_MS });
+    await workspace.send({ event: "E", email: "jane@example.com" });
+    await workspace.settled();
+    const after = await moved(workspace, await exportOf(workspace));
+    await after.operator("POST", `/destinations/${id}/resume`);
+    const noticesIn = async (days: number) => {
+      vi.setSystemTime(Date.now() + days * DAY_MS);
+      await runDurableObjectAlarm(after.destinations);
+      return runInDurableObject(after.destinations, (_, { storage: { sql } }) =>
+        sql.exec("SELECT key_id, notice FROM key_notices").toArray(),
+      );
+    };
+    expect(await noticesIn(1)).toEqual([]);
+    expect(await noticesIn(2)).toEqual([{ key_id: workspace.key.id, notice: "key.silent" }]);
+  });
+
   test("leaves destinations paused, with new secrets and without header values", async () => {
     const { workspace } = await fullWorkspace();
     const secretOf = (of: TestWorkspace) =>

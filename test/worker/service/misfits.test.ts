@@ -224,6 +224,42 @@ describe("a misfit", () => {
     expect(await waitingIn(workspace)).toBe(0);
   });
 
+  test.each([
+    ["with a name around it", { from: "Jane <P1@example.com> " }],
+    ["in a text that is JSON", { data: JSON.stringify([{ mail: "p1@example.com" }]) }],
+    ["in JSON in such a text", { data: JSON.stringify({ user: JSON.stringify({ mail: "p1@example.com" }) }) }],
+  ])("leaves with the person whose address it has %s, as templates read it", async (_, body) => {
+    const workspace = await keeping();
+    await send(workspace, fitting(1));
+    const id = await kept(workspace, body);
+    await workspace.settled();
+    expect(await workspace.operator("DELETE", "/people/p1@example.com")).toMatchObject({ dead_letters: 1 });
+    expect(await traceOf(workspace, id)).toMatchObject({ status: "purged", payload: null });
+  });
+
+  test("becomes a signal even if it is purged while its replay is on its way", async () => {
+    const workspace = await keeping();
+    const id = await kept(workspace, odd(1));
+    await workspace.settled();
+    await change(workspace, CORRECTED);
+    const bodies: Uint8Array[] = [];
+    await new TestCounter(workspace.id).sendTo((messages) => {
+      bodies.push(...messages.map(({ body }) => body));
+      return Promise.resolve();
+    });
+    stopClock(Date.now());
+    await workspace.operator("POST", "/dead-letters/replay", {});
+    await runDurableObjectAlarm(workspace.counter);
+    stopClock(Date.now() + (MISFIT_KEPT_DAYS + 1) * DAY_MS);
+    await runDurableObjectAlarm(workspace.store);
+    expect(await traceOf(workspace, id)).toMatchObject({ status: "purged" });
+    // The second delivery changes nothing.
+    for (let deliveries = 0; deliveries < 2; deliveries++) await consumeMessages(bodies);
+    expect(await traceOf(workspace, id)).toMatchObject({ status: "processed", email: "p1@example.com" });
+    expect(await workspace.books()).toMatchObject({ accepted: 1, processed: 1, purged: 0, balanced: true });
+    expect(await waitingIn(workspace)).toBe(0);
+  });
+
   test("is purged after 90 days without a replay, and stays in the books", async () => {
     const workspace = await keeping();
     const id = await kept(workspace, odd(1));
