@@ -234,7 +234,7 @@ function bodyCapacity({ perSecond, burst }: RequestRate): Capacity {
 
 /** Milliseconds until the holder may send another body of more than REQUEST_BODY_BYTES; 0: now. */
 export function bodyWaitMs(holder: string, nowMs: number, rate: RequestRate): number {
-  return holder === OPERATOR_HOLDER ? 0 : bodyBytes.waitMs(holder, nowMs, bodyCapacity(rate));
+  return bodyBytes.waitMs(holder, nowMs, bodyCapacity(rate));
 }
 
 /**

@@ -1,6 +1,6 @@
 import { array, assert, constantFrom, nat, property, tuple } from "fast-check";
 import { describe, expect, test } from "vitest";
-import { FairShare } from "../../../src/http/workspace-share.ts";
+import { bodyWaitMs, chargeBody, FairShare, OPERATOR_ACCOUNT } from "../../../src/http/workspace-share.ts";
 
 const CAPACITY = { perSecond: 100, burst: 200 };
 const START_MS = Date.UTC(2026, 10, 1);
@@ -105,5 +105,23 @@ describe("a capacity that holders share", () => {
         );
       }),
     );
+  });
+});
+
+describe("the bytes of bodies, as requests", () => {
+  const rate = { perSecond: 500, burst: 1_000 };
+  let nowMs = START_MS;
+
+  test.each([
+    ["beyond a quarter of the burst wait, at half the rate", ["a"], 500, 1_000],
+    ["count as at most one burst", ["a"], 1_000_000, 3_000],
+    ["of one holder among others have 128 at once", ["a", "b", "c", "d"], 178, 800],
+    ["of the operator never wait", [OPERATOR_ACCOUNT], 1_000, 0],
+    ["that were charged too much are given back", ["a"], -500, 0],
+  ])("%s", (_, holders, requests, waitMs) => {
+    // Each case has the whole share.
+    nowMs += 3_600_000;
+    for (const holder of holders) chargeBody(holder, requests, nowMs, rate);
+    expect(bodyWaitMs(holders[0] ?? "", nowMs, rate)).toBe(waitMs);
   });
 });

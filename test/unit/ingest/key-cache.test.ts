@@ -83,7 +83,21 @@ describe("summed-up rejections", () => {
 
   test("keep the first and the last time", async () => {
     const key = await rejectedKey("sk_rejected");
-    expect(key.rejected).toMatchObject([{ calls: 3, firstAtMs: NOW, lastAtMs: NOW + 900 }]);
+    expect(key.rejected).toMatchObject([{ calls: 3, signals: 3, firstAtMs: NOW, lastAtMs: NOW + 900 }]);
+  });
+
+  test.each([
+    ["after a second", 0, 1_000],
+    ["after the pause of a deactivated key", 20_000, 20_000],
+    ["after 25 seconds at the latest, if the clock was set back", 3_600_000, 25_000],
+  ])("are reported %s", async (name, pauseMs, afterMs) => {
+    const key = await knownKey(`sk_${name}`);
+    key.rejectedPauseMs = NOW + pauseMs;
+    const executionCtx = { waitUntil: (report: Promise<void>) => void report.catch(() => undefined) };
+    const withWork = { ...context, executionCtx } as unknown as Context<AppEnv>;
+    sumUpRejected(withWork, key, { code: "unauthorized", cause: "secret_wrong" }, NOW);
+    // A report that does not end may be repeated nine seconds later.
+    expect(key.rejectedReportMs).toBe(NOW + afterMs + 9_000);
   });
 
   test("are not reported again after the key is known to be deactivated", async () => {

@@ -1,7 +1,8 @@
 /** The address of a list: its range of days, and the links to other slices. */
 import { html } from "hono/html";
+import type { Child } from "hono/jsx";
 import { describe, expect, test } from "vitest";
-import { ListAddress, ListPanel } from "../../../src/pages/kit/list.tsx";
+import { Filters, LapsingNote, ListAddress, ListPanel, totalOf } from "../../../src/pages/kit/list.tsx";
 import { readHtml } from "../../support/html.ts";
 
 describe("the range of days", () => {
@@ -94,5 +95,89 @@ describe("Next and Previous", () => {
     expect(back.length).toBeLessThan(20);
     const cursorOf = (address: string) => new URLSearchParams(address.split("?")[1]).get("cursor");
     expect(back.slice(0, 10).map(cursorOf)).toEqual(there.toReversed().slice(0, 10).map(cursorOf));
+  });
+});
+
+describe("the filters and the panel of a list", () => {
+  const STATUS = { "": "Any", held: "Held", dead: "Dead letter" };
+  const listOf = (asked: Record<string, string>) => {
+    const list = new ListAddress("/list", asked);
+    list.searchText("q", "Search", "Search names");
+    list.choice("status", "Status", STATUS);
+    list.text("source", "Source");
+    list.wholeNumber("least", "At least");
+    return list;
+  };
+  const TWO = { q: "x", status: "held", cursor: "c", back: "b" };
+  const filters = (asked: Record<string, string>, suggestions = {}) => Filters({ list: listOf(asked), suggestions });
+  const found = { items: [1], next: "c2" };
+  const panel = (asked: Record<string, string>, more: object = {}, props: object = {}) =>
+    ListPanel({
+      list: listOf(asked),
+      found: { ...found, ...more },
+      noun: "rows",
+      searched: "9 rows",
+      children: "R",
+      ...props,
+    });
+
+  test.each<[string, Child, string, string, unknown[]]>([
+    ["a search field has its text", filters({ q: "x" }), "input[type=search]", "value", ["x"]],
+    ["and a name", filters({}), "input[type=search]", "aria-label", ["Search names"]],
+    ["the form asks its own address", filters({}), "form", "action", ["/list"]],
+    ["as a search", filters({}), "form", "role", ["search"]],
+    ["without a script there is a button", filters({}), "button.no-script", "text", ["Search"]],
+    ["a choice has all options", filters({}), "#status option", "text", ["Any", "Held", "Dead letter"]],
+    ["the chosen one is selected", filters({ status: "dead" }), "option[selected]", "text", ["Dead letter"]],
+    ["a field offers suggestions", filters({}, { source: ["web"] }), "#known-source option", "value", ["web"]],
+    ["a filter in use is a chip", filters(TWO), ".chips a", "text", ["Search x", "Status Held", "Clear all"]],
+    [
+      "that removes it, from the first slice on",
+      filters(TWO),
+      ".chips a",
+      "href",
+      ["/list?status=held", "/list?q=x", "/list"],
+    ],
+    ["and says so", filters({ q: "x" }), ".chips a", "aria-label", ["Remove filter Search: x"]],
+    ["one alone needs no way to clear all", filters({ q: "x" }), ".chips a", "text", ["Search x"]],
+    ["none is no chip", filters({}), ".chips", "text", []],
+    ["a number is a filter", filters({ least: "-5" }), ".chips a", "text", ["At least -5"]],
+    [
+      "another text is an error",
+      filters({ least: "many" }),
+      "[role=alert]",
+      "text",
+      ["At least: enter a whole number."],
+    ],
+    ["a panel with rows shows them", panel({}), "section", "text", ["R Next"]],
+    ["its slices are named", panel({}), "nav", "aria-label", ["Pages"]],
+    ["the next one keeps the filters", panel({ q: "x" }), "[rel=next]", "href", ["/list?q=x&cursor=c2"]],
+    ["an ended search has no further slice", panel({}, { next: null }), "nav", "aria-label", []],
+    ["one that stopped early can go on", panel({}, { complete: false }), "[rel=next]", "text", ["Search further back"]],
+    ["and says how far it came", panel({}, { complete: false }), "p.quiet", "text", ["Searched 9 rows."]],
+    ["also without a match", panel({}, { items: [], complete: false }), "h2", "text", ["No matches in 9 rows"]],
+    ["no match is not no row", panel({ q: "x" }, { items: [] }), "h2", "text", ["No rows match these filters"]],
+    ["one can clear the filters", panel({ q: "x" }, { items: [] }), ".empty a", "href", ["/list"]],
+    ["no row has its own text", panel({}, { items: [] }, { empty: "none" }), "section", "text", ["none Next"]],
+    [
+      "lapsing points are said",
+      LapsingNote({ lapsing: true }),
+      "p",
+      "text",
+      [expect.stringMatching(/^Points are lapsing/)],
+    ],
+    ["others are not", LapsingNote({ lapsing: false }), "p", "text", []],
+  ])("%s", (_, part, selector, attribute, expected) => {
+    const elements = readHtml(String(html`${part}`)).all(selector);
+    expect(elements.map((one) => (attribute === "text" ? one.text : one.attribute(attribute)))).toEqual(expected);
+  });
+
+  test.each([
+    ["is that of its rows if there is one slice", {}, { next: null }, 1],
+    ["is that which the list knows", {}, { total: 7 }, 7],
+    ["also on its last slice", { cursor: "c" }, { next: null, total: 7 }, 7],
+    ["is not known of a search that stopped", {}, { next: null, complete: false }, undefined],
+  ])("the number of rows %s", (_, asked, more, total) => {
+    expect(totalOf(listOf(asked), { ...found, ...more })).toBe(total);
   });
 });

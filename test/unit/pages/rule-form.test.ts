@@ -17,7 +17,8 @@ import {
   type RuleForm,
 } from "../../../src/pages/rules/rule-form.ts";
 import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
-import { RuleEditor } from "../../../src/pages/rules/editor.tsx";
+import { RULE_MAX_CONDITIONS } from "../../../src/limits.ts";
+import { Conditions, RuleEditor } from "../../../src/pages/rules/editor.tsx";
 import { newRule } from "../../../src/use-cases/rule-schema.ts";
 import { readHtml, unchangedFields } from "../../support/html.ts";
 
@@ -311,4 +312,48 @@ test.each([
   ["3651", 30],
 ])("a preview for %j days looks back %i days", (days, number) => {
   expect(previewDays({ ...FORM, days })).toBe(number);
+});
+
+describe("the conditions of a form", () => {
+  const row = (path: string, more: Partial<ConditionRow> = {}): ConditionRow => ({
+    path,
+    operator: "equals",
+    value: "v",
+    ...more,
+  });
+  const rows = [row("properties.x"), row("properties.a_very_long_path", { operator: "exists", sameElement: true })];
+  const make = (conditions: ConditionRow[], button?: string, errors = {}) =>
+    readHtml(
+      String(
+        html`${Conditions({ form: { conditions }, errors, ...(button !== undefined && { button }) } as Parameters<typeof Conditions>[0])}`,
+      ),
+    );
+
+  test.each<[string, Parameters<typeof make>, string, string, unknown[]]>([
+    ["are numbered from one", [rows], "input[type=text]", "aria-label", ["Condition 1: path", "Condition 2: path"]],
+    ["have ids of their own", [rows], "textarea", "id", ["value-0", "value-1"]],
+    ["show the path", [rows], "input[type=text]", "value", ["properties.x", "properties.a_very_long_path"]],
+    ["are long with a long path", [rows], ".condition", "class", ["condition", "condition long"]],
+    ["show the comparison", [rows], "option[selected]", "value", ["equals", "exists"]],
+    ["can be removed one by one", [rows], "[data-swap][aria-label]", "value", ["remove-0", "remove-1"]],
+    ["say which", [rows], "[data-swap][aria-label]", "aria-label", ["Remove condition 1", "Remove condition 2"]],
+    ["may be about the element of the one above", [rows], "[type=checkbox]", "value", ["1"]],
+    ["if they are marked so", [rows], "[type=checkbox]", "checked", [""]],
+    ["can be added", [rows], "#add-condition", "value", ["add"]],
+    ["up to their maximum", [Array<ConditionRow>(RULE_MAX_CONDITIONS).fill(row("x"))], "#add-condition", "value", []],
+    [
+      "that are none say what that means",
+      [[]],
+      ".quiet",
+      "text",
+      ["No conditions: every signal of this event matches."],
+    ],
+    ["give the focus to an added one", [rows, "add"], "[autofocus]", "id", ["path-1"]],
+    ["mark a wrong value", [rows, undefined, { "conditions.0.value": "e" }], "[aria-invalid]", "id", ["value-0"]],
+    ["and say why", [rows, undefined, { "conditions.0.value": "e" }], "#condition-0-error", "text", ["e"]],
+    ["say what is wrong with all of them", [rows, undefined, { conditions: "e" }], "[role=alert]", "text", ["e"]],
+  ])("%s", (_, given, selector, attribute, expected) => {
+    const found = make(...given).all(selector);
+    expect(found.map((part) => (attribute === "text" ? part.text : part.attribute(attribute)))).toEqual(expected);
+  });
 });

@@ -11,6 +11,8 @@ import {
   PREVIEWS,
   previews,
   SHED_FACTOR,
+  turnOfLargeBody,
+  turnOfPage,
 } from "../../../src/http/workspace-share.ts";
 import { BODY_MAX_BYTES } from "../../../src/limits.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
@@ -50,6 +52,12 @@ function stall(
 function fakeTimers(): void {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
   onTestFinished(() => void vi.useRealTimers());
+}
+
+async function timed(work: Promise<unknown>): Promise<number> {
+  const startedMs = performance.now();
+  await work;
+  return performance.now() - startedMs;
 }
 
 // Shares fill with time, and the tests share an isolate.
@@ -157,6 +165,16 @@ describe("large bodies of a workspace", () => {
     const answers = await Promise.all(calls);
     expect(answers.map(({ status }) => status).sort()).toEqual([202, 202, 202, 202, 202, 503, 503, 503]);
     expect(most()).toBe(1);
+    // Those that have waited leave their places to others.
+    const later = await Promise.all(keys.map(({ key }) => workspace.send(large, { key })));
+    expect(later.map(({ status }) => status)).toEqual([202, 202]);
+  });
+
+  test("begin one after the other in all workspaces: the next one in half of the time that one takes", async () => {
+    const first = await turnOfLargeBody("first workspace", BODY_MAX_BYTES);
+    const next = await timed(turnOfLargeBody("next workspace", LARGE_BODY_BYTES));
+    first?.release();
+    expect(next).toBeGreaterThan(300);
   });
 
   test("are rejected for all keys and tokens when the share of the workspace is used up, before they are unpacked", async () => {
@@ -251,6 +269,13 @@ describe("pages and API calls of a workspace", () => {
     }
   });
 
+  test("count in units of a page; a call that would wait longer than five seconds is rejected after a pause", async () => {
+    expect(await turnOfPage("a workspace of units", 400)).toBe(0);
+    const rejected = turnOfPage("a workspace of units");
+    expect(await timed(rejected)).toBeGreaterThan(240);
+    expect(await rejected).toBeGreaterThan(5_000);
+  });
+
   test("previews of rules have few places", async () => {
     const workspace = await newWorkspace();
     const rule = { name: "r", event: "E", scoring_signal: "s", points: 1 };
@@ -264,17 +289,12 @@ describe("pages and API calls of a workspace", () => {
 });
 
 describe("callers who repeat their calls at once", () => {
-  const timed = async <T>(work: Promise<T>): Promise<number> => {
-    const startedMs = performance.now();
-    await work;
-    return performance.now() - startedMs;
-  };
-
   test("wait for a rejection, the longer the more of them wait", async () => {
     expect(await timed(pauseOfRejection("alone"))).toBeGreaterThan(240);
     const waits = await Promise.all(Array.from({ length: 200 }, (_, n) => timed(pauseOfRejection(`caller ${n % 3}`))));
     expect(waits[0]).toBeLessThan(500);
     expect(waits.at(-1)).toBeGreaterThan(600);
+    expect(await timed(pauseOfRejection("alone"))).toBeLessThan(500);
     // A body that is rejected for the share of its workspace.
     stopClock(Date.UTC(2032, 0, 1) + MINUTE_MS * minute++);
     const workspace = await newWorkspace();

@@ -42,15 +42,35 @@ test("logs the successful requests of a second in one line: calls, signals, the 
   const { key } = await newWorkspace();
   const ids: (string | null)[] = [];
   const lines = await logged(async (post) => {
-    for (const body of [SIGNAL, [SIGNAL, SIGNAL, { event: "" }], SIGNAL]) {
-      ids.push((await post(key, body)).headers.get("x-request-id"));
+    for (const [body, ms] of [
+      [SIGNAL, 3],
+      [[SIGNAL, SIGNAL, { event: "" }], 7],
+      [SIGNAL, 5],
+    ] as const) {
+      const answer = post(key, body);
+      vi.setSystemTime(Date.now() + ms);
+      ids.push((await answer).headers.get("x-request-id"));
     }
   });
   expect(ofEvent(lines, "request")).toEqual([]);
   const [sum, ...rest] = ofEvent(lines, "requests");
   expect(rest).toEqual([]);
-  expect(sum).toMatchObject({ calls: 3, signals: 4, slowest_ms: 0 });
-  expect(ids).toContain(sum?.["slowest_request_id"]);
+  expect(sum).toMatchObject({ calls: 3, signals: 4, slowest_ms: 7, slowest_request_id: ids[1] });
+});
+
+test("sums each second up, unless it only had rejections with a line of their own", async () => {
+  const { key } = await newWorkspace();
+  const lines = await logged(async (post) => {
+    for (const bodies of [[SIGNAL], [SIGNAL, SIGNAL], [{ event: "" }]]) {
+      for (const body of bodies) await post(key, body);
+      vi.setSystemTime(Date.now() + 1_000);
+    }
+  });
+  expect(ofEvent(lines, "requests").map(({ calls, signals }) => [calls, signals])).toEqual([
+    [1, 1],
+    [2, 2],
+  ]);
+  expect(ofEvent(lines, "request")).toMatchObject([{ status: 422 }]);
 });
 
 test("logs a few rejections individually and counts the rest by code", async () => {

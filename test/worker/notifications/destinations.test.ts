@@ -229,7 +229,7 @@ describe("a delivery", () => {
     const again = `/destinations/${id}/deliveries/${delivery}/again`;
     await harness.workspace.operator("POST", again);
     expect(await harness.attempted(id, 3)).toMatchObject({ state: "delivered" });
-    await harness.workspace.operator("POST", again);
+    expect(await harness.workspace.operator("POST", again)).toMatchObject({ state: "waiting", end_reason: null });
     expect(await harness.attempted(id, 4)).toMatchObject({ state: "delivered" });
     expect(new Set(receiver.ids()).size).toBe(1);
     await harness.workspace.operator("POST", `/destinations/${id}/pause`);

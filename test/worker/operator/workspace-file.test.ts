@@ -1,6 +1,8 @@
 /** The file of a workspace: export, import, and the same workspace again. */
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { createHash } from "node:crypto";
+import { gunzipSync, gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { hashOfName } from "../../../src/domain/signal/identity.ts";
 import { PAUSE_MAX_MS } from "../../../src/store/transfer/export-jobs.ts";
@@ -711,6 +713,18 @@ describe("an import", () => {
       status: 409,
       body: { code: "part_differs", detail: expect.stringContaining("lines instead of") as string },
     });
+
+    const lines = gunzipSync(bytes).toString().split("\n").with(1, '{"from":"store","table":"unknown","row":{}}');
+    const other = gzipSync(lines.join("\n"));
+    const sha256 = createHash("sha256").update(other).digest("hex");
+    const [described, ...rest] = manifest.parts;
+    const strange = {
+      ...file,
+      manifest: { ...manifest, parts: [{ ...described, bytes: other.length, sha256 }, ...rest] },
+    };
+    const begunStrange = await beginImport(strange as WorkspaceFile, `copy-${crypto.randomUUID()}`);
+    const rejected = await sendPart(String(begunStrange.body["workspace_id"]), part, new Uint8Array(other));
+    expect(rejected.body["detail"]).toBe(`Line 2 of part ${part} is of no table of this release.`);
 
     const begun = await beginImport(file, `copy-${crypto.randomUUID()}`);
     const after = new TestWorkspace(String(begun.body["workspace_id"]), workspace.key);

@@ -110,6 +110,21 @@ test("finds a line by its id although the first attempt to seal it was rolled ba
     expect(log.find(id)?.seq).toBe(seq);
   }));
 
+test.each([
+  ["without a time", "sig_none"],
+  ["with a time", newId("sig", NOW)],
+])("finds the newest line of an id %s, such as that of a replayed dead letter", (_, id) =>
+  inStore(({ storage }) => {
+    const log = storedLog(storage);
+    const seqs = [1, 2, 3].map(() => {
+      const seq = log.append({ facts: lineOf(id), payload: null }, null);
+      log.seal();
+      return seq;
+    });
+    expect(log.find(id)?.seq).toBe(seqs.at(-1));
+  }),
+);
+
 test("does not rewrite open lines that were sealed meanwhile", () =>
   inStore(({ storage }) => {
     const log = storedLog(storage);
