@@ -1,6 +1,6 @@
 import { array, assert, constantFrom, nat, property, tuple } from "fast-check";
 import { describe, expect, test } from "vitest";
-import { bodyWaitMs, chargeBody, FairShare, OPERATOR_ACCOUNT } from "../../../src/http/workspace-share.ts";
+import { bodyWaitMs, chargeBody, FairShare, OPERATOR_HOLDER } from "../../../src/http/workspace-share.ts";
 
 const CAPACITY = { perSecond: 100, burst: 200 };
 const START_MS = Date.UTC(2026, 10, 1);
@@ -116,7 +116,7 @@ describe("the bytes of bodies, as requests", () => {
     ["beyond a quarter of the burst wait, at half the rate", ["a"], 500, 1_000],
     ["count as at most one burst", ["a"], 1_000_000, 3_000],
     ["of one holder among others have 128 at once", ["a", "b", "c", "d"], 178, 800],
-    ["of the operator never wait", [OPERATOR_ACCOUNT], 1_000, 0],
+    ["of the operator never wait", [OPERATOR_HOLDER], 1_000, 0],
     ["that were charged too much are given back", ["a"], -500, 0],
   ])("%s", (_, holders, requests, waitMs) => {
     // Each case has the whole share.
