@@ -331,6 +331,42 @@ describe("an import of a file that is older than a change of its workspace", () 
     await after.settled();
   });
 
+  test("leaves a rotated key its end also after an import that was interrupted and deleted", async () => {
+    const { workspace, another, file } = await source();
+    await workspace.operator("POST", `/keys/${workspace.key.id}/rotate`, { overlap: "1h" });
+    await workspace.operator("POST", "/close");
+    const interrupted = await importing(file, workspace);
+    await openedOnly(interrupted);
+    const { slug } = await interrupted.operator<{ slug: string }>("GET", "");
+    await interrupted.operator("DELETE", "", { slug });
+    const after = await importing(file, workspace);
+    await after.operator("POST", "/import/finish", {});
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 3_600_000 });
+    expect((await workspace.send({ event: "E" })).status).toBe(401);
+    expect((await workspace.send({ event: "E" }, { key: another.key })).status).toBe(202);
+    await after.settled();
+  });
+
+  test("gives everything back to its source if it is deleted half-way: the source can be opened again", async () => {
+    const { workspace } = await source();
+    const { id: ruleId } = await workspace.operator<{ id: string }>("POST", "/rules", RULE);
+    const complete = await exportOf(workspace);
+    await workspace.operator("POST", "/close");
+    const before = { keys: await workspace.list("/keys"), audit: await rowsOf("audit_log", workspace) };
+    const interrupted = await importing(complete, workspace);
+    await openedOnly(interrupted);
+    expect(await rowsOf("api_keys", workspace)).toBe(0);
+    const { slug } = await interrupted.operator<{ slug: string }>("GET", "");
+    await interrupted.operator("DELETE", "", { slug });
+    await until(async () => expect(await interrupted.operator("GET", "/end")).toMatchObject({ complete: true }));
+    await workspace.operator("POST", "/open");
+    expect(await workspace.list("/keys")).toEqual(before.keys);
+    expect(await rowsOf("audit_log", workspace)).toBe(before.audit + 1);
+    expect(await workspace.operator("GET", `/rules/${ruleId}`)).toMatchObject({ points: 5 });
+    expect((await workspace.send({ email: "eve@example.com", event: "E" })).status).toBe(202);
+    await workspace.settled();
+  });
+
   test("keeps a key deactivated that is deactivated while its row moves", async () => {
     const { workspace, another, file } = await source();
     await workspace.operator("POST", "/close");
