@@ -465,8 +465,10 @@ export class SignalStore extends WorkspaceObject {
     const nowMs = Date.now();
     this.#transact(() => {
       // Destinations have nothing of earlier deletions, because waiting notifications are not in a file.
-      const open = isFirst ? state.sql.exec<{ id: string }>("SELECT id FROM deletions WHERE to_forward = 1") : [];
-      for (const { id } of [...open]) noteForwarded(state, id, nowMs);
+      if (isFirst) {
+        const open = state.sql.exec<{ id: string }>("SELECT id FROM deletions WHERE to_forward = 1").toArray();
+        for (const { id } of open) noteForwarded(state, id, nowMs);
+      }
       repeatDeletions(state, deletions, nowMs);
       setRetention(state, { retentionDays }, nowMs);
     });
