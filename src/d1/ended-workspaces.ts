@@ -2,6 +2,7 @@
 import { eq, gte, isNull, lt, or, sql } from "drizzle-orm";
 import { DAY_MS } from "../domain/duration.ts";
 import { auditEntry } from "./audit.ts";
+import { returnRows } from "./imports.ts";
 import {
   apiKeys,
   apiTokens,
@@ -106,6 +107,7 @@ export async function markEnded(
  * export of the workspace is imported again. Idempotent.
  */
 export async function deleteRows(db: ControlDatabase, workspaceId: string, nowMs: number): Promise<void> {
+  await returnRows(db, workspaceId);
   const entries = db
     .select({ id: auditLog.id })
     .from(auditLog)

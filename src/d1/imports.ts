@@ -2,7 +2,7 @@
  * Imports of workspaces in D1. Until an import is finished its rows wait in `imported_rows`, because their ids may still be the source's.
  * Members are the exception: their pages say that the workspace is being imported.
  */
-import { and, eq, getTableColumns, isNull, sql, type SQL } from "drizzle-orm";
+import { and, eq, getTableColumns, isNull, ne, sql, type SQL } from "drizzle-orm";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { maskedKey } from "../domain/keys/api-key.ts";
 import type { FileLine, FileManifest, FilePlan } from "../wire/workspace-file.ts";
@@ -28,7 +28,7 @@ import {
   workspaceVersions,
 } from "./database.ts";
 import { findPlan } from "./plans.ts";
-import { requireSameJurisdiction } from "./workspaces.ts";
+import { raiseRulesVersion, requireSameJurisdiction } from "./workspaces.ts";
 
 /** In the order in which they are written. The deletions come last, when the import is complete. */
 const TABLES = {
@@ -187,6 +187,29 @@ export async function conflictsOf(
   return { keys: keys.map(maskedKey), rules: rules.length > 0 };
 }
 
+/**
+ * What an import that is not complete has moved goes back to its source, unless the source has ended. So the source can be opened again, and
+ * the next import finds its keys with their ends. Idempotent.
+ */
+export async function returnRows(db: ControlDatabase, workspaceId: string): Promise<void> {
+  const [source] = await db
+    .select({ id: workspaces.id })
+    .from(workspaceImports)
+    .innerJoin(workspaces, eq(workspaces.id, workspaceImports.sourceId))
+    .where(and(eq(workspaceImports.workspaceId, workspaceId), ne(workspaces.state, "ended")));
+  if (source === undefined) return;
+  // Versions of exclusions that the source has made meanwhile stay. Ids of the other tables are used once.
+  const taken = sql`(SELECT version FROM ${exclusionVersions} WHERE workspace_id = ${source.id})`;
+  const returned = Object.values(TABLES).map((table) => {
+    const isFree = table === exclusionVersions ? sql`version NOT IN ${taken}` : undefined;
+    return db
+      .update(table)
+      .set({ workspaceId: source.id })
+      .where(and(eq(table.workspaceId, workspaceId), isFree));
+  });
+  await db.batch([raiseRulesVersion(db, source.id, sql`true`), ...returned]);
+}
+
 export async function activeKeysOf(db: ControlDatabase, workspaceId: string): Promise<string[]> {
   const keys = await db
     .select(KEY_ENDS)
@@ -196,7 +219,7 @@ export async function activeKeysOf(db: ControlDatabase, workspaceId: string): Pr
   return keys.map(maskedKey);
 }
 
-/** Deletions that were requested after the export, in its workspace or in one that was imported from it, also from another file. */
+/** Deletions that were requested since a time, in the workspace of a file or in one that was imported from it, also from another file. */
 export async function deletionsAfter(
   db: ControlDatabase,
   sourceId: string,

@@ -458,14 +458,17 @@ export class SignalStore extends WorkspaceObject {
    * @param deletions of people, requested after the export: they are repeated.
    */
   finishImport(deletions: ForgottenDeletion[], retentionDays: number | null): void {
+    const isFirst = this.#isImporting;
     // The state that was read before the rows came is stale, also in `Forwarding`.
-    if (this.#isImporting) [this.#loadedState, this.#startedForwarding] = [null, null];
+    if (isFirst) [this.#loadedState, this.#startedForwarding] = [null, null];
     const { state } = this;
     const nowMs = Date.now();
     this.#transact(() => {
       // Destinations have nothing of earlier deletions, because waiting notifications are not in a file.
-      const open = state.sql.exec<{ id: string }>("SELECT id FROM deletions WHERE to_forward = 1").toArray();
-      for (const { id } of open) noteForwarded(state, id, nowMs);
+      if (isFirst) {
+        const open = state.sql.exec<{ id: string }>("SELECT id FROM deletions WHERE to_forward = 1").toArray();
+        for (const { id } of open) noteForwarded(state, id, nowMs);
+      }
       repeatDeletions(state, deletions, nowMs);
       setRetention(state, { retentionDays }, nowMs);
     });

@@ -16,7 +16,7 @@ import {
   notePart,
   stageRows,
 } from "../d1/imports.ts";
-import { findWorkspace } from "../d1/workspaces.ts";
+import { findWorkspace, raiseConfigVersion } from "../d1/workspaces.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import { ok, reject, type Result } from "../domain/result.ts";
 import { configuredJurisdiction } from "../env.ts";
@@ -130,6 +130,12 @@ async function readLines(
     : rejected("part_differs", `Line ${unknown + 1} of part ${part} is of no table of this release.`);
 }
 
+/**
+ * Twice the longest pause. Deletions that were requested in the pause before the moment of the file got 503, and are neither in its rows of
+ * D1 nor in its store. The store knows the others.
+ */
+const BEFORE_EXPORT_MS = 10 * 60_000;
+
 const SLICE_LINES = 300;
 const SLICE_CHARACTERS = 600_000;
 
@@ -230,7 +236,10 @@ export async function finishImport(
     .finishImport()
     .catch(() => undefined);
   if (await counter().isClosed()) throw new Error("the counter has not finished the import");
-  await configureCounter(env, db, workspaceId, await counter().configVersion());
+  // The file has the counter's rows of a later moment than those of D1.
+  const seen = await counter().configVersion();
+  await raiseConfigVersion(db, workspaceId, seen);
+  await configureCounter(env, db, workspaceId, seen);
   const { keys } = await counter().deactivateAll([]);
   await deactivateCountersKeys(db, workspaceId, keys);
   const detail = { source: sourceId, exported_at: new Date(manifest.exportedAtMs).toISOString() };
@@ -276,17 +285,19 @@ async function deletionsOf(
   { deletedPeople, withoutDeletions }: FinishOptions,
   isSourceKnown: boolean,
 ): Promise<Result<ForgottenDeletion[], ImportRejection>> {
+  const { exportedAtMs } = manifest;
+  // The same time in each call, so that the store knows a repetition.
   const given = (deletedPeople ?? []).map((emailHash) => ({
     id: newId("del", by.nowMs),
-    requestedAtMs: by.nowMs,
+    requestedAtMs: exportedAtMs + 1,
     emailHash,
   }));
-  const areKnown = isSourceKnown && manifest.exportedAtMs > by.nowMs - DELETIONS_KEPT_DAYS * DAY_MS;
+  const areKnown = isSourceKnown && exportedAtMs > by.nowMs - DELETIONS_KEPT_DAYS * DAY_MS;
   if (!areKnown && deletedPeople === null && !withoutDeletions) {
     return rejected(
       "deletions_unknown",
       "This deployment does not know who was deleted after the export. Send `deleted_people` with the hashes of the source's deletions, or `without_deletions`.",
     );
   }
-  return ok([...(await deletionsAfter(db, sourceId, manifest.exportedAtMs)), ...given]);
+  return ok([...(await deletionsAfter(db, sourceId, exportedAtMs - BEFORE_EXPORT_MS)), ...given]);
 }

@@ -88,10 +88,16 @@ export function waitsForDestinations({ sql, signals }: StoreState, email: string
   return job?.to_forward === 1 && job.step === "cold" && !signals.isClearing;
 }
 
-/** Repeats deletions that the store does not know. They begin now, because signals of the person may still be in transit. */
+/**
+ * Repeats deletions that the store does not know: it has neither their receipt nor a later request for the same person, who may have come
+ * back since. They begin now, because signals of the person may still be in transit.
+ */
 export function repeatDeletions(state: StoreState, forgotten: readonly ForgottenDeletion[], nowMs: number): void {
   const { sql } = state;
-  const unknown = forgotten.filter(({ id }) => findJob(sql, "id", id) === undefined);
+  const unknown = forgotten.filter(({ id, requestedAtMs, emailHash }) => {
+    const last = findJob(sql, "email_hash", emailHash);
+    return findJob(sql, "id", id) === undefined && (last === undefined || last.last_requested_at < requestedAtMs);
+  });
   if (unknown.length === 0) return;
   const emails = new Map<string, string>();
   const hashes = new Set(unknown.map(({ emailHash }) => emailHash));

@@ -355,6 +355,42 @@ describe("an import of a file that is older than a change of its workspace", () 
     await after.settled();
   });
 
+  test("leaves a rotated key its end also after an import that was interrupted and deleted", async () => {
+    const { workspace, another, file } = await source();
+    await workspace.operator("POST", `/keys/${workspace.key.id}/rotate`, { overlap: "1h" });
+    await workspace.operator("POST", "/close");
+    const interrupted = await importing(file, workspace);
+    await openedOnly(interrupted);
+    const { slug } = await interrupted.operator<{ slug: string }>("GET", "");
+    await interrupted.operator("DELETE", "", { slug });
+    const after = await importing(file, workspace);
+    await after.operator("POST", "/import/finish", {});
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 3_600_000 });
+    expect((await workspace.send({ event: "E" })).status).toBe(401);
+    expect((await workspace.send({ event: "E" }, { key: another.key })).status).toBe(202);
+    await after.settled();
+  });
+
+  test("gives everything back to its source if it is deleted half-way: the source can be opened again", async () => {
+    const { workspace } = await source();
+    const { id: ruleId } = await workspace.operator<{ id: string }>("POST", "/rules", RULE);
+    const complete = await exportOf(workspace);
+    await workspace.operator("POST", "/close");
+    const before = { keys: await workspace.list("/keys"), audit: await rowsOf("audit_log", workspace) };
+    const interrupted = await importing(complete, workspace);
+    await openedOnly(interrupted);
+    expect(await rowsOf("api_keys", workspace)).toBe(0);
+    const { slug } = await interrupted.operator<{ slug: string }>("GET", "");
+    await interrupted.operator("DELETE", "", { slug });
+    await until(async () => expect(await interrupted.operator("GET", "/end")).toMatchObject({ complete: true }));
+    await workspace.operator("POST", "/open");
+    expect(await workspace.list("/keys")).toEqual(before.keys);
+    expect(await rowsOf("audit_log", workspace)).toBe(before.audit + 1);
+    expect(await workspace.operator("GET", `/rules/${ruleId}`)).toMatchObject({ points: 5 });
+    expect((await workspace.send({ email: "eve@example.com", event: "E" })).status).toBe(202);
+    await workspace.settled();
+  });
+
   test("keeps a key deactivated that is deactivated while its row moves", async () => {
     const { workspace, another, file } = await source();
     await workspace.operator("POST", "/close");
@@ -368,6 +404,85 @@ describe("an import of a file that is older than a change of its workspace", () 
     expect((await after.list<{ id: string }>("/keys")).find(({ id }) => id === another.id)).toMatchObject({
       status: "Inactive",
     });
+  });
+});
+
+/** An import whose last call was interrupted after the workspace had begun to take signals. */
+async function openedOnly(workspace: TestWorkspace, deletedPeople: readonly string[] | null = null): Promise<void> {
+  const DB = intercept(env.DB, ({ statements, make }) => {
+    if (statements.some(({ query }) => query.includes('delete from "imported_rows"'))) throw new Error("interrupted");
+    return make();
+  });
+  const context = workspace.context({ env: { ...env, DB } as Env, db: controlDatabase(DB) });
+  await expect(finishImport(context, { deletedPeople, withoutDeletions: false })).rejects.toThrow("interrupted");
+}
+
+const hashOf = (email: string) => hashOfName({ kind: "email", value: email });
+
+describe("an import that is finished again after the workspace has begun to take signals", () => {
+  async function source() {
+    const workspace = await newWorkspace();
+    for (const name of ["jane", "sam"]) await workspace.send({ email: `${name}@example.com`, event: "E" });
+    await workspace.settled();
+    return { workspace, file: await exportOf(workspace) };
+  }
+
+  /** Jane and Sam are senders' people again. */
+  async function returned(workspace: TestWorkspace, after: TestWorkspace): Promise<void> {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 60_000 });
+    for (const name of ["jane", "sam"]) await workspace.send({ email: `${name}@example.com`, event: "F" });
+    await until(async () => expect(await after.counter.books()).toMatchObject({ unsettled: 0 }));
+  }
+
+  test("deletes nobody who has come back: of a list of hashes, and of a deletion that was requested twice", async () => {
+    const { workspace, file } = await source();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 60_000 });
+    await workspace.operator("POST", "/close");
+    const deletions = ["del_first", "del_again"].map((id) =>
+      env.DB.prepare("INSERT INTO deletions (id, workspace_id, requested_at, email_hash) VALUES (?, ?, ?, ?)").bind(
+        id,
+        workspace.id,
+        new Date().toISOString(),
+        hashOf("jane@example.com"),
+      ),
+    );
+    await env.DB.batch(deletions);
+    const after = await importing(file, workspace);
+    const deletedPeople = [hashOf("sam@example.com")];
+    await openedOnly(after, deletedPeople);
+    await returned(workspace, after);
+    expect(await after.operator("POST", "/import/finish", { deleted_people: deletedPeople })).toMatchObject({
+      deletions_repeated: 3,
+    });
+    expect(await emailsOf(after)).toEqual(["jane@example.com", "sam@example.com"]);
+    expect(await after.settled()).toMatchObject({ processed: 4, balanced: true });
+  });
+
+  test("still deletes whose deletion was requested meanwhile", async () => {
+    const { workspace, file } = await source();
+    await workspace.operator("POST", "/close");
+    const after = await importing(file, workspace);
+    await openedOnly(after);
+    await workspace.operator("DELETE", "/people/jane@example.com");
+    await after.operator("POST", "/import/finish", { deleted_people: [hashOf("sam@example.com")] });
+    expect(await emailsOf(after)).toEqual([]);
+  });
+
+  test("leaves a receipt open until Destinations have deleted the person", async () => {
+    const { workspace, file } = await source();
+    await workspace.operator("POST", "/close");
+    await workspace.operator("DELETE", "/people/jane@example.com");
+    const after = await importing(file, workspace);
+    await openedOnly(after);
+    const waiting = () =>
+      runInDurableObject(after.store, (_, { storage }) => {
+        storage.sql.exec("UPDATE deletions SET to_forward = 1, finished_at = NULL");
+      });
+    await waiting();
+    await after.store.finishImport([], null);
+    const receipt = await after.store.deletion("jane@example.com");
+    expect(receipt).toMatchObject({ finishedAtMs: null });
+    await after.operator("POST", "/import/finish", {});
   });
 });
 
@@ -554,6 +669,83 @@ describe("an interrupted export", () => {
     },
     240_000,
   );
+});
+
+describe("what happens while an export is written, after its rows of D1 were read", () => {
+  /** The file of the workspace, whose rows of D1 are read before this happens, and the rows of its counter afterwards. */
+  async function exportDuring(workspace: TestWorkspace, meanwhile: () => Promise<unknown>): Promise<WorkspaceFile> {
+    const DB = intercept(env.DB, async ({ statements, make }) => {
+      if (statements.some(({ query }) => query.startsWith("SELECT * FROM audit_log"))) {
+        await meanwhile();
+        await scheduler.wait(5);
+      }
+      return make();
+    });
+    await restart(workspace.store);
+    await withBindings(workspace.id, { DB });
+    const file = await exportOf(workspace);
+    await withBindings(workspace.id);
+    return file;
+  }
+
+  test("the deletion of a person, answered 503, is repeated by the import", async () => {
+    expectLogged("error");
+    const workspace = await newWorkspace();
+    for (const name of ["jane", "sam"]) await workspace.send({ email: `${name}@example.com`, event: "E" });
+    await workspace.settled();
+    await workspace.operator("DELETE", "/people/sam@example.com");
+    await workspace.send({ email: "sam@example.com", event: "F" });
+    await until(async () => expect(await workspace.counter.books()).toMatchObject({ unsettled: 0 }));
+    let status = 0;
+    const file = await exportDuring(workspace, async () => {
+      ({ status } = await workspace.ask("DELETE", "/people/jane@example.com"));
+    });
+    expect(status).toBe(503);
+    expect(await emailsOf(await moved(workspace, file))).toEqual(["sam@example.com"]);
+  });
+
+  test("a change of the configuration is not the file's: counter and D1 have the same one", async () => {
+    expectLogged("configure_failed");
+    const workspace = await newWorkspace();
+    const file = await exportDuring(workspace, () => workspace.operator("PATCH", "", { overages: true }));
+    const after = await moved(workspace, file);
+    const { overages } = await after.operator<{ overages: boolean }>("GET", "");
+    expect([overages, (await after.counter.usage())?.overages]).toEqual([false, false]);
+  });
+
+  test("the deactivation of a key holds in the new workspace", async () => {
+    const workspace = await newWorkspace();
+    const another = await workspace.newKey();
+    const file = await exportDuring(workspace, () => workspace.deactivate(another));
+    const after = await moved(workspace, file);
+    expect((await workspace.send({ event: "E" }, { key: another.key })).status).toBe(401);
+    expect((await after.list<{ id: string }>("/keys")).find(({ id }) => id === another.id)).toMatchObject({
+      status: "Inactive",
+    });
+  });
+});
+
+test("an import of a workspace whose counter has no ledger counts the first call, also before the counter is configured", async () => {
+  const workspace = await newWorkspace();
+  await runInDurableObject(workspace.counter, (_, { storage }) => {
+    for (const table of ["ledger", "configurations"]) storage.sql.exec(`DELETE FROM ${table}`);
+  });
+  await restart(workspace.counter);
+  const file = await exportOf(workspace);
+  expect(linesOf(file).filter(({ from }) => from === "counter")).toEqual([]);
+  await workspace.operator("DELETE", "", { slug: file.manifest.workspace.slug });
+  const after = await importing(file, workspace);
+  const QUOTA_COUNTER = intercept(env.QUOTA_COUNTER, ({ method, make }) => {
+    if (method === "configVersion") throw new Error("interrupted");
+    return make();
+  });
+  const context = after.context({ env: { ...env, QUOTA_COUNTER } as Env });
+  const options = { deletedPeople: null, withoutDeletions: false };
+  await expect(finishImport(context, options)).rejects.toThrow("interrupted");
+  expect((await workspace.send({ event: "E", email: "jane@example.com" })).status).toBe(202);
+  await after.operator("POST", "/import/finish", {});
+  expect(await after.settled()).toMatchObject({ accepted: 1, processed: 1, balanced: true });
+  expect(await after.operator("GET", "/usage")).toMatchObject({ accepted: 1, signal_limit: 1_000_000 });
 });
 
 describe("a pause for an export", () => {
