@@ -395,6 +395,7 @@ export class Destinations extends WorkspaceObject {
       const notices = await this.#chore.keyNotices(this.#workspaceId, beganMs);
       this.#run((nowMs) => this.#addNotifications(this.#chore.finish(notices, beganMs), nowMs));
     } catch (error) {
+      if (this.ended !== null) return;
       logEvent("destinations_alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
       this.#chore.postpone(Date.now() + SAFETY_ALARM_MS);
       this.#alarm.by(Date.now() + SAFETY_ALARM_MS);

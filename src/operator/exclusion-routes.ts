@@ -45,7 +45,7 @@ const draftList = z.strictObject({ items: exclusionList });
 const preview = z
   .object({
     excluded: count.describe("Signals that would score no more."),
-    released: count.describe("Signals that would score again."),
+    included: count.describe("Signals that would score again."),
     covered: z
       .array(z.object({ name: z.string(), signals: count }))
       .describe("Signals that each exclusion covers. The first exclusion that covers a signal counts."),

@@ -18,7 +18,7 @@ import { effectsOn, inTurn, readParts, type PersonEffect, type RulePreview } fro
 export interface ExclusionsPreview {
   /** Signals that would score no more, and signals that would score again. */
   excluded: number;
-  released: number;
+  included: number;
   /** Signals that each exclusion covers, in the order of the list. The first exclusion that covers a signal counts. */
   covered: { name: string; signals: number }[];
   /** People whose score would change. */
@@ -53,10 +53,10 @@ export async function previewExclusions(
   return inTurn(workspaceId, async () => {
     const { scanned, complete } = await readParts(workspaceId, maxSignals, read, (part) => sums.take(part));
     const { effects, byPerson, crossing } = await effectsOn(env, workspaceId, sums.pointsOfPeople());
-    const { excluded, released } = sums;
+    const { excluded, included } = sums;
     return {
       excluded,
-      released,
+      included,
       covered: exclusions.map(({ id, name }) => ({ name, signals: sums.covered.get(id) ?? 0 })),
       people: effects.length,
       points: effects.reduce((sum, effect) => sum + effect.points, 0),
@@ -75,7 +75,7 @@ export async function previewExclusions(
 /** Adds up the parts. */
 export class Sums {
   excluded = 0;
-  released = 0;
+  included = 0;
   readonly covered = new Map<string, number>();
   readonly samples: ExclusionSample[] = [];
   readonly #points = new Map<number, number>();
@@ -84,7 +84,7 @@ export class Sums {
 
   take(part: ExclusionsPreviewPart): void {
     this.excluded += part.excluded;
-    this.released += part.released;
+    this.included += part.included;
     this.samples.push(...part.samples.slice(0, PREVIEW_SAMPLES - this.samples.length));
     for (const [id, lines] of part.covered) this.covered.set(id, (this.covered.get(id) ?? 0) + lines);
     for (const [personId, points] of part.points) this.#add(personId, points);

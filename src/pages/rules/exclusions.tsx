@@ -442,7 +442,7 @@ function PreviewText({ base, preview }: { base: string; preview: Preview | null 
     <>
       <Stats>
         <Stat label="No longer score" value={found.excluded} />
-        <Stat label="Score again" value={found.released} />
+        <Stat label="Score again" value={found.included} />
         <Stat label="People" value={found.people} />
         <Stat label="Points" value={signed(found.points)} />
       </Stats>

@@ -128,7 +128,7 @@ export interface ExclusionsPreviewPart {
   characters: number;
   /** Lines that would become excluded, and those that would not be excluded any more. */
   excluded: number;
-  released: number;
+  included: number;
   /** Lines that the exclusions cover, by exclusion. */
   covered: [exclusionId: string, lines: number][];
   /** Points of people that the rules which score each time would add or remove. */

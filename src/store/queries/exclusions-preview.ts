@@ -58,7 +58,7 @@ class Effects {
   readonly #singles: SingleMatch[] = [];
   readonly #samples: ExclusionsPreviewPart["samples"] = [];
   #excluded = 0;
-  #released = 0;
+  #included = 0;
 
   constructor(state: ShownState) {
     this.#state = state;
@@ -70,7 +70,7 @@ class Effects {
     for (const outcome of facts.outcomes) this.#noteMatch(facts, outcome, excludedBy !== null);
     if ((before === null) === (excludedBy === null)) return;
     if (before === null) this.#excluded++;
-    else this.#released++;
+    else this.#included++;
     if (this.#samples.length === PREVIEW_SAMPLES) return;
     const { id, receivedAtMs } = admission;
     this.#samples.push({ id, event: event ?? "", source: source ?? "", email, receivedAtMs, excludedBy });
@@ -119,7 +119,7 @@ class Effects {
   counted() {
     return {
       excluded: this.#excluded,
-      released: this.#released,
+      included: this.#included,
       covered: [...this.#covered],
       points: [...this.#points],
       singles: this.#singles,

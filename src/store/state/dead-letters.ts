@@ -185,7 +185,10 @@ export function noteDeadLetters(state: StoreState, reasons: readonly string[], n
   }
   notification.waiting = [...counts];
   state.due.by("notify_dead_letters", nextDeadLetterNotificationMs(state));
-  return nowMs - notification.notifiedAtMs < DEAD_LETTERS_PAUSE_MS ? [] : takeDeadLetterNotifications(state, nowMs);
+  // A longer wait means that the clock was set back.
+  return Math.abs(nowMs - notification.notifiedAtMs) < DEAD_LETTERS_PAUSE_MS
+    ? []
+    : takeDeadLetterNotifications(state, nowMs);
 }
 
 export function raiseDeadLetters(state: StoreState, nowMs: number): void {

@@ -173,7 +173,7 @@ describe("exclusions and stored signals", () => {
     const preview = (items: Item[]) => workspace.operator("POST", "/exclusions/preview", { items });
     expect(await preview([STAFF, TESTS])).toMatchObject({
       excluded: 3,
-      released: 0,
+      included: 0,
       covered: [
         { name: "Staff", signals: 2 },
         { name: "Tests", signals: 1 },
@@ -198,8 +198,8 @@ describe("exclusions and stored signals", () => {
     expect(await applyExclusions(workspace)).toMatchObject({ version: 1, matched: 3, removed: 3, status: "done" });
     expect(await scores()).toEqual({ "ann@own.example": 0, "bob@example.com": 25 });
 
-    expect(await preview([TESTS])).toMatchObject({ excluded: 0, released: 1, points: 25, people: 1 });
-    expect(await preview([])).toMatchObject({ excluded: 0, released: 3, points: 35, people: 2 });
+    expect(await preview([TESTS])).toMatchObject({ excluded: 0, included: 1, points: 25, people: 1 });
+    expect(await preview([])).toMatchObject({ excluded: 0, included: 3, points: 35, people: 2 });
     await put([]);
     await applyExclusions(workspace);
     expect(await scores()).toEqual({ "ann@own.example": 30, "bob@example.com": 30 });
@@ -218,7 +218,7 @@ describe("exclusions and stored signals", () => {
     await put([]);
     await applyExclusions(workspace);
     expect(await scores()).toEqual({ "bob@example.com": 30 });
-    expect(preview).toMatchObject({ released: 1, by_person: [{ points: -25, before: 55, after: 30 }] });
+    expect(preview).toMatchObject({ included: 1, by_person: [{ points: -25, before: 55, after: 30 }] });
   });
 
   test("a token without the scope read sees no people in a preview", async () => {

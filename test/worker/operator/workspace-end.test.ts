@@ -2,6 +2,7 @@
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { coldState, ring } from "../../support/cold.ts";
 import { consumeMessages, messageOf } from "../../support/deliver.ts";
 import { textOfTables } from "../../support/everything.ts";
@@ -336,4 +337,21 @@ describe("an interrupted end", () => {
     },
     120_000,
   );
+
+  test("is no failure of the hourly work of Destinations, which waits for an answer meanwhile", async () => {
+    const workspace = await newWorkspace();
+    const slug = await slugOf(workspace);
+    const target = "https://receiver.example.com/";
+    const destination = { name: "d", type: "webhook", target, notifications: ["key.silent"] };
+    await workspace.operator("POST", "/destinations", destination);
+    const lastUsed = vi.spyOn(QuotaCounter.prototype, "lastUsed").mockImplementation((async () => {
+      await workspace.operator("DELETE", "", { slug });
+      return {};
+    }) as never);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + DAY_MS });
+    await runDurableObjectAlarm(workspace.destinations);
+    expect(lastUsed).toHaveBeenCalledOnce();
+    lastUsed.mockRestore();
+    expect(await tablesOf(workspace)).toBe("");
+  });
 });

@@ -350,6 +350,13 @@ describe("dead letters", () => {
       expect(nextDeadLetterNotificationMs(store.state)).toBeNull();
     }));
 
+  test("are announced at once after the clock was set back", () =>
+    inStore((store) => {
+      want(store);
+      const announced = (atMs: number) => noteDeadLetters(store.state, ["Too much work"], atMs).length;
+      expect([announced(NOW + 3_600_000), announced(NOW), announced(NOW + 1)]).toEqual([1, 1, 0]);
+    }));
+
   test("have a bounded number of reasons in a notification; the rest is counted together", () =>
     inStore((store) => {
       want(store);

@@ -337,8 +337,8 @@ describe("exclusions applied to the past", () => {
       await losePayloads(store);
       const range = { sinceMs: 0, beforeSeq: Number.MAX_SAFE_INTEGER, limit: 100, today: dayOf(NOW) };
       const other = on("exc_other", "payload.test", "no");
-      expect(await previewExclusionsPart(store.shown, [TESTS, other], range)).toMatchObject({ released: 0 });
-      expect(await previewExclusionsPart(store.shown, [other], range)).toMatchObject({ released: 1 });
+      expect(await previewExclusionsPart(store.shown, [TESTS, other], range)).toMatchObject({ included: 0 });
+      expect(await previewExclusionsPart(store.shown, [other], range)).toMatchObject({ included: 1 });
       await apply(store, [TESTS, other]);
       expect(store.scores).toEqual({ ann: 0 });
       await apply(store, [other]);
@@ -366,7 +366,7 @@ describe("exclusions applied to the past", () => {
       await apply(store, [STAFF]);
       const range = { sinceMs: 0, beforeSeq: Number.MAX_SAFE_INTEGER, limit: 100, today: dayOf(NOW) };
       const part = await previewExclusionsPart(store.shown, [TESTS], range);
-      expect(part).toMatchObject({ scanned: 5, excluded: 1, released: 1, covered: [["exc_tests", 2]], next: null });
+      expect(part).toMatchObject({ scanned: 5, excluded: 1, included: 1, covered: [["exc_tests", 2]], next: null });
       const emails = part.samples.map(({ email, excludedBy }) => [email, excludedBy]);
       expect(emails).toEqual([
         ["bob@example.com", "exc_tests"],
