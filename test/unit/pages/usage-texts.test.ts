@@ -238,8 +238,8 @@ test.each([
   ["", "Usage"],
   ["/plan", "Plan"],
   ["/ledger", "Ledger"],
-] as const)("the tab of %j is %s, and an error stands below the tabs", (current, text) => {
-  const tabs = readHtml(String(html`${UsageTabs({ base: "/w/a", current, usage: usage(), error: "Why." })}`));
+] as const)("the tab of %j is %s, and an error stands below the tabs", async (current, text) => {
+  const tabs = readHtml(await html`${UsageTabs({ base: "/w/a", current, usage: usage(), error: "Why." })}`);
   expect(tabs.all("nav a").map(({ target }) => target)).toEqual(["/w/a/usage", "/w/a/usage/plan", "/w/a/usage/ledger"]);
   expect(tabs.all("[aria-current=page]").map((tab) => tab.text)).toEqual([text]);
   expect(tabs.all(".notice.bad").map((notice) => notice.text)).toEqual(["Nothing was changed Why."]);
