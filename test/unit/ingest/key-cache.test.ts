@@ -94,7 +94,7 @@ describe("summed-up rejections", () => {
     const key = await knownKey(`sk_${name}`);
     key.rejectedPauseMs = NOW + pauseMs;
     const executionCtx = { waitUntil: (report: Promise<void>) => void report.catch(() => undefined) };
-    const withWork = { ...context, executionCtx } as unknown as Context<AppEnv>;
+    const withWork = { get: () => "req_1", executionCtx } as unknown as Context<AppEnv>;
     sumUpRejected(withWork, key, { code: "unauthorized", cause: "secret_wrong" }, NOW);
     // A report that does not end may be repeated nine seconds later.
     expect(key.rejectedReportMs).toBe(NOW + afterMs + 9_000);

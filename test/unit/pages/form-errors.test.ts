@@ -1,6 +1,6 @@
 /** The box above a form that was rejected. */
 import { expect, test } from "vitest";
-import { summaryOf } from "../../../src/pages/kit/forms.tsx";
+import { errorList, summaryOf } from "../../../src/pages/kit/forms.tsx";
 
 const MARKED = "Fix the fields marked below.";
 
@@ -22,4 +22,14 @@ test.each([
   [{ name: "Enter a name.", role: undefined }, []],
 ])("the errors %j are summed up as %j, in the same words on each form", (errors, summary) => {
   expect(summaryOf(errors)).toEqual(summary);
+});
+
+test("a list of errors says which mapping has one", () => {
+  const errors = {
+    name: "Enter a name.",
+    "rows.0.path": "Enter a path.",
+    "map.9.text": "Enter a text.",
+    role: undefined,
+  };
+  expect(errorList(errors)).toEqual(["Enter a name.", "Mapping 1: Enter a path.", "Mapping 10: Enter a text."]);
 });

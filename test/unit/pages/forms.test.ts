@@ -141,8 +141,8 @@ test.each<[string, Child, string, string, unknown[]]>([
   ["or none", Head({ heading: "H", crumbs: [] }), ".crumbs", "text", []],
   ["an introduction", Head({ heading: "H", crumbs: [], intro: "i" }), "p.quiet", "text", ["i"]],
   ["and actions", Head({ heading: "H", crumbs: [], actions: "a" }), ".row", "text", ["a"]],
-])("%s", (_, part, selector, attribute, expected) => {
-  const elements = readHtml(String(html`${part}`)).all(selector);
+])("%s", async (_, part, selector, attribute, expected) => {
+  const elements = readHtml(await html`${part}`).all(selector);
   const found = elements.map((element) => {
     if (attribute === "text") return element.text;
     return attribute === "verbatim" ? element.verbatim : element.attribute(attribute);

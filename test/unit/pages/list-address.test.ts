@@ -167,8 +167,8 @@ describe("the filters and the panel of a list", () => {
       [expect.stringMatching(/^Points are lapsing/)],
     ],
     ["others are not", LapsingNote({ lapsing: false }), "p", "text", []],
-  ])("%s", (_, part, selector, attribute, expected) => {
-    const elements = readHtml(String(html`${part}`)).all(selector);
+  ])("%s", async (_, part, selector, attribute, expected) => {
+    const elements = readHtml(await html`${part}`).all(selector);
     expect(elements.map((one) => (attribute === "text" ? one.text : one.attribute(attribute)))).toEqual(expected);
   });
 

@@ -39,8 +39,8 @@ vi.useFakeTimers({ toFake: ["Date"], now: NOW });
 afterAll(() => void vi.useRealTimers());
 
 /** The attribute of each element that the selector finds; `text`: its text. */
-function found(part: Child, selector: string, attribute: string): (string | undefined)[] {
-  const elements = readHtml(String(html`${part}`)).all(selector);
+async function found(part: Child, selector: string, attribute: string): Promise<(string | undefined)[]> {
+  const elements = readHtml(await html`${part}`).all(selector);
   return elements.map((element) => (attribute === "text" ? element.text : element.attribute(attribute)));
 }
 
@@ -107,9 +107,9 @@ test.each<[string, Child, string, string, unknown[]]>([
   ["a quiet step has no mark", timeline(), "li", "class", [undefined, "bad"]],
   ["steps have relative times", timeline(), "time", "text", ["just now"]],
   ["or exact ones", timeline(NOW - 1_500), ".at-end", "text", [/^\+1\.50 s · 10:35:12\.345 UTC$/]],
-])("%s", (_, part, selector, attribute, expected) => {
+])("%s", async (_, part, selector, attribute, expected) => {
   const like = expected.map((text) => (text instanceof RegExp ? (expect.stringMatching(text) as unknown) : text));
-  expect(found(part, selector, attribute)).toEqual(like);
+  expect(await found(part, selector, attribute)).toEqual(like);
 });
 
 function tabs(): Child {
@@ -163,13 +163,16 @@ describe("a meter", () => {
         ["50", "bad"],
       ],
     ],
-  ])("%s", (_, part, expected) => {
-    const [widths, tones] = [found(part, "rect", "width"), found(part, "rect", "class")];
+  ])("%s", async (_, part, expected) => {
+    const [widths, tones] = [await found(part, "rect", "width"), await found(part, "rect", "class")];
     expect(widths.slice(1).map((width, index) => [width, tones[index + 1]])).toEqual(expected);
   });
 
-  test("marks a limit before its end", () => {
-    expect([found(meter(0.75, 0.5), "line.mark", "x1"), found(meter(0.75), "line.mark", "x1")]).toEqual([["50"], []]);
+  test("marks a limit before its end", async () => {
+    expect([await found(meter(0.75, 0.5), "line.mark", "x1"), await found(meter(0.75), "line.mark", "x1")]).toEqual([
+      ["50"],
+      [],
+    ]);
   });
 });
 
@@ -208,8 +211,8 @@ describe("a table", () => {
     ["has labels for short values on a phone", "td", "data-label", ["Points", "Last seen", undefined]],
     ["links its rows", "tbody a.row-link", "href", ["/n"]],
     ["has a caption", "caption", "text", ["c"]],
-  ])("%s", (_, selector, attribute, expected) => {
-    expect(found(make("other"), selector, attribute)).toEqual(expected);
+  ])("%s", async (_, selector, attribute, expected) => {
+    expect(await found(make("other"), selector, attribute)).toEqual(expected);
   });
 
   test.each([
@@ -217,12 +220,12 @@ describe("a table", () => {
     ["points_up", ["?sort=name", "?sort=points", "?sort=seen"], [undefined, "ascending", undefined, undefined]],
     ["name", ["?sort=name", "?sort=points", "?sort=seen"], ["ascending", undefined, undefined, undefined]],
     ["seen", ["?sort=name", "?sort=points", "?sort=seen"], [undefined, undefined, "descending", undefined]],
-  ])("in the order %s says so, and offers the others", (current, links, orders) => {
+  ])("in the order %s says so, and offers the others", async (current, links, orders) => {
     const part = make(current);
-    expect([found(part, "thead a", "href"), found(part, "thead th", "aria-sort")]).toEqual([links, orders]);
+    expect([await found(part, "thead a", "href"), await found(part, "thead th", "aria-sort")]).toEqual([links, orders]);
   });
 
-  test("without rows shows its empty state", () => {
-    expect(found(Table({ caption: "c", rows: [], columns: [], empty: "none" }), "table", "text")).toEqual([]);
+  test("without rows shows its empty state", async () => {
+    expect(await found(Table({ caption: "c", rows: [], columns: [], empty: "none" }), "table", "text")).toEqual([]);
   });
 });

@@ -322,12 +322,10 @@ describe("the conditions of a form", () => {
     ...more,
   });
   const rows = [row("properties.x"), row("properties.a_very_long_path", { operator: "exists", sameElement: true })];
-  const make = (conditions: ConditionRow[], button?: string, errors = {}) =>
-    readHtml(
-      String(
-        html`${Conditions({ form: { conditions }, errors, ...(button !== undefined && { button }) } as Parameters<typeof Conditions>[0])}`,
-      ),
-    );
+  const make = async (conditions: ConditionRow[], button?: "add", errors: Record<string, string> = {}) => {
+    const props = { form: { conditions }, errors, ...(button !== undefined && { button }) };
+    return readHtml(await html`${Conditions(props)}`);
+  };
 
   test.each<[string, Parameters<typeof make>, string, string, unknown[]]>([
     ["are numbered from one", [rows], "input[type=text]", "aria-label", ["Condition 1: path", "Condition 2: path"]],
@@ -352,8 +350,8 @@ describe("the conditions of a form", () => {
     ["mark a wrong value", [rows, undefined, { "conditions.0.value": "e" }], "[aria-invalid]", "id", ["value-0"]],
     ["and say why", [rows, undefined, { "conditions.0.value": "e" }], "#condition-0-error", "text", ["e"]],
     ["say what is wrong with all of them", [rows, undefined, { conditions: "e" }], "[role=alert]", "text", ["e"]],
-  ])("%s", (_, given, selector, attribute, expected) => {
-    const found = make(...given).all(selector);
+  ])("%s", async (_, given, selector, attribute, expected) => {
+    const found = (await make(...given)).all(selector);
     expect(found.map((part) => (attribute === "text" ? part.text : part.attribute(attribute)))).toEqual(expected);
   });
 });

@@ -1,4 +1,5 @@
 /** Spec §8.2–§8.6 in words: the limit, the extra room, held signals, the effect of a change; and the storage. */
+import { html } from "hono/html";
 import { describe, expect, test } from "vitest";
 import { roomLevel, type RoomLevel } from "../../../src/domain/health/alarm.ts";
 import type { OveragePrice } from "../../../src/domain/quota/billing.ts";
@@ -6,9 +7,16 @@ import { NO_BUDGETS } from "../../../src/domain/quota/key-budget.ts";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
 import { duplicatesText, storedText } from "../../../src/pages/usage/usage.tsx";
 import { changeText, costText, extraRoomText, heldOnTheWay, heldText } from "../../../src/pages/usage/plan.tsx";
-import { storageNotice, usageNotice, usageNoticeState, waitingText } from "../../../src/pages/usage-notices.tsx";
+import {
+  storageNotice,
+  usageNotice,
+  usageNoticeState,
+  UsageTabs,
+  waitingText,
+} from "../../../src/pages/usage-notices.tsx";
 import type { Usage } from "../../../src/quota/protocol.ts";
 import type { Room } from "../../../src/use-cases/read-health.ts";
+import { readHtml } from "../../support/html.ts";
 
 function usage(more: Partial<Usage> = {}): Usage {
   return {
@@ -242,4 +250,15 @@ describe("the storage", () => {
   ])("states the period of duplicate detection if ids are kept for %i ms", (duplicatesCoveredMs, text) => {
     expect(duplicatesText(room({ duplicatesCoveredMs }))).toEqual(like(text));
   });
+});
+
+test.each([
+  ["", "Usage"],
+  ["/plan", "Plan"],
+  ["/ledger", "Ledger"],
+] as const)("the tab of %j is %s, and an error stands below the tabs", async (current, text) => {
+  const tabs = readHtml(await html`${UsageTabs({ base: "/w/a", current, usage: usage(), error: "Why." })}`);
+  expect(tabs.all("nav a").map(({ target }) => target)).toEqual(["/w/a/usage", "/w/a/usage/plan", "/w/a/usage/ledger"]);
+  expect(tabs.all("[aria-current=page]").map((tab) => tab.text)).toEqual([text]);
+  expect(tabs.all(".notice.bad").map((notice) => notice.text)).toEqual(["Nothing was changed Why."]);
 });

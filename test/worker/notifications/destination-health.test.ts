@@ -19,7 +19,13 @@ newHarnessInEachTest((made) => {
 interface Health {
   status: string;
   alarms: { alarm: string; says: string }[];
-  failing_destinations: { id: string; name: string; since: string; switched_off: string | null }[];
+  failing_destinations: {
+    id: string;
+    name: string;
+    since: string;
+    switched_off: string | null;
+    switched_off_at: string | null;
+  }[];
 }
 
 const health = () => harness.workspace.operator<Health>("GET", "/health");
@@ -39,7 +45,7 @@ test("health names a destination that has failed for an hour, with the remedy, u
   expect(await health()).toMatchObject({
     status: "ok",
     alarms: [],
-    failing_destinations: [{ id, name: "CRM", since: expect.any(String), switched_off: null }],
+    failing_destinations: [{ id, name: "CRM", since: expect.any(String), switched_off: null, switched_off_at: null }],
   });
   expect([await figure("failing_destinations"), await figure("switched_off_destinations")]).toEqual(["1", "0"]);
 
@@ -64,7 +70,7 @@ test("health names a switched-off destination for a week and counts it until it 
   expect(await health()).toMatchObject({
     status: "late",
     alarms: [{ alarm: "destination_off", says: expect.stringContaining(`"CRM" (${id}) was switched off`) }],
-    failing_destinations: [{ id, switched_off: "gone" }],
+    failing_destinations: [{ id, switched_off: "gone", switched_off_at: expect.any(String) }],
   });
   await harness.pass(7 * DAY);
   expect(await health()).toMatchObject({ status: "ok", alarms: [], failing_destinations: [{ id }] });

@@ -1,6 +1,7 @@
 /** Accounts (spec §1, design §8.7): the list, and one account with the origin and history of its values. */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, describe, expect, test } from "vitest";
+import { deliver } from "../../support/deliver.ts";
 import { textOf } from "../../support/html.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import type { TestKey } from "../../support/workspace.ts";
@@ -156,4 +157,24 @@ describe("an account", () => {
     expect(textOf(html)).toMatch(/n{10000}…/);
     expect(html.length).toBeLessThan(40_000);
   });
+});
+
+test("an account has the latest scores of the 20 people who were seen last, also of a person it has had for long", async () => {
+  const { workspace, member } = members;
+  await workspace.operator("POST", "/rules", { name: "r", event: "E", scoring_signal: "demo", points: 5 });
+  const now = Date.now();
+  const people = Array.from({ length: 21 }, (_, n) => {
+    const traits = { email: `p${n}@example.com`, company: { id: "acme" } };
+    return {
+      id: `sig_${n}`,
+      ordinal: n + 1,
+      payload: { type: "identify", userId: `u${n}`, traits },
+      at: now - 100 + n,
+    };
+  });
+  const last = { id: "sig_last", ordinal: 22, payload: { event: "E", email: "p0@example.com" }, at: now };
+  await deliver(workspace.id, [...people, last]);
+  const page = await member.read(pathOf("acme"));
+  expect(page.only("#scores").text).toContain("p0@example.com");
+  expect(page.only("#scores").text).toContain("+5 demo");
 });

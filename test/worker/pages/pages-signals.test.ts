@@ -409,6 +409,16 @@ describe("a signal's page", () => {
       const { text } = await read(`/${id}`);
       for (const expected of texts) expect(text).toContain(expected);
     }
+    for (const [id, looks, link, target = ""] of [
+      ["sig_2", ["good"], "sig_1", "/sig_1"],
+      ["sig_3", ["warn", "warn"], "View held signals", "/all?status=held"],
+      ["sig_5", ["good", "bad"]],
+      ["sig_6", ["good", "info"]],
+    ] as const) {
+      const page = await read(`/${id}`);
+      if (link !== undefined) expect(page.link(link).target).toBe(`${base}/signals${target}`);
+      expect(page.all(".timeline li[class]").map((step) => step.attribute("class"))).toEqual(looks);
+    }
     const ids = { anonymousId: "visitor-1", userId: "user-1" };
     const identify = { type: "identify", ...ids, traits: { email: "z@example.com" } };
     await deliver(workspace.id, [{ id: "sig_12", ordinal: 12, payload: identify }]);

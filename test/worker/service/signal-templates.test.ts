@@ -142,6 +142,7 @@ describe("a signal for a template", () => {
     ["that is empty", " ", 400, "body_empty"],
     ["that is too deep", `{"rows":${"[".repeat(70)}${"]".repeat(70)}}`, 422, "signal_too_deep"],
     ["that is not UTF-8", new Uint8Array([0x22, 0xff, 0x22]), 400, "signal_not_utf8"],
+    ["that is a form of a mebibyte", "a=".padEnd(1024 * 1024, "x"), 413, "body_too_large"],
     ["of more than a mebibyte", JSON.stringify({ rows: ["x".repeat(1024 * 1024)] }), 413, "body_too_large"],
     [
       "with much around many items",

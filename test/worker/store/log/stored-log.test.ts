@@ -1,6 +1,7 @@
 /** The stored log (src/store/log/stored-log.ts): its segments, and the rows that it reads and writes. */
 import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../../../src/domain/duration.ts";
+import { hashBytes } from "../../../../src/domain/signal/canonical-form.ts";
 import { newId } from "../../../../src/platform/ids.ts";
 import { SEGMENT_MAX_BYTES } from "../../../../src/store/log/head.ts";
 import type { SignalFacts } from "../../../../src/store/log/line.ts";
@@ -135,3 +136,11 @@ test("does not rewrite open lines that were sealed meanwhile", () =>
     expect(log.isCurrent(read)).toBe(false);
     expect(() => log.rewrite(read, new Map([[seq, lineOf("sig_1", { linkedAtMs: 1 })]]))).toThrow("meanwhile");
   }));
+
+test.each([
+  ["long window has its first bit", 0, 11, "8000000000000000"],
+  ["short window has no first bit", 255, 10, "7fffffffffffffff"],
+])("the stored hash of a %s", (_, byte, minutes, stored) => {
+  const contentHash = Buffer.alloc(32, byte).toString("base64url");
+  expect(hashBytes(contentHash, minutes * 60_000).toHex()).toBe(stored);
+});
