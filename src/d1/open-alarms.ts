@@ -74,10 +74,10 @@ function statementsOf(
     statements.push(db.delete(openAlarms).where(isGone));
   }
   if (added.length > 0) {
-    const names = JSON.stringify(added.map(({ alarm }) => alarm));
+    const addedNames = JSON.stringify(added.map(({ alarm }) => alarm));
     // It may have ended meanwhile.
     const isComplete = hasRow(workspaces, and(eq(workspaces.id, workspaceId), IS_COMPLETE));
-    const rows = sql`SELECT ${workspaceId}, value, ${iso(nowMs)} FROM json_each(${names}) WHERE ${isComplete}`;
+    const rows = sql`SELECT ${workspaceId}, value, ${iso(nowMs)} FROM json_each(${addedNames}) WHERE ${isComplete}`;
     statements.push(db.insert(openAlarms).select(rows).onConflictDoNothing());
   }
   return statements;

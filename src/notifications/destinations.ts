@@ -154,6 +154,8 @@ export class Destinations extends WorkspaceObject {
   resume(id: string): Promise<Result<Destination, Calls.DestinationRejection>> {
     return this.#changeOne(id, (destination, nowMs) => {
       if (destination.state === "active") return destination;
+      // It may be switched off again before the next alarm.
+      this.#report.forget("destination_off");
       this.#deliveries.dueNow(id, nowMs);
       return { ...destination, state: "active", disabledReason: null, ...NO_FAILURES };
     });

@@ -171,7 +171,7 @@ describe("the watch over all workspaces", () => {
     expect(await posts()).toEqual([]);
   });
 
-  test("learns from Destinations that a receiver fails", async () => {
+  test("learns from Destinations that a receiver fails, and fails again", async () => {
     const harness = await DestinationHarness.make();
     await forgetAllBut(harness.workspace);
     const broken = new Receiver();
@@ -182,7 +182,15 @@ describe("the watch over all workspaces", () => {
     await until(async () => expect(await harness.destination(id)).toMatchObject({ disabled_reason: "gone" }));
     vi.setSystemTime(START + HOUR);
     await runDurableObjectAlarm(harness.object);
-    expect(await posts()).toMatchObject([{ data: { workspaces: [{ new: [{ alarm: "destination_off" }] }] } }]);
+    const changed = (change: object) => [{ data: { workspaces: [change] } }];
+    expect(await posts()).toMatchObject(changed({ new: [{ alarm: "destination_off" }] }));
+    await harness.workspace.operator("POST", `/destinations/${id}/resume`);
+    expect(await posts()).toMatchObject(changed({ gone: [{ alarm: "destination_off" }] }));
+    // It is switched off again before the next alarm of the object.
+    await harness.raise(crossed());
+    await until(async () => expect(await harness.destination(id)).toMatchObject({ disabled_reason: "gone" }));
+    await runDurableObjectAlarm(harness.object);
+    expect(await posts()).toMatchObject(changed({ new: [{ alarm: "destination_off" }] }));
   });
 
   test("repeats what the address did not accept", async () => {
