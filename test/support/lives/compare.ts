@@ -149,6 +149,8 @@ export function followIds(model: Model, real: Real): void {
     const left = ids.filter(({ isStored, id }) => isStored && !real.isLinking(id));
     const about = `${theirs[0]?.person.email} has lost ${lost.map(({ id }) => id).join()}`;
     expect(lost.length, about).toBeLessThanOrEqual(Math.max(0, theirs.length - KEPT.personIds));
+    const parts = lost.filter((claim) => !ids.includes(claim));
+    expect(parts, `${about}, and has claimed it since`).toEqual([]);
     const [newest] = lost.slice(-1);
     const older = left.filter(({ order }) => newest !== undefined && isLater(newest.order, order));
     expect(older, `${about}, and not an older one`).toEqual([]);
@@ -162,8 +164,9 @@ export function followIds(model: Model, real: Real): void {
 
 /** Whether somebody has lost an id that a deleted person had too: then what becomes of its signals depends on the moment. */
 export function isIdOfDeletedDropped(model: Model, real: Real): boolean {
-  const stored = new Set(real.claims().map(({ id, order, email }) => claimKey(id, order, email)));
   const claims = model.livingClaims().filter(({ id }) => model.isOfDeleted(id));
+  if (claims.length === 0) return false;
+  const stored = new Set(real.claims().map(({ id, order, email }) => claimKey(id, order, email)));
   return claims.some(({ id, order, person }) => !stored.has(claimKey(id, order, person.email)));
 }
 

@@ -1077,7 +1077,7 @@ test(
     erase(ANN),
     finish,
     wait(31),
-    finish,
+    step("delete"),
     { does: "fill", isFull: false },
     deliver,
     finish,
