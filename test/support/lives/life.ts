@@ -588,6 +588,7 @@ class World {
     this.#tick(DAY_MS);
     await this.#look();
     await this.#finish();
+    if (this.#isOver) return;
     expectSettled(this.model, this.real);
     const shown = await this.real.shown();
     this.#balance?.expectBalanced(shown);
