@@ -48,16 +48,16 @@ export function storedLog(storage: DurableObjectStorage, name: SignalLogName = "
   });
 }
 
-/** The state as after a restart of the store. @param bucket for cold storage. */
+/** The state as after a restart of the store. @param bucket for cold storage, where payloads move at once if the store is half full. */
 export function openState(
   storage: DurableObjectStorage,
   workspaceId: string,
   bucket: R2Bucket = env.COLD,
   due = new NextDue(),
+  isHalfFull = (): boolean => false,
 ): StoreState {
   const objects = new ColdObjects(bucket, workspaceId);
-  const open: OpenSignalLog = (options) =>
-    openSignalLog(storage, { ...options, objects: () => objects, isHalfFull: () => false });
+  const open: OpenSignalLog = (options) => openSignalLog(storage, { ...options, objects: () => objects, isHalfFull });
   return new StoreState(storage.sql, open, due);
 }
 

@@ -69,6 +69,8 @@ export class TestStore {
   /** The mapping rules; null: the rule that scores event E. */
   mappingRules: readonly MappingRule[] | null = null;
   exclusions: readonly Exclusion[] = [];
+  /** Whether payloads move to R2 at once. */
+  isHalfFull = false;
   #ordinal = 0;
   /** Verifies that all work of the alarm is known. */
   verifyWork: (state: StoreState) => void = () => {};
@@ -86,7 +88,7 @@ export class TestStore {
 
   get state(): StoreState {
     if (this.#state === null) {
-      this.#state = openState(this.storage, this.workspaceId, this.bucket);
+      this.#state = openState(this.storage, this.workspaceId, this.bucket, undefined, () => this.isHalfFull);
       // A new store has no work.
       this.#state.due.set([]);
     }
@@ -262,7 +264,7 @@ export class TestStore {
   /** Reads the state again, as a restart does. */
   restart(): void {
     const { due } = this.state;
-    this.#state = openState(this.storage, this.workspaceId, this.bucket, due);
+    this.#state = openState(this.storage, this.workspaceId, this.bucket, due, () => this.isHalfFull);
   }
 
   /** Runs until nothing is left to move, rewrite or remove. Only the alarm does so, and asks all chores afterwards. */

@@ -89,9 +89,12 @@ const PERSON_EXISTS = "EXISTS (SELECT 1 FROM people WHERE people.id = person_id)
 const SELECT_CLAIMS = `SELECT keys.key, at, ordinal, person_id FROM json_each(?) AS keys
   CROSS JOIN identities ON identities.key = unhex(keys.value) WHERE ${PERSON_EXISTS}`;
 const INSERT_CLAIM = "INSERT OR REPLACE INTO identities (key, at, ordinal, person_id) VALUES (?, ?, ?, ?)";
+// An id is as old as its latest claim: an earlier one decides whose the signals before another person's claim are.
 const SELECT_OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
-  WHERE person_id = ? AND substr(key, 1, 1) = ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
-  ORDER BY "at", ordinal LIMIT ?`;
+  WHERE person_id = ?1 AND substr(key, 1, 1) = ?2 AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
+    AND NOT EXISTS (SELECT 1 FROM identities AS later WHERE later.key = theirs.key AND later.person_id = ?1
+      AND (later."at", later.ordinal) > (theirs."at", theirs.ordinal))
+  ORDER BY "at", ordinal LIMIT ?3`;
 // Earlier claims go too: an earlier person must not get the id back. A deletion removes the claims of the deleted person. The row of a person
 // who is new in this batch is not written yet.
 const DELETE_CLAIMS = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?)
@@ -160,7 +163,7 @@ export class Identities {
     return changes;
   }
 
-  /** Drops up to `count` of a person's oldest ids of a kind, but no ids with signals to link. Returns the number. */
+  /** Drops a person's oldest ids of a kind with `count` claims, but no ids with signals to link. Returns the number of ids. */
   dropOldest(personId: number, kind: VisitorId["kind"], count: number): number {
     const oldest = this.#sql.exec<{ key: ArrayBuffer; at: number; ordinal: number }>(
       SELECT_OLDEST,
@@ -169,16 +172,18 @@ export class Identities {
       visitorKey({ kind, value: "" }),
       count,
     );
-    let dropped = 0;
+    let [ids, claims] = [0, 0];
     for (const { key, at, ordinal } of oldest.toArray()) {
+      if (claims >= count) break;
+      ids++;
       deletePairs(this.#sql, key);
       for (const { person_id: person } of this.#sql.exec<{ person_id: number }>(DELETE_CLAIMS, key, at, ordinal)) {
         this.#count(person, kind, -1);
-        if (person === personId) dropped++;
+        if (person === personId) claims++;
       }
     }
     this.#claims.clear();
-    return dropped;
+    return ids;
   }
 
   #count(personId: number, kind: VisitorId["kind"], by: number): void {

@@ -1,6 +1,7 @@
 /** Computes what people, accounts and scores must be from the signals of the model, and compares it with what the store shows. */
 import { expect } from "vitest";
 import { DAY_MS, dayOf } from "../../../src/domain/duration.ts";
+import { MISFIT_KEPT_MS } from "../../../src/store/state/due.ts";
 import { KEPT } from "../../../src/store/steps.ts";
 import { isLater, type ReceivedOrder } from "../../../src/wire/message.ts";
 import { lapseDay, type Model, type ModelSignal, type Person, type Rule } from "./model.ts";
@@ -46,6 +47,11 @@ function followSignal(model: Model, signal: ModelSignal, row: Row): void {
     signal.place = "purged";
     return;
   }
+  if (place === "dead" && signal.misfitMs !== null && status === "purged" && row["deleted_at"] === null) {
+    expect(signal.misfitMs, says(signal, "is purged too early")).toBeLessThanOrEqual(Date.now() - MISFIT_KEPT_MS);
+    signal.place = "purged";
+    return;
+  }
   expect(row["deleted_at"], says(signal, "is deleted")).toBeNull();
   if (place !== "line") return expect(status, says(signal, `is not ${place}`)).toBe(place);
   expect(["processed", "anonymous"], says(signal, `is ${status}`)).toContain(status);
@@ -70,10 +76,12 @@ function followSignal(model: Model, signal: ModelSignal, row: Row): void {
  * another signal that it is theirs; or somebody else claims its stronger id before the deletion comes to it.
  */
 function followDeleted(model: Model, signal: ModelSignal, row: Row): void {
-  const isHidden = row["deleted_at"] !== null && row["payload"] === null && row["email"] === null;
+  const status = String(row["status"]);
+  // The facts of a held misfit name nobody.
+  const isHeldMisfit = status === "held" && signal.misfitMs !== null;
+  const isHidden = (row["deleted_at"] !== null || isHeldMisfit) && row["payload"] === null && row["email"] === null;
   if (isHidden) return;
   const message = says(signal, "of a deleted person is shown");
-  const status = String(row["status"]);
   const place = status === "held" || status === "dead" ? status : ("line" as const);
   const isKept = ["processed", "anonymous", "held", "dead"].includes(status);
   const isUnderWay = signal.deletion?.isFinished === false;
@@ -105,6 +113,9 @@ export function expectSettled(model: Model, real: Real): void {
       signal.order.receivedAtMs < beforeMs && !["held", "purged"].includes(signal.place) && !signal.isDropped;
     if (isOld) expect(["dropped", "gone", "flight"], says(signal, "is kept too long")).toContain(signal.place);
     if (signal.place === "held") expect(signal.periodEndMs, says(signal, "is not purged")).toBeGreaterThan(Date.now());
+    if (signal.place === "dead" && signal.misfitMs !== null) {
+      expect(signal.misfitMs, says(signal, "is not purged")).toBeGreaterThan(Date.now() - MISFIT_KEPT_MS);
+    }
     if (!model.mayMove(signal)) continue;
     const owner = model.owner(signal);
     const message = says(signal, `stays with ${signal.person?.email ?? "nobody"} and is ${owner?.email ?? "nobody"}'s`);
@@ -132,10 +143,14 @@ export function followIds(model: Model, real: Real): void {
     return last === -1 ? [] : ofId.slice(last, last + 1);
   });
   for (const theirs of Map.groupBy(claims, ({ id, person }) => `${person.email} ${id.split(" ")[0]}`).values()) {
+    // An id is as old as its latest claim.
+    const ids = theirs.filter(({ id }, index) => !theirs.slice(index + 1).some((later) => later.id === id));
     const lost = theirs.filter((claim) => dropped.includes(claim));
-    const left = theirs.filter(({ isStored, id }) => isStored && !real.isLinking(id));
+    const left = ids.filter(({ isStored, id }) => isStored && !real.isLinking(id));
     const about = `${theirs[0]?.person.email} has lost ${lost.map(({ id }) => id).join()}`;
     expect(lost.length, about).toBeLessThanOrEqual(Math.max(0, theirs.length - KEPT.personIds));
+    const parts = lost.filter((claim) => !ids.includes(claim));
+    expect(parts, `${about}, and has claimed it since`).toEqual([]);
     const [newest] = lost.slice(-1);
     const older = left.filter(({ order }) => newest !== undefined && isLater(newest.order, order));
     expect(older, `${about}, and not an older one`).toEqual([]);
@@ -145,6 +160,14 @@ export function followIds(model: Model, real: Real): void {
   }
   model.claimants.clear();
   for (const { id, order } of dropped) model.dropId(id, order);
+}
+
+/** Whether somebody has lost an id that a deleted person had too: then what becomes of its signals depends on the moment. */
+export function isIdOfDeletedDropped(model: Model, real: Real): boolean {
+  const claims = model.livingClaims().filter(({ id }) => model.isOfDeleted(id));
+  if (claims.length === 0) return false;
+  const stored = new Set(real.claims().map(({ id, order, email }) => claimKey(id, order, email)));
+  return claims.some(({ id, order, person }) => !stored.has(claimKey(id, order, person.email)));
 }
 
 function claimKey(id: string, { receivedAtMs, ordinal }: ReceivedOrder, email: string): string {

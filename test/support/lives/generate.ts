@@ -14,10 +14,12 @@ const FEATURES = [
   "duplicates",
   "exclusions",
   "flight",
+  "full",
   "held",
   "ids",
   "lapses",
   "losses",
+  "misfits",
   "occurrence",
   "once",
   "outages",
@@ -125,9 +127,11 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
     ...(has.has("flight") ? (["flight", "flight"] as const) : []),
     ...(has.has("held") ? (["held"] as const) : []),
     ...(has.has("dead") ? (["dead"] as const) : []),
+    ...(has.has("misfits") ? (["misfit"] as const) : []),
+    ...(has.has("misfits") && has.has("held") ? (["heldMisfit"] as const) : []),
   ];
   const some = { from: fc.nat(10), count: fc.integer({ min: 1, max: 5 }) };
-  const flight = fc.boolean();
+  const resent = { ...some, flight: fc.boolean(), again: fc.constantFrom(false, false, has.has("misfits")) };
   const choices: [number, fc.Arbitrary<Happening>, boolean][] = [
     [
       12,
@@ -139,8 +143,8 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
       true,
     ],
     [3, fc.record({ does: fc.constant("deliver"), ...some }), has.has("flight")],
-    [2, fc.record({ does: fc.constant("release"), ...some, flight }), has.has("held")],
-    [2, fc.record({ does: fc.constant("replay"), ...some, flight }), has.has("dead")],
+    [2, fc.record({ does: fc.constant("release"), ...resent }), has.has("held")],
+    [2, fc.record({ does: fc.constant("replay"), ...resent }), has.has("dead") || has.has("misfits")],
     [
       6,
       fc.record({ does: fc.constant("step"), job: fc.constantFrom(...JOBS), times: fc.integer({ min: 1, max: 3 }) }),
@@ -207,6 +211,7 @@ function happeningOf(scope: Scope): fc.Arbitrary<Happening> {
     [2, fc.constantFrom(1, 1, 5, 15, 31).map((days) => ({ does: "wait", ms: days * DAY_MS })), true],
     [1, fc.constantFrom(1_000, DAY_MS, 3 * DAY_MS).map((ms) => ({ does: "wait", ms: -ms })), has.has("clock")],
     [2, fc.constantFrom(1, 3, 10, null).map((days) => ({ does: "keep", days })), has.has("retention")],
+    [2, fc.constantFrom(true, false).map((isFull) => ({ does: "fill", isFull })), has.has("full")],
     [2, fc.constant({ does: "lose" }), has.has("losses")],
     [1, fc.constantFrom({ does: "seal" as const }, { does: "restart" as const }, { does: "import" as const }), true],
   ] as [number, fc.Arbitrary<Happening>, boolean][];
@@ -336,6 +341,10 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
         { does: "outage", job: "rule" },
       ];
     });
+  const misfits: Happening[] = [
+    { does: "wait", ms: 91 * DAY_MS },
+    { does: "step", job: "misfits", times: 1 },
+  ];
   // A person who keeps few ids loses the one that named a signal.
   const crowd = fc
     .record({ email: fc.nat(people - 1), user: fc.nat(ids - 1), next: fc.nat(ids - 1), device: fc.nat(ids - 1) })
@@ -346,6 +355,7 @@ function chapterOf(scope: Scope): fc.Arbitrary<Happening[]> {
     ]);
   return fc.oneof(
     { weight: 14, arbitrary: one },
+    ...(has.has("misfits") ? [{ weight: 1, arbitrary: fc.constant(misfits) }] : []),
     ...(has.has("ids") ? [{ weight: 2, arbitrary: crowd }] : []),
     ...(has.has("outages") && has.has("rules") ? [{ weight: 2, arbitrary: away }] : []),
     { weight: 2, arbitrary: login },

@@ -21,6 +21,7 @@ import {
   expectSettled,
   followIds,
   followSignals,
+  isIdOfDeletedDropped,
   peopleOf,
   type Look,
 } from "./compare.ts";
@@ -31,16 +32,19 @@ import { contentOf, EMAILS, type Content, type Draft } from "./signals.ts";
 
 export type Sent = Draft | { again: number };
 
+/** `flight`: recorded later. `dead`, `misfit`: a dead letter. `heldMisfit`: held, and a dead letter if it fits no template at its release. */
+export type How = "now" | "flight" | "held" | "dead" | "misfit" | "heldMisfit";
+
 /** What happens: a call, a delivery, a step of a job, a change of a setting, or time that passes. */
 export type Happening =
-  /** Signals of one call. `flight`: they are recorded later. `dead`: they become dead letters. */
-  | { does: "send"; signals: Sent[]; how?: "now" | "flight" | "held" | "dead" }
+  /** Signals of one call. */
+  | { does: "send"; signals: Sent[]; how?: How }
   /** Signals whose recording may stop after a number of writes. Then they are recorded later. */
   | { does: "stumble"; signals: Sent[]; writes: number }
   /** Records some of the signals on their way, in one batch. */
   | { does: "deliver"; from: number; count: number }
-  /** Held signals or dead letters come back. `flight`: they are recorded later. */
-  | { does: "release" | "replay"; from: number; count: number; flight?: boolean }
+  /** Held signals or dead letters come back. `flight`: they are recorded later. `again`: misfits still fit no template. */
+  | { does: "release" | "replay"; from: number; count: number; flight?: boolean; again?: boolean }
   | { does: "step"; job: Job; times: number }
   /** A step of a job while R2 does not answer. */
   | { does: "outage"; job: Job }
@@ -69,6 +73,8 @@ export type Happening =
   | { does: "detour"; by: Stop[] }
   /** Time passes; negative: the clock is set back. */
   | { does: "wait"; ms: number }
+  /** The store is full, or has room again: it records nothing, and what arrives waits. */
+  | { does: "fill"; isFull: boolean }
   | { does: "keep"; days: number | null }
   /** R2 has lost all objects, and the store marks the payloads as lost. */
   | { does: "lose" }
@@ -91,6 +97,16 @@ export interface Life {
   happenings: Happening[];
 }
 
+/** What a full store does not do, or does later. */
+const WAITING_FOR_ROOM: ReadonlySet<Happening["does"]> = new Set([
+  "stumble",
+  "rule",
+  "overtake",
+  "exclude",
+  "preview",
+  "detour",
+]);
+
 export const START = Date.UTC(2026, 5, 1, 12);
 const PERIOD_MS = 30 * DAY_MS;
 /** Between two happenings. A prime, so that a clock that is set back meets no moment twice. */
@@ -109,6 +125,7 @@ interface InFlight {
   from: "flight" | "held" | "dead";
   isHeld: boolean;
   isDead: boolean;
+  isMisfit: boolean;
 }
 
 /** Runs a life in a store of its own. @throws when the store and the model differ. */
@@ -144,6 +161,8 @@ class World {
   readonly #contents: Content[] = [];
   #inFlight: InFlight[] = [];
   #ordinal = 0;
+  /** Whether what happens next depends on the moment. */
+  #isOver = false;
   #latestMs = START;
   /** Whether points were due to lapse after the last happening. */
   #mayLapse = false;
@@ -159,6 +178,8 @@ class World {
 
   async happens(happening: Happening): Promise<void> {
     this.#tick(TICK_MS);
+    if (this.#isOver) return;
+    if (this.real.isFull && WAITING_FOR_ROOM.has(happening.does)) return;
     switch (happening.does) {
       case "send":
         await this.#send(happening.signals, happening.how ?? "now");
@@ -205,6 +226,11 @@ class World {
         return this.#detour(happening.by);
       case "wait":
         return this.#wait(happening.ms);
+      case "fill":
+        // Rules are applied to the past only while there is room.
+        await this.#finishJob("rule");
+        if (!this.#isWaiting) this.real.fill(happening.isFull);
+        break;
       case "keep":
         this.real.keepFor(happening.days);
         break;
@@ -230,7 +256,7 @@ class World {
 
   // Signals.
 
-  async #send(sent: readonly Sent[], how: "now" | "flight" | "held" | "dead"): Promise<void> {
+  async #send(sent: readonly Sent[], how: How): Promise<void> {
     const items = sent.map((one) => this.#admit(this.#contentOf(one), how));
     if (how === "flight") this.#inFlight.push(...items);
     else await this.#record(items);
@@ -258,7 +284,7 @@ class World {
     return content;
   }
 
-  #admit(content: Content, how: "now" | "flight" | "held" | "dead"): InFlight {
+  #admit(content: Content, how: How): InFlight {
     const nowMs = Date.now();
     const signal: ModelSignal = {
       id: newId("sig", nowMs),
@@ -279,11 +305,19 @@ class World {
       deletion: null,
       isLearned: false,
       isLost: false,
+      misfitMs: null,
     };
     this.model.signals.push(signal);
-    const isDead = how === "dead";
-    const record = this.real.toRecord(signal, how === "held" ? "held" : "accepted", isDead);
-    return { signal, record, from: "flight", isHeld: how === "held", isDead };
+    const isMisfit = (how === "misfit" || how === "heldMisfit") && content.kind !== "account";
+    const isHeld = how === "held" || how === "heldMisfit";
+    const isDead = how === "dead" || how === "misfit";
+    const item = { signal, from: "flight" as const, isHeld, isDead, isMisfit };
+    return { ...item, record: this.#recordOf(item) };
+  }
+
+  #recordOf({ signal, isHeld, isDead, isMisfit }: Omit<InFlight, "record">): SignalToRecord {
+    const unread = isDead ? "dead" : null;
+    return this.real.toRecord(signal, isHeld ? "held" : "accepted", isMisfit ? "misfit" : unread);
   }
 
   #deliver(from: number, count: number): Promise<void> {
@@ -293,37 +327,42 @@ class World {
 
   async #record(items: readonly InFlight[]): Promise<void> {
     if (items.length === 0) return;
+    if (this.real.isFull) return void this.#inFlight.push(...items);
     // Whether an id that a deletion has still to learn gets another person before depends on the moment.
     if (items.some(({ signal }) => this.model.isToLearn(signal))) await this.#finishJob("delete");
-    // A replay may overtake a deletion that would have taken the dead letter. Then the claims decide.
-    for (const { signal, from } of items) {
-      if (from === "dead" && signal.place === "deleted" && this.real.isDead(signal.id)) this.model.keepLetter(signal);
-    }
+    // A replay or a release may overtake a deletion that would have taken the dead letter or the misfit. Then the claims decide.
+    for (const { signal, from } of items) if (from !== "flight") this.#keepLetter(signal);
     // The consumer evaluates the rules when it delivers.
     this.real.record(items.map((item) => this.#evaluated(item)));
     this.model.record(items, Date.now());
   }
 
-  #evaluated({ signal, record, isHeld, isDead, from }: InFlight): SignalToRecord {
-    if (from === "flight") {
-      const again = this.real.toRecord(signal, isHeld ? "held" : "accepted", isDead);
-      return { ...again, admission: record.admission };
-    }
+  /** What an earlier deletion has still to take is in its place. */
+  #keepLetter(signal: ModelSignal): void {
+    const place = signal.place === "deleted" ? this.real.letterPlace(signal.id) : null;
+    if (place !== null) this.model.keepLetter(signal, place);
+  }
+
+  #evaluated(item: InFlight): SignalToRecord {
+    const { signal, record, from, isMisfit } = item;
+    if (from === "flight") return { ...this.#recordOf(item), admission: record.admission };
     const { resent } = record.admission;
     if (resent === undefined) return record;
-    return this.real.resent(signal, { admission: record.admission, payload: record.payload, ...resent });
+    return this.real.resent(signal, { admission: record.admission, payload: record.payload, ...resent }, isMisfit);
   }
 
   async #resend(
     from: "held" | "dead",
-    { from: first, count, flight = false }: { from: number; count: number; flight?: boolean },
+    { from: first, count, flight = false, again = false }: Happening & { does: "release" | "replay" },
   ): Promise<void> {
     const waiting = this.model.signals.filter((signal) => signal.place === from && !this.#isInFlight(signal));
     const start = first % Math.max(1, waiting.length);
     const items = waiting.slice(start, start + count).flatMap((signal): InFlight[] => {
       const stored = this.real.toResend(signal, from);
       if (stored === null) return [];
-      return [{ signal, record: this.real.resent(signal, stored), from, isHeld: false, isDead: false }];
+      const isMisfit = again && signal.misfitMs !== null;
+      const record = this.real.resent(signal, stored, isMisfit);
+      return [{ signal, record, from, isHeld: false, isDead: isMisfit, isMisfit }];
     });
     if (flight) this.#inFlight.push(...items);
     else await this.#record(items);
@@ -342,7 +381,7 @@ class World {
     const isLate = this.model.people.some(
       ({ untilMs, isFinished }) => !isFinished && untilMs > 0 && untilMs < Date.now() - DAY_MS,
     );
-    if (isLate && (job === "retain" || job === "purge")) await this.#finishJob("delete");
+    if (isLate && ["retain", "purge", "misfits"].includes(job)) await this.#finishJob("delete");
     await take();
     await this.#afterStep(job);
   }
@@ -390,9 +429,8 @@ class World {
     if (this.#balance !== null) await this.#finishJob("lapse");
     this.#noteFinished();
     const before = this.real.comparedScores();
-    // An earlier deletion has still to take these dead letters. They may name the ids of the person who is deleted now.
-    const letters = this.model.signals.filter(({ id, place }) => place === "deleted" && this.real.isDead(id));
-    for (const letter of letters) this.model.keepLetter(letter);
+    // Dead letters that an earlier deletion has still to take may name the ids of the person who is deleted now.
+    for (const signal of this.model.signals) this.#keepLetter(signal);
     this.real.beginDeletion(email);
     this.model.request(email, Date.now());
     const notifications = this.real.takeRaised();
@@ -495,6 +533,7 @@ class World {
     // Points that have lapsed are gone before the clock is set back, so that they stay gone.
     if (ms < 0) await this.#finishJob("lapse");
     this.#tick(ms);
+    this.real.noteFull();
     if (this.real.hasDeletedBy(Date.now() - DELETION_REMEMBERED_MS)) await this.#forgetDeletions();
     await this.#look();
   }
@@ -509,6 +548,8 @@ class World {
   // Comparison.
 
   async #look(mayDrop = false): Promise<void> {
+    this.#isOver ||= isIdOfDeletedDropped(this.model, this.real);
+    if (this.#isOver) return;
     const notifications = this.real.takeRaised();
     this.#balance?.note(notifications, this.#mayLapse);
     const shown = await this.real.shown();
@@ -537,6 +578,8 @@ class World {
   }
 
   async end(): Promise<void> {
+    if (this.#isOver) return;
+    if (this.real.isFull) this.real.fill(false);
     this.#tick(Math.max(0, this.#latestMs - Date.now()) + 60_000);
     await this.#deliver(0, this.#inFlight.length);
     await this.#look();
@@ -545,6 +588,7 @@ class World {
     this.#tick(DAY_MS);
     await this.#look();
     await this.#finish();
+    if (this.#isOver) return;
     expectSettled(this.model, this.real);
     const shown = await this.real.shown();
     this.#balance?.expectBalanced(shown);

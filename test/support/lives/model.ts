@@ -69,6 +69,8 @@ export interface ModelSignal {
   isLearned: boolean;
   /** Whether its payload is lost. */
   isLost: boolean;
+  /** Held, or a dead letter: since when it waits for a template that fits; null: it is no misfit. */
+  misfitMs: number | null;
 }
 
 export interface Rule {
@@ -103,6 +105,13 @@ interface Pair {
   ids: [Id, Id];
   /** The latest line that says it. The pair leaves with this line. */
   latest: ModelSignal;
+}
+
+type Located = Pick<ModelSignal, "content" | "order" | "place" | "misfitMs">;
+
+/** Only its payload may name a person. */
+function isLetter({ place, misfitMs }: Located): boolean {
+  return place === "dead" || (place === "held" && misfitMs !== null);
 }
 
 export class Model {
@@ -183,15 +192,14 @@ export class Model {
   }
 
   /** The deleted person to whom a signal or a dead letter belongs. @param withLearned with what their deletion has still to learn. */
-  deletionOf(signal: Pick<ModelSignal, "content" | "order" | "place">, withLearned = true): Person | undefined {
-    const owner =
-      signal.place === "dead" ? this.#deletionOfLetter(signal, withLearned) : this.owner(signal, withLearned);
+  deletionOf(signal: Located, withLearned = true): Person | undefined {
+    const owner = isLetter(signal) ? this.#deletionOfLetter(signal, withLearned) : this.owner(signal, withLearned);
     return owner?.isDeleted === true ? owner : undefined;
   }
 
   /** Whether somebody has the signal, or an id that a dead letter names, without what deletions have still to learn. */
-  isOthers(signal: Pick<ModelSignal, "content" | "order" | "place">): boolean {
-    if (signal.place === "dead") return signal.content.callIds.some((id) => this.hasPerson(id));
+  isOthers(signal: Located): boolean {
+    if (isLetter(signal)) return signal.content.callIds.some((id) => this.hasPerson(id));
     return this.owner(signal, false)?.isDeleted === false;
   }
 
@@ -231,13 +239,25 @@ export class Model {
 
   /** A batch takes effect in the order of receipt. `isHeld` and `isDead` say what the batch makes of a signal. */
   record(
-    batch: readonly { signal: ModelSignal; isHeld: boolean; isDead: boolean; from: "flight" | "held" | "dead" }[],
+    batch: readonly {
+      signal: ModelSignal;
+      isHeld: boolean;
+      isDead: boolean;
+      isMisfit: boolean;
+      from: "flight" | "held" | "dead";
+    }[],
     nowMs: number,
   ): void {
     // A resent signal leaves its place, unless it was deleted there meanwhile.
-    const received = batch
+    const here = batch
       .filter(({ signal: { place }, from }) => place === from || (from === "held" && place === "purged"))
       .toSorted((a, b) => (isLater(a.signal.order, b.signal.order) ? 1 : -1));
+    for (const { signal, isMisfit, from } of here) {
+      const sinceMs = from === "dead" ? signal.misfitMs : null;
+      signal.misfitMs = isMisfit ? (sinceMs ?? nowMs) : null;
+    }
+    // A dead letter that still fits no template stays where it is.
+    const received = here.filter(({ from, isDead }) => from !== "dead" || !isDead);
     for (const { signal } of received) signal.place = "flight";
     for (const { signal } of received) signal.recorded = ++this.#recorded;
     let waiting = received;
@@ -267,7 +287,8 @@ export class Model {
 
   /** A call of a deleted person may give ids to the deletion, by which other calls of the batch are theirs too. */
   #purge(signal: ModelSignal, isDead: boolean): boolean {
-    const called = { ...signal, place: isDead ? ("dead" as const) : signal.place };
+    const isUnread = isDead || signal.misfitMs !== null;
+    const called = { ...signal, place: isUnread ? ("dead" as const) : signal.place };
     const deletion = this.deletionOf(called);
     if (deletion === undefined) return false;
     this.#delete(signal, deletion, this.deletionOf(called, false) !== deletion);
@@ -349,6 +370,11 @@ export class Model {
     return claims.filter(({ person }) => !person.isDeleted).sort(inOrder);
   }
 
+  /** Whether a deleted person has claimed the id. */
+  isOfDeleted(id: Id): boolean {
+    return this.#claimsOf(id).some(({ person }) => person.isDeleted);
+  }
+
   /** A person has lost an id: nobody has it by this claim and earlier ones. Later signals wait for another claim. */
   dropId(id: Id, order: ReceivedOrder): void {
     const kept = this.#claimsOf(id).filter((claim) => claim.person.isDeleted || isLater(claim.order, order));
@@ -424,7 +450,8 @@ export class Model {
         const deletion = this.deletionOf(signal);
         if (deletion === undefined) continue;
         // A held alias has its other id only in its payload, which the deletion reads.
-        const known = this.deletionOf(place === "held" ? { ...signal, place: "line" } : signal, false);
+        const isHeldCall = place === "held" && signal.misfitMs === null;
+        const known = this.deletionOf(isHeldCall ? { ...signal, place: "line" } : signal, false);
         this.#delete(signal, deletion, known !== deletion);
         hasChanged = true;
       }
@@ -457,7 +484,9 @@ export class Model {
     const leaves = wasRecorded && signal.person?.isDeleted === false ? signal.person : null;
     Object.assign(signal, { place: "deleted", person: null, leaves, deletion, isLearned });
     this.pairs = this.pairs.filter(({ latest: said }) => said !== signal);
-    if (!wasRecorded && owner?.isDeleted === true) this.#learn(signal, owner);
+    // A misfit is no call.
+    const isCall = !wasRecorded && signal.misfitMs === null;
+    if (isCall && owner?.isDeleted === true) this.#learn(signal, owner);
   }
 
   #learn({ content, order }: ModelSignal, deletion: Person): void {
@@ -506,9 +535,9 @@ export class Model {
     signal.rulesVersion = this.rulesVersion;
   }
 
-  /** A deletion that is under way has not come to a dead letter. */
-  keepLetter(signal: ModelSignal): void {
-    Object.assign(signal, { place: "dead", deletion: null, isLearned: false });
+  /** A deletion that is under way has not come to a dead letter, or to a held misfit. */
+  keepLetter(signal: ModelSignal, place: "dead" | "held"): void {
+    Object.assign(signal, { place, deletion: null, isLearned: false });
   }
 
   /** Whether a signal names an id that a deletion under way has still to learn. */

@@ -17,6 +17,8 @@ import { deleteExpired, purgeHeld, setRetention } from "../../../src/store/delet
 import { stepLapses } from "../../../src/store/people/lapse-run.ts";
 import { LINK_ALARM_MS } from "../../../src/store/people/linking.ts";
 import { visitorKey, visitorOfKey } from "../../../src/store/people/timelines.ts";
+import { stepMisfits } from "../../../src/store/state/dead-letters.ts";
+import { isHeldMisfit } from "../../../src/store/log/line.ts";
 import { stepReplacements } from "../../../src/store/people/replacements.ts";
 import type { AccountSummary } from "../../../src/store/protocol/people-and-accounts.ts";
 import type { DeletionReceipt, ExportedRecords } from "../../../src/store/protocol/store-operations.ts";
@@ -43,9 +45,9 @@ import { textOfBucket } from "../everything.ts";
 import type { TestStore } from "../store.ts";
 import { wanting } from "../wanting.ts";
 import type { Exclusion, ModelSignal, Rule } from "./model.ts";
-import type { Id } from "./signals.ts";
+import { misfitOf, type Content, type Id } from "./signals.ts";
 
-export const JOBS = ["link", "rule", "delete", "retain", "purge", "lapse", "replace", "cold"] as const;
+export const JOBS = ["link", "rule", "delete", "retain", "purge", "lapse", "replace", "cold", "misfits"] as const;
 export type Job = (typeof JOBS)[number];
 
 export const PERSON_THRESHOLDS = [5, 12];
@@ -77,6 +79,7 @@ export class Real {
   #rulesVersion = 1;
   #retentionDays: number | null = null;
   #isR2Away = false;
+  isFull = false;
 
   constructor(store: TestStore, rules: readonly Rule[], wantsNotifications: boolean) {
     this.store = store;
@@ -114,11 +117,14 @@ export class Real {
   toRecord(
     { id, content, order, periodEndMs }: ModelSignal,
     verdict: "accepted" | "held",
-    dead: boolean,
+    unread: "dead" | "misfit" | null,
   ): SignalToRecord {
+    const dead = unread !== null;
     const admission = { id, ...order, verdict, periodStartMs: periodEndMs - 30 * DAY_MS, periodEndMs };
-    if (content.kind !== "account")
-      return this.store.signal(order.receivedAtMs, { ...admission, payload: content.payload, dead });
+    if (content.kind !== "account") {
+      const record = this.store.signal(order.receivedAtMs, { ...admission, payload: content.payload, dead });
+      return unread === "misfit" ? asMisfit(record, content) : record;
+    }
     const { admission: whole } = this.store.signal(order.receivedAtMs, { ...admission, payload: {} });
     const fields = content.plan === undefined ? {} : { plan: content.plan };
     const account = { externalId: content.accountName ?? "", fields, attributes: {} };
@@ -140,13 +146,26 @@ export class Real {
     return stored.find(({ admission }) => admission.id === id) ?? null;
   }
 
-  resent({ content }: ModelSignal, { admission, from, place }: StoredSignal): SignalToRecord {
+  /** @param isMisfit whether its template still does not fit. */
+  resent(
+    { content }: ModelSignal,
+    { admission, payload, from, place }: StoredSignal,
+    isMisfit: boolean,
+  ): SignalToRecord {
     const again = {
       ...admission,
       verdict: from === "held" ? ("accepted" as const) : admission.verdict,
       resent: { from, place },
     };
-    if (content.kind !== "account") return this.store.signal(0, { ...again, payload: content.payload });
+    if (content.kind !== "account") {
+      const record = this.store.signal(0, { ...again, payload: content.payload });
+      if (isMisfit) return asMisfit(record, content);
+      const { work } = record;
+      // A misfit is mapped by a template that fits by now.
+      return "normalised" in work && payload !== content.text
+        ? { ...record, payload, work: { ...work, mapped: true } }
+        : record;
+    }
     const fields = content.plan === undefined ? {} : { plan: content.plan };
     const account = { externalId: content.accountName ?? "", fields, attributes: {} };
     return {
@@ -154,6 +173,22 @@ export class Real {
       payload: content.text,
       work: { kind: "account", account, contentHash: null, duplicateWindowMs: 0 },
     };
+  }
+
+  /** The store has no room, or has room again. */
+  fill(isFull: boolean): void {
+    const { store } = this;
+    this.isFull = store.isHalfFull = isFull;
+    this.noteFull();
+    store.state.due.forget();
+  }
+
+  /** The counter asks a full store for room once a minute. */
+  noteFull(): void {
+    const { head, signals } = this.store.state;
+    if (!this.isFull) return;
+    head.fullAtMs = Date.now();
+    signals.flush();
   }
 
   record(signals: readonly SignalToRecord[]): void {
@@ -246,6 +281,7 @@ export class Real {
       purge: () => due.nextPurgeMs(state),
       lapse: () => due.nextLapseMs(state),
       replace: () => due.nextReplacementMs(sql),
+      misfits: () => due.nextMisfitsMs(state),
       cold: () => state.signals.workMs(nowMs),
     }[job]();
     // A link job can run before the alarm comes to it.
@@ -350,6 +386,8 @@ export class Real {
         return stepLapses(state, nowMs);
       case "replace":
         return stepReplacements(state, nowMs);
+      case "misfits":
+        return stepMisfits(state, nowMs);
     }
   }
 
@@ -445,9 +483,13 @@ export class Real {
     return line !== null && line.facts.deletedAtMs === null && line.facts.person !== null;
   }
 
-  /** Whether a dead letter is stored, although a deletion may hide it. */
-  isDead(id: string): boolean {
-    return this.store.sql.exec("SELECT 1 FROM dead_letters WHERE id = ? AND status = 'dead'", id).toArray().length > 0;
+  /** The place of a dead letter or a held misfit that is stored, although a deletion may hide it; null: there is none. */
+  letterPlace(id: string): "dead" | "held" | null {
+    const { sql, state } = this.store;
+    const query = "SELECT 1 FROM dead_letters WHERE id = ? AND status = 'dead'";
+    if (sql.exec(query, id).toArray().length > 0) return "dead";
+    const held = state.held.find(id)?.facts;
+    return held !== undefined && held.deletedAtMs === null && isHeldMisfit(held) ? "held" : null;
   }
 
   /** The claims of people. */
@@ -544,4 +586,10 @@ function toMappingRule({ id, event, points, frequency, lastDays, of, version }: 
     frequency,
     pointsLastDays: lastDays,
   };
+}
+
+/** No template fits the payload, which is no call of a CDP. */
+function asMisfit({ admission }: SignalToRecord, content: Content): SignalToRecord {
+  const work = { kind: "dead" as const, reason: "No template fits", isMisfit: true as const };
+  return { admission: { ...admission, templateVersion: 1 }, payload: misfitOf(content), work };
 }

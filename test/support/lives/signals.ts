@@ -173,3 +173,8 @@ function nameOf<Name extends string>(names: readonly Name[], number: number | un
 export function traitOf({ kind, isNamed = false, mark }: Content): string | null {
   return isNamed && (kind === "identify" || kind === "track") ? `Name ${mark}` : null;
 }
+
+/** The same in the body of a sender that needs a template. */
+export function misfitOf({ payload: { type: _type, ...fields } }: Content): string {
+  return JSON.stringify(fields);
+}

@@ -2,7 +2,7 @@
 /* oxlint-disable vitest/expect-expect -- `life` returns the test, which expects after each event */
 import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../../src/domain/duration.ts";
-import { runLife, type Happening, type Life, type Sent } from "../../support/lives/life.ts";
+import { runLife, type Happening, type How, type Life, type Sent } from "../../support/lives/life.ts";
 import type { Exclusion } from "../../support/lives/model.ts";
 import type { Job } from "../../support/lives/real.ts";
 
@@ -12,7 +12,7 @@ function send(...signals: Sent[]): Happening {
   return { does: "send", signals };
 }
 
-function sendAs(how: "flight" | "held" | "dead", ...signals: Sent[]): Happening {
+function sendAs(how: How, ...signals: Sent[]): Happening {
   return { does: "send", signals, how };
 }
 
@@ -995,7 +995,7 @@ describe("exclusions that come and go leave the matches that counted before", ()
   );
 });
 
-describe("a person who keeps one id of a kind", () => {
+describe("a person who keeps few ids of a kind", () => {
   test(
     "loses the others also in the batch that creates the person",
     life(
@@ -1004,6 +1004,22 @@ describe("a person who keeps one id of a kind", () => {
         send(track({ user: 0 }), track({ user: 1 })),
       ],
       { personIds: 1 },
+    ),
+  );
+
+  test(
+    "loses an id as a whole, so that its signals go with them and not to somebody who has claimed it between",
+    life(
+      [
+        send(identify({ email: BOB, device: 0 })),
+        send(track({ device: 0 })),
+        send(identify({ email: ANN, device: 0 })),
+        send(identify({ email: BOB, device: 0 })),
+        send(identify({ email: BOB, device: 1 })),
+        erase(BOB),
+        finish,
+      ],
+      { personIds: 2 },
     ),
   );
 
@@ -1021,3 +1037,49 @@ describe("a person who keeps one id of a kind", () => {
     ),
   );
 });
+
+describe("misfits", () => {
+  test(
+    "go with a person whom they name",
+    life(
+      [
+        sendAs("misfit", identify({ email: ANN, device: 0 })),
+        sendAs("heldMisfit", track({ email: ANN })),
+        send(identify({ email: ANN, device: 1 })),
+        erase(ANN),
+        finish,
+      ],
+      { isTiny: true },
+    ),
+  );
+
+  test(
+    "that fit no template again are purged 90 days after they became dead letters",
+    life([
+      sendAs("heldMisfit", track({ email: ANN })),
+      wait(2),
+      { does: "release", from: 0, count: 1, again: true },
+      wait(88),
+      { does: "replay", from: 0, count: 1, again: true },
+      step("misfits"),
+      wait(3),
+      step("misfits"),
+    ]),
+  );
+});
+
+test(
+  "a full store remembers deleted people until the signals that wait for room are recorded",
+  life([
+    send(identify({ email: ANN, device: 0 })),
+    { does: "fill", isFull: true },
+    send(track({ device: 0 })),
+    erase(ANN),
+    finish,
+    wait(31),
+    step("delete"),
+    { does: "fill", isFull: false },
+    deliver,
+    finish,
+  ]),
+);
