@@ -198,6 +198,25 @@ describe("a failing destination", () => {
     await harness.pass(DAY);
     expect(receiver.received).toHaveLength(1);
   });
+
+  test("is in the activity log once D1 answers, if it did not when it was switched off", async () => {
+    expectLogged("sources_not_informed");
+    stopClock();
+    receiver.answer = () => new Response("gone", { status: 410 });
+    const { id } = await harness.create(receiver);
+    const actions = async () => (await harness.workspace.audit()).map(({ action }) => action);
+    await env.DB.exec("ALTER TABLE audit_log RENAME TO away");
+    try {
+      await harness.raise(crossed());
+      await harness.shows(id, { state: "disabled" });
+      await harness.pass(60_000);
+    } finally {
+      await env.DB.exec("ALTER TABLE away RENAME TO audit_log");
+    }
+    expect(await actions()).not.toContain("destination.switched_off");
+    await harness.pass(60_000);
+    await until(async () => expect(await actions()).toContain("destination.switched_off"));
+  });
 });
 
 test("attempts that fail at the same time count as one failure, and the longest pause stays", async () => {

@@ -104,6 +104,23 @@ describe("the document", () => {
     }
   });
 
+  test("answers 201 to what creates a record, and to nothing else", () => {
+    const creating = under("/operator").filter(({ operation }) => operation.responses[201] !== undefined);
+    expect(creating.map(({ method, path }) => `${method} ${path.split("/{workspace_id}").at(-1)}`).sort()).toEqual([
+      "POST /destinations",
+      "POST /destinations/{destination_id}/rotate-secret",
+      "POST /destinations/{destination_id}/test",
+      "POST /keys",
+      "POST /keys/{key_id}/rotate",
+      "POST /members",
+      "POST /operator/imports",
+      "POST /operator/workspaces",
+      "POST /rules",
+      "POST /tokens",
+      "PUT /operator/plans/{plan_id}",
+    ]);
+  });
+
   test("names the scope that an API token needs for each operation of the operator API", () => {
     for (const { method, path, operation } of under("/operator")) {
       const row = `${method} ${path.replaceAll(/\{(\w+)\}/g, ":$1")}`;

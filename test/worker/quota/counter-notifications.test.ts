@@ -268,9 +268,14 @@ test("reports a delay after ten minutes, again only after recovery, and to a des
   await forwarded(counter);
   const again = { oldest_at: new Date(START + 2 * PROCESSING_LATE_MS).toISOString(), signals: 1 };
   expect(ofType(destinations.taken, "processing.late")).toEqual([oldest, again]);
-  for (const types of [["period.closed" as const], [...notificationTypes]]) {
-    await counter.stub.wantNotifications(wanting({ types }));
+  for (const types of [["period.closed"], ["period.closed", "processing.late"]] as const) {
+    await counter.stub.wantNotifications(wanting({ types: [...types] }));
   }
+  // Also after a restart.
+  const stored = await runInDurableObject(counter.stub, (_, { storage: { sql } }) =>
+    sql.exec("SELECT late FROM ledger").one(),
+  );
+  expect(stored).toEqual({ late: 0 });
   await ring(counter, 3 * PROCESSING_LATE_MS + MINUTE);
   await forwarded(counter);
   expect(ofType(destinations.taken, "processing.late")).toEqual([oldest, again, again]);
