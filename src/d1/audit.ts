@@ -3,8 +3,7 @@ import { and, desc, eq, getTableColumns, gte, lt, notLike, sql, type SQL } from 
 import { auditLog, controlDatabase, insertIf, iso, isOneOf, type Change, type ControlDatabase } from "./database.ts";
 import { cut } from "../domain/text.ts";
 import { DAY_MS } from "../domain/duration.ts";
-import { isJsonObject } from "../domain/json/json-value.ts";
-import type { JsonObject } from "../domain/json/json-value.ts";
+import { isJsonObject, type JsonObject } from "../domain/json/json-value.ts";
 import { AUDIT_DETAIL_MAX_BYTES, ACTOR_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { newId, uuidv7From } from "../platform/ids.ts";
 import { listPage, type ListQuery, type ListPage } from "../platform/list-page.ts";

@@ -1,6 +1,5 @@
 /** The rows of a workspace in D1 for its file. */
-import type { FileManifest } from "../wire/workspace-file.ts";
-import { D1_TABLES } from "../wire/workspace-file.ts";
+import { type FileManifest, D1_TABLES } from "../wire/workspace-file.ts";
 import type { FileRow, TableLine } from "../platform/table-rows.ts";
 
 /** Entries of the audit log in a slice. */

@@ -7,8 +7,15 @@ import { type RequestRate, REQUEST_BODY_BYTES, requestsOfBody } from "../domain/
 import { reject } from "../domain/result.ts";
 import { BODY_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import { TimeLimitExceeded, within } from "../platform/time-limit.ts";
-import type { Lease } from "./workspace-share.ts";
-import { bodyWaitMs, chargeBody, LARGE_BODY_BYTES, openBody, tooFast, turnOfLargeBody } from "./workspace-share.ts";
+import {
+  type Lease,
+  bodyWaitMs,
+  chargeBody,
+  LARGE_BODY_BYTES,
+  openBody,
+  tooFast,
+  turnOfLargeBody,
+} from "./workspace-share.ts";
 
 const LARGE_BODY_PART_BYTES = LARGE_BODY_BYTES;
 /** Two of the largest bodies, one at work and one that waits for its turn, and the part that is being read. */

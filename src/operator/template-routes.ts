@@ -6,12 +6,11 @@ import { ok, reject, type Result } from "../domain/result.ts";
 import { boundedText } from "../http/fields.ts";
 import type { Preset } from "../presets/preset.ts";
 import { PRESETS } from "../presets/presets.ts";
-import type { FormSample } from "../use-cases/signal-template-schema.ts";
+import { type FormSample, signalMapping, signalTemplate, templateSample } from "../use-cases/signal-template-schema.ts";
 import { parseFormBody } from "../domain/template/form-body.ts";
 import { SAMPLES_MAX } from "../domain/template/propose-template.ts";
 import { PREVIEWED_SIGNALS, type PreviewSample } from "../domain/template/preview-template.ts";
 import { previewSignalTemplate, proposeTemplate, type PreviewResult } from "../use-cases/preview-template.ts";
-import { signalMapping, signalTemplate, templateSample } from "../use-cases/signal-template-schema.ts";
 import { answer, misfits } from "./key-routes.ts";
 import { type FieldError, idOf, isoInstant, contextOf, mayRead, operationsOf, type OperatorEnv } from "./operation.ts";
 

@@ -12,8 +12,7 @@ import {
   type ImportRejection,
   missingParts,
 } from "../use-cases/import-workspace.ts";
-import type { FileManifest } from "../wire/workspace-file.ts";
-import { PART_MAX_BYTES } from "../wire/workspace-file.ts";
+import { type FileManifest, PART_MAX_BYTES } from "../wire/workspace-file.ts";
 import { conflict, contextOf, count, idOf, instant, notFound, operationsOf, type OperatorEnv } from "./operation.ts";
 import { slug } from "./workspace-routes.ts";
 

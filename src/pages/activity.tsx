@@ -13,8 +13,7 @@ import { DAY_MS } from "../domain/duration.ts";
 import { NOTIFICATION_CATALOGUE } from "../domain/notifications/notification.ts";
 import { readTokenActor } from "../domain/keys/api-token.ts";
 import { canManage } from "../domain/keys/role.ts";
-import { isJsonObject } from "../domain/json/json-value.ts";
-import { presentText } from "../domain/json/json-value.ts";
+import { isJsonObject, presentText } from "../domain/json/json-value.ts";
 import { PAGE_ROWS, WORKSPACE_MAX_MEMBERS } from "../limits.ts";
 import type { Overlap } from "../use-cases/manage-keys.ts";
 import {

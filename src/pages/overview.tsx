@@ -293,7 +293,7 @@ function keyLimitItems({ base, nearLimit, counter: { usage }, nowMs }: Attention
     const isFull = keyLevel(used, signalLimit) === 100;
     const item: AttentionItem = {
       tone: isFull ? "bad" : "warn",
-      title: isFull ? "Signal limit of a key reached" : "80 % of a key's signal limit used",
+      title: isFull ? "Signal limit of a key reached" : "80% of a key's signal limit used",
       detail: `${name} (${maskedKey}): ${grouped(used)} of ${counted(signalLimit, "signal")}. ${isFull ? "Its calls are rejected." : ""}`,
       href: keyPath(base, id),
       action: "View key",

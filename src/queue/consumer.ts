@@ -5,8 +5,13 @@
  */
 import { loadTemplates, type WantedTemplate } from "../d1/key-templates.ts";
 import { controlDatabase } from "../d1/database.ts";
-import { type RecordingWorkspace, rulesOf, rulesOfAll } from "../d1/stored-rules.ts";
-import { recordingTerms, type RecordingTerms } from "../d1/stored-rules.ts";
+import {
+  type RecordingWorkspace,
+  rulesOf,
+  rulesOfAll,
+  recordingTerms,
+  type RecordingTerms,
+} from "../d1/stored-rules.ts";
 import { compileKeyTemplate, type CompiledKeyTemplate } from "../domain/template/key-template.ts";
 import { configuredJurisdiction, requireJurisdiction, queueKind } from "../env.ts";
 import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";

@@ -12,8 +12,8 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 import { writeMessage } from "../wire/message.ts";
 import type { PacedAlarm } from "../platform/alarm.ts";
-import type { Outbox } from "./outbox.ts";
 import {
+  type Outbox,
   MessagePacker,
   type PackedMessage,
   type PackedRow,

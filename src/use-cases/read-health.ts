@@ -2,8 +2,16 @@
  * Health of a workspace: storage, waiting signals, failures. One call to each Durable Object. Signals in transit can
  * unbalance the books; only then they are read again.
  */
-import { alarmsOf, notAsked, unreachable, roomLevel, wrongJurisdiction } from "../domain/health/alarm.ts";
-import type { HealthAlarm, HealthFigures, RoomLevel } from "../domain/health/alarm.ts";
+import {
+  alarmsOf,
+  notAsked,
+  unreachable,
+  roomLevel,
+  wrongJurisdiction,
+  type HealthAlarm,
+  type HealthFigures,
+  type RoomLevel,
+} from "../domain/health/alarm.ts";
 import { balanceBooks, type Balance } from "../domain/quota/balance.ts";
 import { configuredJurisdiction, jurisdictionProblem } from "../env.ts";
 import { errorText } from "../platform/log.ts";

@@ -1,6 +1,5 @@
 /** Calls a running service as an operator or a sender, and records failures. */
-import { VARS } from "./growth-workspaces.ts";
-import type { FilledWorkspace } from "./growth-workspaces.ts";
+import { VARS, type FilledWorkspace } from "./growth-workspaces.ts";
 import type { LoadCall, LoadGenerator, LoadResult } from "./load.ts";
 import { OperatorApi } from "./operator-api.ts";
 import type { RunningWorker } from "./start.ts";

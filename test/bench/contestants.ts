@@ -6,8 +6,7 @@ import type { BuiltWorker } from "./build.ts";
 import { OperatorApi, until } from "./operator-api.ts";
 import { RULES } from "./rules.ts";
 import { body } from "./signals.ts";
-import { applySql, start, startEmpty } from "./start.ts";
-import type { RunningWorker } from "./start.ts";
+import { applySql, start, startEmpty, type RunningWorker } from "./start.ts";
 
 /** `admission` is this service with a consumer that drops its messages. */
 export type ContestantName = "bare" | "one-row" | "straightforward" | "service" | "admission";

@@ -4,18 +4,16 @@
  */
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { listenAndAccept } from "../support/listen.ts";
-import type { Listener } from "../support/listen.ts";
+import { listenAndAccept, type Listener } from "../support/listen.ts";
 import { Bencher } from "./bencher.ts";
 import { until } from "./operator-api.ts";
 import { SERVICE_CONFIG, build } from "./build.ts";
 import { VARS } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";
-import { median } from "./figures.ts";
+import { median, type StorePart } from "./figures.ts";
 import { RULES } from "./rules.ts";
 import { body } from "./signals.ts";
 import { startEmpty } from "./start.ts";
-import type { StorePart } from "./figures.ts";
 
 const CALLS = 100;
 const BATCH = 100;

@@ -2,12 +2,10 @@
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { OperatorApi } from "./operator-api.ts";
 import type { BuiltWorker } from "./build.ts";
-import type { FillOrder, FillerCall, LapseStep, StoreSize, TrafficName, Written } from "./fill-order.ts";
+import type { FillOrder, FillerCall, LapseStep, StoreSize, TrafficName, Written, WorkspaceSize } from "./fill-order.ts";
 import { rulesOf } from "./growth-traffic.ts";
-import type { WorkspaceSize } from "./fill-order.ts";
 import type { BenchRule } from "./rules.ts";
-import { ask, start, startEmpty } from "./start.ts";
-import type { RunningWorker } from "./start.ts";
+import { ask, start, startEmpty, type RunningWorker } from "./start.ts";
 
 export interface FilledWorkspace {
   size: WorkspaceSize;

@@ -1,7 +1,11 @@
 /** The calls of this service's operator API that the bench and the tests of the built Worker need (design §9). */
 import { setTimeout as sleep } from "node:timers/promises";
-import { OperatorClient } from "../../src/dev/operator-client.ts";
-import type { BooksAnswer, CreatedKeyAnswer, WorkspaceAnswer } from "../../src/dev/operator-client.ts";
+import {
+  OperatorClient,
+  type BooksAnswer,
+  type CreatedKeyAnswer,
+  type WorkspaceAnswer,
+} from "../../src/dev/operator-client.ts";
 import type { BenchRule } from "./rules.ts";
 
 const POLL_MS = 20;

@@ -6,8 +6,7 @@ import type { ContestantName } from "./contestants.ts";
 import type { PageTime, Growth } from "./growth.ts";
 import type { WorkspaceSize } from "./fill-order.ts";
 import type { Effort, Figure, Figures, Scenario } from "./scenarios.ts";
-import { isMet, shown, target } from "./figures.ts";
-import type { StorePart } from "./figures.ts";
+import { isMet, shown, target, type StorePart } from "./figures.ts";
 import type { Cost, Profiled } from "./profile.ts";
 
 const SHOWN_AS: Partial<Record<ContestantName, string>> = { service: "whole service", admission: "admission alone" };

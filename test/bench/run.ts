@@ -14,14 +14,17 @@ import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { SERVICE_CONFIG, benchWorker, build } from "./build.ts";
-import type { BuiltWorker } from "./build.ts";
-import { BULK_BODIES, EDGE_MAX_GROWTH_BYTES, measureBulkMemory } from "./bulk-memory.ts";
-import type { BulkMemory } from "./bulk-memory.ts";
+import { SERVICE_CONFIG, benchWorker, build, type BuiltWorker } from "./build.ts";
+import { BULK_BODIES, EDGE_MAX_GROWTH_BYTES, measureBulkMemory, type BulkMemory } from "./bulk-memory.ts";
 import { LARGEST_BODIES } from "../support/largest-bodies.ts";
 import { measureLargestCall, type LargestCall, tooLarge } from "./largest-calls.ts";
-import { startService, startStraightforward, startYardstick } from "./contestants.ts";
-import type { BuiltWorkers, Contestant } from "./contestants.ts";
+import {
+  startService,
+  startStraightforward,
+  startYardstick,
+  type BuiltWorkers,
+  type Contestant,
+} from "./contestants.ts";
 import { MAX_PAGE_MS, tooSlow, MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
 import { LoadGenerator } from "./load.ts";
 import {
@@ -36,8 +39,7 @@ import {
   reportProfile,
   reportStore,
 } from "./report.ts";
-import { SCENARIOS, measure } from "./scenarios.ts";
-import type { Effort, Figures, Scenario } from "./scenarios.ts";
+import { SCENARIOS, measure, type Effort, type Figures, type Scenario } from "./scenarios.ts";
 import { STARTUP_MAX_RATIO, measureStartup } from "./startup.ts";
 import { missed } from "./figures.ts";
 import { measureStore } from "./store.ts";

@@ -7,11 +7,9 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
-import { Miniflare, NoOpLog, convertV4MiniflareOptions } from "miniflare";
-import type { V4WorkerOptions } from "miniflare";
+import { Miniflare, NoOpLog, convertV4MiniflareOptions, type V4WorkerOptions } from "miniflare";
 import { unstable_getMiniflareWorkerOptions, unstable_splitSqlQuery } from "wrangler";
-import { ROOT } from "./build.ts";
-import type { BuiltWorker } from "./build.ts";
+import { ROOT, type BuiltWorker } from "./build.ts";
 
 export interface RunningWorker {
   /** The Worker's own socket, as `http://host:port`. */

@@ -7,13 +7,11 @@ import path from "node:path";
 import { execFileSync } from "node:child_process";
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { Bencher } from "./bencher.ts";
-import { SERVICE_CONFIG, benchWorker, build } from "./build.ts";
-import type { BuiltWorker } from "./build.ts";
+import { SERVICE_CONFIG, benchWorker, build, type BuiltWorker } from "./build.ts";
 import { startStraightforward } from "./contestants.ts";
 import type { StoreFigure, StorePart } from "./figures.ts";
 import type { StoreSize, TrafficName, Written } from "./fill-order.ts";
-import { Filler, provision, VARS } from "./growth-workspaces.ts";
-import type { FilledWorkspace, WantedWorkspace } from "./growth-workspaces.ts";
+import { Filler, provision, VARS, type FilledWorkspace, type WantedWorkspace } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";
 import { start } from "./start.ts";
 import {

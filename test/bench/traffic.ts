@@ -3,8 +3,7 @@ import * as z from "zod";
 import { SIGNAL_MAX_BYTES } from "../../src/limits.ts";
 import type { FillOrder } from "./fill-order.ts";
 import { chance, isHeld, payloadOf, receivedAtMs } from "./growth-traffic.ts";
-import { mixedGroup, mixedPayloadOf } from "./store-traffic.ts";
-import type { Group } from "./store-traffic.ts";
+import { mixedGroup, mixedPayloadOf, type Group } from "./store-traffic.ts";
 
 /** Signal `n` as sent at that time. */
 export function signalOf(n: number, order: FillOrder, atMs = receivedAtMs(n, order)): string {

@@ -2,8 +2,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
 import { browserForFile, dismissed, launch, newContext, signIn } from "./support/browser.ts";
-import { FORM, newWorkspace, send } from "./support/workspace.ts";
-import type { TestWorkspace } from "./support/workspace.ts";
+import { FORM, newWorkspace, send, type TestWorkspace } from "./support/workspace.ts";
 
 const browser = browserForFile();
 const open = ({ home }: TestWorkspace, email: string, options = {}) =>

@@ -4,8 +4,7 @@ import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { browserForFile } from "./support/browser.ts";
-import { FORM, newWorkspace, send } from "./support/workspace.ts";
-import type { TestWorkspace } from "./support/workspace.ts";
+import { FORM, newWorkspace, send, type TestWorkspace } from "./support/workspace.ts";
 
 const browser = browserForFile();
 const open = ({ owner, home }: TestWorkspace, path: string) => browser.open(owner, home + path);

@@ -1,6 +1,5 @@
 /** The README's tour, pasted into a shell as a reader does, with the lines that `npm run dev` prints. */
-import { execFile, spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";

@@ -4,8 +4,7 @@
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
-import { callSteadily } from "./support/open-loop.ts";
-import type { Answered, Call } from "./support/open-loop.ts";
+import { callSteadily, type Answered, type Call } from "./support/open-loop.ts";
 import { Service } from "../support/service.ts";
 import { VISIT_RULE } from "../bench/rules.ts";
 import { note } from "../support/amount.ts";

@@ -12,10 +12,17 @@ import { coldState, ring, ringUntilQuiet, withBindings } from "../support/cold.t
 import { assertForSoLong } from "../support/for-so-long.ts";
 import { expectLogged } from "../support/logged.ts";
 import { expectToAddUp, expectDaysToAddUp, deadIn, heldIn } from "../support/read-store.ts";
-import { DAY, MINUTE, consumeMessages, deliver, inOrder, messageOf } from "../support/deliver.ts";
-import type { Delivered, Placed } from "../support/deliver.ts";
-import { Faults } from "../support/faults.ts";
-import type { Fault } from "../support/faults.ts";
+import {
+  DAY,
+  MINUTE,
+  consumeMessages,
+  deliver,
+  inOrder,
+  messageOf,
+  type Delivered,
+  type Placed,
+} from "../support/deliver.ts";
+import { Faults, type Fault } from "../support/faults.ts";
 import { newWorkspace, operator } from "../support/workspace.ts";
 
 const START = Date.UTC(2026, 0, 10);

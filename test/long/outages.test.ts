@@ -5,8 +5,7 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { coldState, ring } from "../support/cold.ts";
-import { HOUR, MINUTE, OutageRun } from "../support/outage.ts";
-import type { Outage } from "../support/outage.ts";
+import { HOUR, MINUTE, OutageRun, type Outage } from "../support/outage.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 import { WaitingClock } from "../support/waiting-clock.ts";
 import { expectLogged } from "../support/logged.ts";

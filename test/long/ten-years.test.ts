@@ -3,8 +3,7 @@
  * Store grows with the days, and the counts of the rules stay correct.
  */
 import { expect, test, vi } from "vitest";
-import { latestDays } from "../../src/domain/duration.ts";
-import { dayOf } from "../../src/domain/duration.ts";
+import { latestDays, dayOf } from "../../src/domain/duration.ts";
 import type { RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { DAYS_COUNTED, WORKSPACE_MAX_RULES } from "../../src/limits.ts";
 import { deleteExpired, setRetention } from "../../src/store/deletion/retention.ts";

@@ -1,9 +1,8 @@
 /** Notifications go over real HTTP to receivers that answer, fail, hang, redirect, are gone, or never stop sending. */
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { VISIT_RULE } from "../bench/rules.ts";
+import { VISIT_RULE, type BenchRule } from "../bench/rules.ts";
 import { Receiver } from "./support/receiver.ts";
-import type { BenchRule } from "../bench/rules.ts";
 import type { ProvisionedWorkspace } from "../bench/operator-api.ts";
 import { Service } from "../support/service.ts";
 

@@ -3,8 +3,7 @@ import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
 import { VENDORS } from "./support/senders.ts";
-import { RelayedService } from "./support/relayed-service.ts";
-import type { Workspace } from "./support/relayed-service.ts";
+import { RelayedService, type Workspace } from "./support/relayed-service.ts";
 
 let service: RelayedService;
 

@@ -1,7 +1,6 @@
 /** Design §10: sign-in by OpenID Connect, against a real provider over HTTP, with the service as deployed. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { Browser, location } from "./support/browser.ts";
-import type { Answer } from "./support/browser.ts";
+import { Browser, location, type Answer } from "./support/browser.ts";
 import { type Account, startProvider, type TestProvider } from "./support/provider.ts";
 import { startWithMembers } from "./support/members.ts";
 import type { Service } from "../support/service.ts";

@@ -1,6 +1,12 @@
 /** Compares the API of two versions: what a program that was written for the first can no longer rely on. */
-import type { ApiContent, ApiDocument, ApiOperation, JsonSchema } from "../../src/operator/docs/api-document.ts";
-import { resolve, schemaName } from "../../src/operator/docs/api-document.ts";
+import {
+  type ApiContent,
+  type ApiDocument,
+  type ApiOperation,
+  type JsonSchema,
+  resolve,
+  schemaName,
+} from "../../src/operator/docs/api-document.ts";
 
 /** Whether the program or the service writes the value: what one may add, the other may leave out. */
 type Writer = "program" | "service";

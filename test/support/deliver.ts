@@ -1,8 +1,7 @@
 /**
  * Queue messages written by hand, so that a test decides when, how often and in which batch a signal is delivered.
  */
-import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
-import type { QueueResult } from "cloudflare:test";
+import { createExecutionContext, createMessageBatch, getQueueResult, type QueueResult } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { consume } from "../../src/queue/consumer.ts";

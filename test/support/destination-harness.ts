@@ -7,8 +7,7 @@ import type { NotificationOf, Notification } from "../../src/domain/notification
 import type { DueDelivery } from "../../src/notifications/destination-calls.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { until } from "./until.ts";
-import { newWorkspace } from "./workspace.ts";
-import type { TestWorkspace } from "./workspace.ts";
+import { newWorkspace, type TestWorkspace } from "./workspace.ts";
 
 export const MINUTE = 60_000;
 export const HOUR = 60 * MINUTE;

@@ -8,14 +8,12 @@ import { expect } from "vitest";
 import { RESEND_AFTER_MS } from "../../src/quota/drain.ts";
 import { linesOf } from "./adds-up.ts";
 import { ring, ringUntilQuiet } from "./cold.ts";
-import { deliverByHand, QueueByHand } from "./deliver.ts";
-import type { WaitingMessage } from "./deliver.ts";
+import { deliverByHand, QueueByHand, type WaitingMessage } from "./deliver.ts";
 import { expectToAddUp, readStore } from "./read-store.ts";
 import { restart } from "./restart.ts";
 import { SeededFaults } from "./seeded-faults.ts";
 import type { WaitingClock } from "./waiting-clock.ts";
-import { call, newWorkspace } from "./workspace.ts";
-import type { BatchAnswer, TestKey, TestWorkspace } from "./workspace.ts";
+import { call, newWorkspace, type BatchAnswer, type TestKey, type TestWorkspace } from "./workspace.ts";
 
 const PEOPLE = 20;
 const POINTS = 3;

@@ -2,8 +2,7 @@
  * HTML as a person reads and uses it. A test finds elements by role (a link, a button, a field, a row) and text, so
  * that the markup may change.
  */
-import { HTMLElement, NodeType, parse } from "node-html-parser";
-import type { Node } from "node-html-parser";
+import { HTMLElement, NodeType, parse, type Node } from "node-html-parser";
 
 /** A name matches exactly this text, or this pattern. */
 type Name = string | RegExp;

@@ -5,8 +5,7 @@ import worker from "../../src/index.ts";
 import type { QuotaConfig } from "../../src/domain/quota/billing.ts";
 import type { Usage } from "../../src/quota/protocol.ts";
 import { intercept, type Call } from "./intercept.ts";
-import { newPlan, newWorkspace } from "./workspace.ts";
-import type { TestWorkspace } from "./workspace.ts";
+import { newPlan, newWorkspace, type TestWorkspace } from "./workspace.ts";
 
 /** The points at which a configuration can get lost between D1 and the counter. */
 export const BREAKS = ["nowhere", "D1", "the counter", "behind the counter"] as const;

@@ -1,6 +1,5 @@
 /** An HTTP server on a free port of this machine. */
-import { createServer } from "node:http";
-import type { RequestListener } from "node:http";
+import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 
 export interface Listener {

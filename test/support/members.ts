@@ -5,11 +5,9 @@ import { createHash } from "node:crypto";
 import { sessions, controlDatabase } from "../../src/d1/database.ts";
 import worker from "../../src/index.ts";
 import { SESSION_MS } from "../../src/limits.ts";
-import { readHtml } from "./html.ts";
-import type { Part } from "./html.ts";
+import { readHtml, type Part } from "./html.ts";
 import { sharedForFile } from "./shared-for-file.ts";
-import { call, newWorkspace } from "./workspace.ts";
-import type { NewWorkspace, TestWorkspace } from "./workspace.ts";
+import { call, newWorkspace, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
 
 const HERE = "https://signals.example";
 

@@ -3,8 +3,15 @@ import * as fc from "fast-check";
 import { expect, vi } from "vitest";
 import type { PeopleQuery } from "../../src/store/protocol/people-and-accounts.ts";
 import { expectKnownWork } from "./known-work.ts";
-import { emailOf, lineOf, personLine, previewOf } from "./model-expected.ts";
-import type { Line, ModelPreview, RuleDraft } from "./model-expected.ts";
+import {
+  emailOf,
+  lineOf,
+  personLine,
+  previewOf,
+  type Line,
+  type ModelPreview,
+  type RuleDraft,
+} from "./model-expected.ts";
 import {
   byText,
   expectAccounts,
@@ -16,11 +23,9 @@ import {
   readPages,
 } from "./model-reads.ts";
 import { isPlain } from "./log.ts";
-import { ruleBody } from "./model-real.ts";
-import type { Real } from "./model-real.ts";
+import { ruleBody, type Real } from "./model-real.ts";
 import { linesOf as linesOfFile } from "./workspace-file.ts";
-import { startOfPeriod } from "./model.ts";
-import type { Content, Draft, Model, Rule, Shape } from "./model.ts";
+import { startOfPeriod, type Content, type Draft, type Model, type Rule, type Shape } from "./model.ts";
 
 type Command = fc.AsyncCommand<Model, Real>;
 

@@ -1,7 +1,6 @@
 /** The expected content of files and lists, from the model's signals and people, once every message has arrived. */
 import { DAY_MS } from "../../src/domain/duration.ts";
-import { isTheirs, knownIds } from "./model.ts";
-import type { Model, ModelSignal, Name, Place, Rule } from "./model.ts";
+import { isTheirs, knownIds, type Model, type ModelSignal, type Name, type Place, type Rule } from "./model.ts";
 import type { AccountChange } from "./workspace.ts";
 
 export const emailOf = (person: number): string => `p${person}@example.com`;

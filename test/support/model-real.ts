@@ -5,12 +5,19 @@ import { vi } from "vitest";
 import { notificationTypes } from "../../src/domain/notifications/notification.ts";
 import type { CallHead } from "../../src/wire/message.ts";
 import { bucketWith, ring, ringUntilQuiet, withBindings } from "./cold.ts";
-import { admitCall, newerVersion } from "./counter.ts";
-import type { Queued } from "./counter.ts";
+import { admitCall, newerVersion, type Queued } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
 import { accountId, emailOf, idOf } from "./model-expected.ts";
-import { firstKeyOf, MODEL_ANCHOR } from "./model.ts";
-import type { Content, Exclusion, Model, Plan, Rule, Shape } from "./model.ts";
+import {
+  firstKeyOf,
+  MODEL_ANCHOR,
+  type Content,
+  type Exclusion,
+  type Model,
+  type Plan,
+  type Rule,
+  type Shape,
+} from "./model.ts";
 import { restart } from "./restart.ts";
 import { callOf } from "./wire.ts";
 import { operator, TestWorkspace } from "./workspace.ts";

@@ -5,11 +5,9 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { expect } from "vitest";
 import { deliverByHand, QueueByHand } from "./deliver.ts";
-import { SeededFaults } from "./seeded-faults.ts";
-import type { Outcome } from "./seeded-faults.ts";
+import { SeededFaults, type Outcome } from "./seeded-faults.ts";
 import type { WaitingClock } from "./waiting-clock.ts";
-import { newWorkspace } from "./workspace.ts";
-import type { Problem, TestWorkspace } from "./workspace.ts";
+import { newWorkspace, type Problem, type TestWorkspace } from "./workspace.ts";
 
 export const MINUTE = 60_000;
 export const HOUR = 60 * MINUTE;

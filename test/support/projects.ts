@@ -5,8 +5,7 @@ import { Response } from "miniflare";
 import { mkdirSync, statfsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import type { Plugin, TestProjectInlineConfiguration, ViteUserConfig } from "vitest/config";
-import { BaseSequencer } from "vitest/node";
-import type { TestSpecification } from "vitest/node";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { TEST_AUTH_FAILURES_PER_MINUTE } from "./auth-failures.ts";
 
 const IN_MEMORY = "/dev/shm";

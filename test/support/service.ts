@@ -4,11 +4,9 @@ import os from "node:os";
 import path from "node:path";
 import { CLOCK_AHEAD, clockAheadMs, SHIFTED_WORKER } from "../../src/dev/clock-ahead.ts";
 import { randomNumbers } from "../../src/dev/sample.ts";
-import { SERVICE_CONFIG, buildOnce } from "../bench/build.ts";
-import type { BuiltWorker } from "../bench/build.ts";
+import { SERVICE_CONFIG, buildOnce, type BuiltWorker } from "../bench/build.ts";
 import { OperatorApi } from "../bench/operator-api.ts";
-import { createTables, start } from "../bench/start.ts";
-import type { RunningWorker, StartOptions } from "../bench/start.ts";
+import { createTables, start, type RunningWorker, type StartOptions } from "../bench/start.ts";
 import { seedOr, note } from "./amount.ts";
 
 const TOKEN = "test-operator";

@@ -3,8 +3,7 @@
  * is imported only with `import()` is evaluated when the code reaches the import.
  */
 import path from "node:path";
-import { build } from "esbuild";
-import type { Metafile } from "esbuild";
+import { build, type Metafile } from "esbuild";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 
 const ENTRY = "src/index.ts";

@@ -6,9 +6,8 @@ import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../limits.ts";
 import { PathReading, type DotPath } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-value.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
-import { fitsWildcard } from "./mapping-rule.ts";
-import { toComparable, type Comparable, type Comparator } from "./comparators.ts";
 import {
+  fitsWildcard,
   type CompiledCondition,
   type CompiledConditions,
   type CompiledElementCondition,
@@ -18,6 +17,7 @@ import {
   type RuleMatch,
   type RulePath,
 } from "./mapping-rule.ts";
+import { toComparable, type Comparable, type Comparator } from "./comparators.ts";
 
 export interface Evaluation {
   rulesTried: number;

@@ -2,8 +2,7 @@
  * When a signal occurred, from its payload. The time of receipt decides quota, duplicates, identity and retention; the time
  * of occurrence decides first and last seen, curves, the day of a once-a-day rule, and when points lapse.
  */
-import { isJsonObject } from "../json/json-value.ts";
-import { isAbsent, WrittenNumber, type JsonObject } from "../json/json-value.ts";
+import { isJsonObject, isAbsent, WrittenNumber, type JsonObject } from "../json/json-value.ts";
 import { cdpCallType } from "./normalise.ts";
 
 /** The field that the time came from. `received`: no field has a usable time. Append only: stored lines hold the index. */

@@ -3,8 +3,7 @@
  * derive from it, in its order. Append only: stored data holds the first traits without their names.
  */
 import { TRAIT_MAX_BYTES } from "../../limits.ts";
-import { isJsonObject } from "../json/json-value.ts";
-import { isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
+import { isJsonObject, isAbsent, presentText, type JsonObject } from "../json/json-value.ts";
 import { withoutKeys } from "../keys/api-key.ts";
 
 interface Trait {

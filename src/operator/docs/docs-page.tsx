@@ -15,8 +15,17 @@ import type { ApiDocument } from "./api-document.ts";
 import { guideOf, type GuideSection } from "./guide.ts";
 import { Codes, Notifications, Operation, ORIGIN, Schemas } from "./reference.tsx";
 import { RESULTS_MAX, SearchIndex, searchText } from "./search-index.ts";
-import { NOTIFICATIONS_PATH, PAGES, PARTS, SEARCH_PATH, siteOf, START_PATH } from "./site.ts";
-import type { DocsPage, PartName, Site } from "./site.ts";
+import {
+  NOTIFICATIONS_PATH,
+  PAGES,
+  PARTS,
+  SEARCH_PATH,
+  siteOf,
+  START_PATH,
+  type DocsPage,
+  type PartName,
+  type Site,
+} from "./site.ts";
 
 const PAGE_HEADERS = {
   "content-security-policy":

@@ -2,8 +2,17 @@
 import type { Child } from "hono/jsx";
 import { explanationOf } from "../../http/problem.ts";
 import { Json, Panel, Table, WithCode, type Column } from "../../pages/kit/parts.tsx";
-import { choicesOf, dataOf, ownParameters, resolve, schemaName } from "./api-document.ts";
-import type { ApiContent, ApiOperation, ApiParameter, JsonSchema } from "./api-document.ts";
+import {
+  choicesOf,
+  dataOf,
+  ownParameters,
+  resolve,
+  schemaName,
+  type ApiContent,
+  type ApiOperation,
+  type ApiParameter,
+  type JsonSchema,
+} from "./api-document.ts";
 import { adviceAt, codesOf, schemaAddress, schemasOf, type Entry, type Site } from "./site.ts";
 
 /** Stands for the service's own address in a kept page. Nothing else contains it: `.invalid` is no domain (RFC 2606). */

@@ -10,8 +10,7 @@ import {
   type RuleVersion,
   type StoredRule,
 } from "../../d1/stored-rules.ts";
-import { latestDays } from "../../domain/duration.ts";
-import { dayOf } from "../../domain/duration.ts";
+import { latestDays, dayOf } from "../../domain/duration.ts";
 import { ruleDifferences } from "../../domain/rules/rule-content.ts";
 import { DAYS_COUNTED, GROUP_SAMPLES, PREVIEW_MAX_DAYS, RULE_VERSIONS_KEPT } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";

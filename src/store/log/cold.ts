@@ -10,8 +10,7 @@ import { within } from "../../platform/time-limit.ts";
 import { packPayloads, unpackPayloads } from "./columns.ts";
 import { keepsPayload } from "./line.ts";
 import type { SegmentRow } from "./schema.ts";
-import type { Segment } from "./segments.ts";
-import type { Segments } from "./segments.ts";
+import type { Segment, Segments } from "./segments.ts";
 
 /** Linking and views mostly happen on the same day, and need payloads in the store. */
 export const COLD_AFTER_MS = DAY_MS;

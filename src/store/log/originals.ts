@@ -8,8 +8,7 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { type SignalFacts, isOriginal } from "./line.ts";
-import type { Segment } from "./segments.ts";
-import type { SegmentHashes } from "./segments.ts";
+import type { Segment, SegmentHashes } from "./segments.ts";
 import { HASH_BYTES, LONG_WINDOW } from "../../domain/signal/canonical-form.ts";
 import { type DuplicateCandidate, type Original } from "./signal-log.ts";
 

@@ -11,8 +11,16 @@ import { Head, textOfCells } from "./head.ts";
 import { toSqlBlob } from "../../platform/sql-row.ts";
 import { isDropped, keepsPayload, type SignalFacts, type Line } from "./line.ts";
 import { Originals } from "./originals.ts";
-import { groupMark, Segment, segmentOf, statusLetter, StoredPortion } from "./segments.ts";
-import { type Condition, type SegmentHashes, Segments } from "./segments.ts";
+import {
+  groupMark,
+  Segment,
+  segmentOf,
+  statusLetter,
+  StoredPortion,
+  type Condition,
+  type SegmentHashes,
+  Segments,
+} from "./segments.ts";
 import type {
   DuplicateCandidate,
   Earliest,

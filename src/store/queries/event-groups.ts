@@ -3,8 +3,7 @@
  * many groups. A slice scans the next QUEUE_SCAN_GROUPS groups by last seen. The orders by count and by name have no index: they sort the
  * latest QUEUE_SORTED_GROUPS groups.
  */
-import { isJsonObject } from "../../domain/json/json-value.ts";
-import { parsed } from "../../domain/json/json-value.ts";
+import { isJsonObject, parsed } from "../../domain/json/json-value.ts";
 import { compileRules, isAboutEvent, propertyPaths } from "../../domain/rules/mapping-rule.ts";
 import { comparable, propertiesRead } from "../../domain/signal/normalise.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
@@ -14,8 +13,17 @@ import type { ShownSignalLog } from "../log/shown-log.ts";
 import type { RuleSuggestions } from "../protocol/store-operations.ts";
 import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/stored-signals.ts";
 import type { GroupName } from "../state/status-change.ts";
-import { ascending, byDay, nextDayOf, hasTypes, readCursor, readDayPlace, writeCursor } from "./by-day.ts";
-import type { DayPlace, Values } from "./by-day.ts";
+import {
+  ascending,
+  byDay,
+  nextDayOf,
+  hasTypes,
+  readCursor,
+  readDayPlace,
+  writeCursor,
+  type DayPlace,
+  type Values,
+} from "./by-day.ts";
 import type { ShownState } from "./shown.ts";
 
 /** The latest groups whose names are suggested. */

@@ -2,8 +2,7 @@
  * Outcomes of mapping rules. `RuleOutcomes`: the scores of each rule version. `SingleScores`: the signal that counts if a rule scores a
  * person once. `countScore`: the number of scores of each rule, by day.
  */
-import { addToDays, type DayCounts } from "../../domain/duration.ts";
-import { dayOf } from "../../domain/duration.ts";
+import { addToDays, type DayCounts, dayOf } from "../../domain/duration.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { Lru } from "../../platform/lru.ts";
 import { scoringOutcomes, type SignalFacts } from "../log/line.ts";

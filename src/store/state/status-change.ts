@@ -5,8 +5,7 @@
  * Changes of event groups wait in the head of the log until the head is full or a reader needs the groups' rows. So a busy group costs
  * one row for hundreds of signals. The caller flushes the log.
  */
-import { addToDays, type DayCounts } from "../../domain/duration.ts";
-import { dayOf } from "../../domain/duration.ts";
+import { addToDays, type DayCounts, dayOf } from "../../domain/duration.ts";
 import { groupSource } from "../../domain/signal/identity.ts";
 import type { LineStatus } from "../../domain/signal/signal.ts";
 import { insertRow, updateRow } from "../../platform/sql-row.ts";

@@ -1,11 +1,8 @@
 /** Client of a running metered Worker. */
 import { until } from "../operator-api.ts";
-import { ask } from "../start.ts";
-import type { RunningWorker } from "../start.ts";
-import { METER_PATH } from "./meter-call.ts";
-import type { MeterCall, Quiet, Size } from "./meter-call.ts";
-import { addUsage } from "./usage.ts";
-import type { Usage } from "./usage.ts";
+import { ask, type RunningWorker } from "../start.ts";
+import { METER_PATH, type MeterCall, type Quiet, type Size } from "./meter-call.ts";
+import { addUsage, type Usage } from "./usage.ts";
 
 /** Longer than a message waits for its batch. Later work is started by an alarm. */
 const QUIET_MS = 3_000;

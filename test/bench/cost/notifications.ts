@@ -2,22 +2,16 @@
  * The cost of a notification from the commit that raises it to the receiver's answer, compared with the same traffic
  * without a destination.
  */
-import { listenAndAccept } from "../../support/listen.ts";
-import type { Listener } from "../../support/listen.ts";
+import { listenAndAccept, type Listener } from "../../support/listen.ts";
 import type { BuiltWorker } from "../build.ts";
-import { startService } from "../contestants.ts";
-import type { BuiltWorkers, Contestant } from "../contestants.ts";
+import { startService, type BuiltWorkers, type Contestant } from "../contestants.ts";
 import { OperatorApi } from "../operator-api.ts";
 import { VISIT_RULE } from "../rules.ts";
-import { startEmpty } from "../start.ts";
-import type { RunningWorker } from "../start.ts";
+import { startEmpty, type RunningWorker } from "../start.ts";
 import { MeterClient } from "./meter-client.ts";
-import { sendPaced } from "./pace.ts";
-import type { Pace } from "./pace.ts";
-import { BATCHES, measureShapes, SLOW, STEADY } from "./shapes.ts";
-import type { Measured, Shape } from "./shapes.ts";
-import { sumOf, times } from "./usage.ts";
-import type { Usage } from "./usage.ts";
+import { sendPaced, type Pace } from "./pace.ts";
+import { BATCHES, measureShapes, SLOW, STEADY, type Measured, type Shape } from "./shapes.ts";
+import { sumOf, times, type Usage } from "./usage.ts";
 
 export interface NotificationCost {
   name: string;

@@ -3,8 +3,7 @@
  * pricing pages of Workers, Durable Objects, D1, Queues, R2 and Workers Logs. All prices are in this file. Below them: the bill of counted usage, and of whole
  * deployments.
  */
-import { amountOf, ITEMS } from "./usage.ts";
-import type { Item, Usage } from "./usage.ts";
+import { amountOf, ITEMS, type Item, type Usage } from "./usage.ts";
 
 export interface PriceList {
   /** The first day on which it is in force, UTC. */

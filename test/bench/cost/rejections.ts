@@ -6,11 +6,9 @@ import type { BuiltWorker } from "../build.ts";
 import type { Contestant } from "../contestants.ts";
 import { OperatorApi } from "../operator-api.ts";
 import { body, signal } from "../signals.ts";
-import { startEmpty } from "../start.ts";
-import type { RunningWorker } from "../start.ts";
+import { startEmpty, type RunningWorker } from "../start.ts";
 import { MeterClient } from "./meter-client.ts";
-import { sendPaced } from "./pace.ts";
-import type { Pace, PacedCall } from "./pace.ts";
+import { sendPaced, type Pace, type PacedCall } from "./pace.ts";
 import { times, type Usage } from "./usage.ts";
 
 export interface RejectedFlood {

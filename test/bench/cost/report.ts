@@ -1,12 +1,9 @@
 /** The figures as Markdown, as the README.md here shows them. */
-import { reportCapacity, billFor } from "./prices.ts";
-import type { Bill, PriceList } from "./prices.ts";
-import { MAX_REJECTED_DOLLARS } from "./rejections.ts";
+import { reportCapacity, billFor, type Bill, type PriceList } from "./prices.ts";
+import { MAX_REJECTED_DOLLARS, type IdleCost, type RejectedFlood } from "./rejections.ts";
 import type { NotificationCost } from "./notifications.ts";
-import type { IdleCost, RejectedFlood } from "./rejections.ts";
 import type { Kept, Measured, Shape } from "./shapes.ts";
-import { ITEMS, amountOf } from "./usage.ts";
-import type { Item, Usage } from "./usage.ts";
+import { ITEMS, amountOf, type Item, type Usage } from "./usage.ts";
 
 export interface Compared {
   shape: Shape;

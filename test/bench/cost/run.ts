@@ -8,8 +8,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { ROOT, SERVICE_CONFIG, benchWorker, build } from "../build.ts";
-import { startService, startStraightforward } from "../contestants.ts";
-import type { BuiltWorkers } from "../contestants.ts";
+import { startService, startStraightforward, type BuiltWorkers } from "../contestants.ts";
 import { writeTables } from "./documents.ts";
 import { measureNotifications, startForNotifications, measureDestinations, startNotifying } from "./notifications.ts";
 import { pricesOn, PRICE_LISTS } from "./prices.ts";
@@ -26,12 +25,11 @@ import {
   reportDestinations,
   reportTotals,
   tooDear,
+  type Compared,
+  type Figures,
 } from "./report.ts";
-import type { Compared, Figures } from "./report.ts";
-import { BATCHES, FAST, SHAPES, SLOW, STEADY, measureShapes } from "./shapes.ts";
-import type { Measured } from "./shapes.ts";
-import { amountOf } from "./usage.ts";
-import type { Item } from "./usage.ts";
+import { BATCHES, FAST, SHAPES, SLOW, STEADY, measureShapes, type Measured } from "./shapes.ts";
+import { amountOf, type Item } from "./usage.ts";
 
 type Workers = Pick<BuiltWorkers, "service" | "straightforward" | "sink">;
 

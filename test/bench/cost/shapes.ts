@@ -3,10 +3,8 @@ import { DAY_MS } from "../../../src/domain/duration.ts";
 import type { Contestant } from "../contestants.ts";
 import { signal } from "../signals.ts";
 import { MeterClient } from "./meter-client.ts";
-import { sendPaced } from "./pace.ts";
-import type { Pace } from "./pace.ts";
-import { sumOf, times } from "./usage.ts";
-import type { Usage } from "./usage.ts";
+import { sendPaced, type Pace } from "./pace.ts";
+import { sumOf, times, type Usage } from "./usage.ts";
 
 export interface Shape {
   name: string;

@@ -1,8 +1,7 @@
 /** Durable Objects whose calls, alarms, statements and time are counted. */
 import type { DurableObject } from "cloudflare:workers";
 import { meteredEnv, statementOf } from "./meter-bindings.ts";
-import { count, currentObject, objectMeter, realTime } from "./meter.ts";
-import type { ObjectMeter } from "./meter.ts";
+import { count, currentObject, objectMeter, realTime, type ObjectMeter } from "./meter.ts";
 
 type ObjectClass = new (ctx: DurableObjectState, env: never) => Rpc.DurableObjectBranded;
 

@@ -6,8 +6,7 @@
  * awaited operation is in progress. Each of these enters and leaves; a timer belongs to the object whose code set it.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import { OBJECT_GB, addUsage } from "../cost/usage.ts";
-import type { Item, Usage } from "../cost/usage.ts";
+import { OBJECT_GB, addUsage, type Item, type Usage } from "../cost/usage.ts";
 
 /** One Durable Object, across its restarts. */
 export class ObjectMeter {

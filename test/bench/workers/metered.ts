@@ -1,10 +1,8 @@
 /** A Worker whose requests are counted, and which answers the bench's requests to the meter. */
-import { METER_PATH } from "../cost/meter-call.ts";
-import type { MeterCall, Size } from "../cost/meter-call.ts";
+import { METER_PATH, type MeterCall, type Size } from "../cost/meter-call.ts";
 import { meteredBatch, meteredEnv } from "./meter-bindings.ts";
 import type { Metered } from "./meter-objects.ts";
-import { advanceTo, count, objectMeters, quiet, takeUsage } from "./meter.ts";
-import type { ObjectMeter } from "./meter.ts";
+import { advanceTo, count, objectMeters, quiet, takeUsage, type ObjectMeter } from "./meter.ts";
 
 /** By class name of the objects. */
 type Namespaces = Record<string, Pick<DurableObjectNamespace, "getByName">>;

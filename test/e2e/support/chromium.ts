@@ -1,8 +1,7 @@
 /** The Chromium of this machine, driven by Playwright. */
 import { existsSync } from "node:fs";
 import path from "node:path";
-import { chromium } from "playwright-core";
-import type { Browser } from "playwright-core";
+import { chromium, type Browser } from "playwright-core";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge"];
 const APPLICATIONS = ["Google Chrome", "Chromium", "Microsoft Edge"].map(

@@ -6,8 +6,7 @@ import type { TestProject } from "vitest/node";
 import { CLOCK_AHEAD, clockAheadMs, SHIFTED_WORKER } from "../../../src/dev/clock-ahead.ts";
 import { SERVICE_CONFIG, build } from "../../bench/build.ts";
 import { startEmpty } from "../../bench/start.ts";
-import { fillDemo } from "./demo.ts";
-import type { Demo } from "./demo.ts";
+import { fillDemo, type Demo } from "./demo.ts";
 
 const TOKEN = "e2e-operator";
 

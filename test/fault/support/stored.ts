@@ -1,6 +1,5 @@
 /** A workspace's Signal Store, read directly from disk. */
-import { DatabaseSync } from "node:sqlite";
-import type { SQLInputValue } from "node:sqlite";
+import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { StoredSignalLog } from "../../../src/store/log/stored-log.ts";
 import { type OpenSignalLog, StoreState } from "../../../src/store/state/store-state.ts";
 import { objectFile } from "./object-file.ts";

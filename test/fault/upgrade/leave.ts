@@ -14,8 +14,7 @@ import { writeMessage } from "../../../src/wire/message.ts";
 import { textOf } from "../../support/wire.ts";
 import { ROOT, SERVICE_CONFIG, benchWorker, build } from "../../bench/build.ts";
 import { objectFile } from "../support/object-file.ts";
-import { PARTS, migrationsNow, packLeft } from "../support/left-state.ts";
-import type { Left } from "../support/left-state.ts";
+import { PARTS, migrationsNow, packLeft, type Left } from "../support/left-state.ts";
 import { Service } from "../../support/service.ts";
 
 const SLUG = "left";

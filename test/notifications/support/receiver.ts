@@ -4,8 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Webhook } from "standardwebhooks";
-import { listen } from "../../support/listen.ts";
-import type { Listener } from "../../support/listen.ts";
+import { listen, type Listener } from "../../support/listen.ts";
 import type { OperatorApi, ProvisionedWorkspace } from "../../bench/operator-api.ts";
 
 export interface EventBody {

@@ -1,10 +1,8 @@
 /** Between an SDK and the service: passes each call on unchanged, and records request and answer. */
-import { request } from "node:http";
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import { request, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import { buffer } from "node:stream/consumers";
 import { gunzipSync } from "node:zlib";
-import { listen } from "../../support/listen.ts";
-import type { Listener } from "../../support/listen.ts";
+import { listen, type Listener } from "../../support/listen.ts";
 
 export interface Call {
   path: string;

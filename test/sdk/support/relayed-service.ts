@@ -3,8 +3,7 @@ import { expect } from "vitest";
 import type { OperatorApi, ProvisionedWorkspace } from "../../bench/operator-api.ts";
 import type { BenchRule } from "../../bench/rules.ts";
 import { Service } from "../../support/service.ts";
-import { relay } from "./relay.ts";
-import type { Call, Relay } from "./relay.ts";
+import { relay, type Call, type Relay } from "./relay.ts";
 import type { Sender, Vendor } from "./senders.ts";
 
 export class RelayedService {

@@ -1,6 +1,5 @@
 /** The parts of a browser that sign-in needs: cookies for each host, links and redirects, forms. */
-import { request } from "node:http";
-import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { request, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 
 export interface Answer {

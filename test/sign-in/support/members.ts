@@ -1,6 +1,5 @@
 /** The built service with the workspace `/w/acme`, an owner and a member. */
-import { Service } from "../../support/service.ts";
-import type { ServiceOptions } from "../../support/service.ts";
+import { Service, type ServiceOptions } from "../../support/service.ts";
 
 /** @returns the service, and the path of the workspace's members. */
 export async function startWithMembers(options: ServiceOptions): Promise<{ service: Service; members: string }> {

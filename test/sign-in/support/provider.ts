@@ -2,11 +2,9 @@
  * A real OpenID provider on loopback (the `oidc-provider` package). The test sets the person at the keyboard and
  * their answers.
  */
-import { createServer } from "node:http";
-import type { Server } from "node:http";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { Provider } from "oidc-provider";
-import type { ClientMetadata, Configuration } from "oidc-provider";
+import { Provider, type ClientMetadata, type Configuration } from "oidc-provider";
 
 export interface Account {
   email?: string;

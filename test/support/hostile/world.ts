@@ -1,9 +1,7 @@
 /** A workspace with records of every kind: the target of hostile calls, with checks that it is intact afterwards. */
 import { env } from "cloudflare:workers";
-import { newMembers } from "../members.ts";
-import type { Members } from "../members.ts";
-import { newPlan, newWorkspace, operator } from "../workspace.ts";
-import type { TestKey, TestWorkspace } from "../workspace.ts";
+import { newMembers, type Members } from "../members.ts";
+import { newPlan, newWorkspace, operator, type TestKey, type TestWorkspace } from "../workspace.ts";
 
 export interface World {
   team: Members;

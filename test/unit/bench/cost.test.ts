@@ -1,8 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { DEPLOYMENTS, reportCapacity, billFor, pricesOn, PRICE_LISTS } from "../../bench/cost/prices.ts";
-import type { PriceList } from "../../bench/cost/prices.ts";
-import { ITEMS, addUsage, queueOperations } from "../../bench/cost/usage.ts";
-import type { Item, Usage } from "../../bench/cost/usage.ts";
+import {
+  DEPLOYMENTS,
+  reportCapacity,
+  billFor,
+  pricesOn,
+  PRICE_LISTS,
+  type PriceList,
+} from "../../bench/cost/prices.ts";
+import { ITEMS, addUsage, queueOperations, type Item, type Usage } from "../../bench/cost/usage.ts";
 
 const free = Object.fromEntries(ITEMS.map((item) => [item, 0])) as Record<Item, number>;
 const list = (from: string, perMillion: Partial<Record<Item, number>>): PriceList => ({

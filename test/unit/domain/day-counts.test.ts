@@ -1,8 +1,7 @@
 /** Counts of the latest days. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { addToDays, latestDays } from "../../../src/domain/duration.ts";
-import { dayOf } from "../../../src/domain/duration.ts";
+import { addToDays, latestDays, dayOf } from "../../../src/domain/duration.ts";
 import { DAYS_COUNTED } from "../../../src/limits.ts";
 
 test("a day begins at midnight UTC", () => {

@@ -9,8 +9,6 @@ import {
   writeMessage,
   writeRow,
   type ReceivedMessage,
-} from "../../../src/wire/message.ts";
-import {
   readAdmission,
   type CallHead,
   type OutboxRow,

@@ -3,8 +3,15 @@ import { env } from "cloudflare:workers";
 import { runInDurableObject } from "cloudflare:test";
 import { expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/notifications/destinations.ts";
-import type { Receiver, DestinationHarness } from "../../support/destination-harness.ts";
-import { DAY, HOUR, crossed, stopClock, newHarnessInEachTest } from "../../support/destination-harness.ts";
+import {
+  type Receiver,
+  type DestinationHarness,
+  DAY,
+  HOUR,
+  crossed,
+  stopClock,
+  newHarnessInEachTest,
+} from "../../support/destination-harness.ts";
 import { until } from "../../support/until.ts";
 import { call, operator } from "../../support/workspace.ts";
 import { wanting } from "../../support/wanting.ts";

@@ -2,8 +2,8 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
-import type { Receiver } from "../../support/destination-harness.ts";
 import {
+  type Receiver,
   DAY,
   HOUR,
   MINUTE,

@@ -7,8 +7,8 @@ import {
   type Notification,
 } from "../../../src/domain/notifications/notification.ts";
 import { newId } from "../../../src/platform/ids.ts";
-import type { Receiver } from "../../support/destination-harness.ts";
 import {
+  type Receiver,
   HOUR,
   type DestinationHarness,
   crossed,

@@ -12,10 +12,9 @@ import {
 import { CHORE_REST_MS } from "../../../src/store/chores.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
 import { deliver } from "../../support/deliver.ts";
-import { askOperator, call, newWorkspace, operator } from "../../support/workspace.ts";
+import { askOperator, call, newWorkspace, operator, type TestWorkspace } from "../../support/workspace.ts";
 import { expectLogged } from "../../support/logged.ts";
 import { leaveDeadLetter, leaveWaiting } from "../../support/unhealthy.ts";
-import type { TestWorkspace } from "../../support/workspace.ts";
 
 // Timers that a test moves end the calls of background work.
 expectLogged("drain_failed");

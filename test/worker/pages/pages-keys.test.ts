@@ -557,8 +557,8 @@ test("a new key can have a signal limit; its page, Overview and Usage show how m
   expect(await notice()).not.toContain("limit");
   await workspace.send({ event: "Visit" });
   await workspace.settled();
-  expect(await notice()).toContain("notice warn: 80 % of the key's signal limit used");
-  expect(await attention(owner)).toEqual(["badge warn: 80 % of a key's signal limit used"]);
+  expect(await notice()).toContain("notice warn: 80% of the key's signal limit used");
+  expect(await attention(owner)).toEqual(["badge warn: 80% of a key's signal limit used"]);
   await workspace.send([{ event: "Visit" }, { event: "Visit" }]);
   await workspace.settled();
   expect(await notice()).toMatch(

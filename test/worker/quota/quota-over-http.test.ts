@@ -3,8 +3,14 @@ import { describe, expect, test, vi } from "vitest";
 import { linesOf } from "../../support/adds-up.ts";
 import { stopClock } from "../../support/clock.ts";
 import { readStore } from "../../support/read-store.ts";
-import { concurrently, newPlan, newWorkspace } from "../../support/workspace.ts";
-import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
+import {
+  concurrently,
+  newPlan,
+  newWorkspace,
+  type BatchAnswer,
+  type Problem,
+  type TestWorkspace,
+} from "../../support/workspace.ts";
 
 const CALLERS = 64;
 /** Ten and a half days before the end of a period that began at ANCHOR. */

@@ -11,8 +11,7 @@ import { otherRoutes } from "../../../src/operator-and-pages.ts";
 import { ACCESS } from "../../support/access.ts";
 import { stopClock } from "../../support/clock.ts";
 import { expectLogged } from "../../support/logged.ts";
-import { newMembers, Browser } from "../../support/members.ts";
-import type { Members } from "../../support/members.ts";
+import { newMembers, Browser, type Members } from "../../support/members.ts";
 import { call, newPlan, newWorkspace } from "../../support/workspace.ts";
 
 const ACTORS = ["nobody", "stranger", "member", "admin", "owner", "operator"] as const;

@@ -13,6 +13,9 @@ import {
   missingInConfig,
   missingText,
   readSections,
+  type DeployConfig,
+  type Section,
+  type Wrangler,
 } from "../../../../src/dev/deploy/deploy-checks.ts";
 import {
   NEEDED_BINDINGS,
@@ -20,7 +23,6 @@ import {
   bindingsOf,
   settingsOf,
 } from "../../../../src/dev/deploy/needed-settings.ts";
-import type { DeployConfig, Section, Wrangler } from "../../../../src/dev/deploy/deploy-checks.ts";
 import { WRANGLER } from "../../../../src/dev/local-service.ts";
 import { isLongRun } from "../../../support/amount.ts";
 

@@ -1,7 +1,11 @@
 /** Design §8.7: the size limit of an account. */
 import { describe, expect, test } from "vitest";
-import { VALUE_MAX_BYTES, updateRejection, valueBytes } from "../../../../src/domain/accounts/account-size.ts";
-import type { SizedValues } from "../../../../src/domain/accounts/account-size.ts";
+import {
+  VALUE_MAX_BYTES,
+  updateRejection,
+  valueBytes,
+  type SizedValues,
+} from "../../../../src/domain/accounts/account-size.ts";
 import { ROW_MAX_BYTES } from "../../../../src/limits.ts";
 
 const values = (bytes: Record<string, number>): SizedValues =>

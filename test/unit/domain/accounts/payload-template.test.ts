@@ -7,8 +7,10 @@ import {
   mapAccount,
   recordOfGroup,
   templateRejection,
+  type AccountRecord,
+  type PayloadMapping,
+  type TemplateError,
 } from "../../../../src/domain/accounts/payload-template.ts";
-import type { AccountRecord, PayloadMapping, TemplateError } from "../../../../src/domain/accounts/payload-template.ts";
 import { readPayload, type JsonObject } from "../../../../src/domain/json/json-value.ts";
 
 const ID: PayloadMapping = { target: "external_id", path: "id", type: "string", required: true };

@@ -6,8 +6,8 @@ import {
   compileTemplate,
   mapAccount,
   PAYLOAD_TYPES,
+  type PayloadMapping,
 } from "../../../../src/domain/accounts/payload-template.ts";
-import type { PayloadMapping } from "../../../../src/domain/accounts/payload-template.ts";
 import { exampleFor, proposeTemplate, readSample } from "../../../../src/domain/accounts/template-sample.ts";
 import type { JsonObject } from "../../../../src/domain/json/json-value.ts";
 

@@ -2,8 +2,15 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { ALARMS, alarmsOf, notAsked, unreachable, wordOf } from "../../../../src/domain/health/alarm.ts";
-import type { FailingDestination, HealthFigures } from "../../../../src/domain/health/alarm.ts";
+import {
+  ALARMS,
+  alarmsOf,
+  notAsked,
+  unreachable,
+  wordOf,
+  type FailingDestination,
+  type HealthFigures,
+} from "../../../../src/domain/health/alarm.ts";
 
 const NOW = Date.UTC(2031, 2, 1);
 const MINUTE = 60_000;

@@ -1,7 +1,11 @@
 /** Design §5: the list of rejected calls, by key and reason. */
 import { describe, expect, test } from "vitest";
-import { addRejection, forgetOld, REJECTION_SILENCE_MS } from "../../../../src/domain/keys/rejection.ts";
-import type { RejectionEntry } from "../../../../src/domain/keys/rejection.ts";
+import {
+  addRejection,
+  forgetOld,
+  REJECTION_SILENCE_MS,
+  type RejectionEntry,
+} from "../../../../src/domain/keys/rejection.ts";
 import { REJECTIONS_KEPT, REJECTIONS_KEPT_OF_A_REASON, REJECTION_KEPT_DAYS } from "../../../../src/limits.ts";
 
 const DAY = 24 * 3_600_000;

@@ -11,8 +11,9 @@ import {
   RETRY_AFTER_MAX_MS,
   DESTINATION_FAILING_MS,
   FAILURE_RUN_GAP_MS,
+  type AttemptResult,
+  type Failing,
 } from "../../../../src/domain/notifications/attempts.ts";
-import type { AttemptResult, Failing } from "../../../../src/domain/notifications/attempts.ts";
 
 const DAY_MS = 24 * 3_600_000;
 const FAILED: AttemptResult = { atMs: 0, tookMs: 1, status: 500, error: "no", answer: null, retryAfterMs: null };

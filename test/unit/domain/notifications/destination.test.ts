@@ -1,8 +1,12 @@
 /** Targets of destinations: URLs that webhooks may use, masked targets, and the notifications that sources raise. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { checkDestinationUrl, maskedTarget, wantedBy } from "../../../../src/domain/notifications/destination.ts";
-import type { DestinationState } from "../../../../src/domain/notifications/destination.ts";
+import {
+  checkDestinationUrl,
+  maskedTarget,
+  wantedBy,
+  type DestinationState,
+} from "../../../../src/domain/notifications/destination.ts";
 import {
   notificationTypes,
   exampleNotification,

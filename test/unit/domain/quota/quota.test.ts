@@ -9,8 +9,10 @@ import {
   quotaCeiling,
   roomToRelease,
   verdictInRun,
+  type AdmittedVerdict,
+  type QuotaPlan,
+  type QuotaRejection,
 } from "../../../../src/domain/quota/quota.ts";
-import type { AdmittedVerdict, QuotaPlan, QuotaRejection } from "../../../../src/domain/quota/quota.ts";
 
 const L = 100;
 const free: QuotaPlan = { signalLimit: L, overages: false, extraRoomRemoved: false };

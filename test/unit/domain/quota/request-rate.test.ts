@@ -7,8 +7,8 @@ import {
   chargeRequests,
   requestsOfBody,
   takeRequest,
+  type RequestRate,
 } from "../../../../src/domain/quota/request-rate.ts";
-import type { RequestRate } from "../../../../src/domain/quota/request-rate.ts";
 import { BODY_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../../../../src/limits.ts";
 import { SHED_FACTOR } from "../../../../src/http/workspace-share.ts";
 

@@ -16,8 +16,9 @@ import {
   isRulePath,
   POINTS_LAST_DAYS,
   propertyPaths,
+  type MappingRule,
+  type RuleMatch,
 } from "../../../../src/domain/rules/mapping-rule.ts";
-import type { MappingRule, RuleMatch } from "../../../../src/domain/rules/mapping-rule.ts";
 import { readPayload } from "../../../../src/domain/json/json-value.ts";
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../../../src/limits.ts";

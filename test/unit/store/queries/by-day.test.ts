@@ -1,8 +1,14 @@
 /** Lists by a time whose index holds only the day (src/store/queries/by-day.ts), compared with sorted rows. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { byDay, readDayPlace, readCursor, writeCursor } from "../../../../src/store/queries/by-day.ts";
-import type { DayList, DayPlace } from "../../../../src/store/queries/by-day.ts";
+import {
+  byDay,
+  readDayPlace,
+  readCursor,
+  writeCursor,
+  type DayList,
+  type DayPlace,
+} from "../../../../src/store/queries/by-day.ts";
 
 interface Row {
   day: number;

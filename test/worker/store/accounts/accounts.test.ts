@@ -14,8 +14,14 @@ import { Accounts } from "../../../../src/store/accounts/accounts.ts";
 import { MINUTE, deliver, type Delivered } from "../../../support/deliver.ts";
 import { allSlices } from "../../../support/slices.ts";
 import { inStore } from "../../../support/store.ts";
-import { call, newWorkspace } from "../../../support/workspace.ts";
-import type { AccountChange, BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
+import {
+  call,
+  newWorkspace,
+  type AccountChange,
+  type BatchAnswer,
+  type Problem,
+  type TestWorkspace,
+} from "../../../support/workspace.ts";
 import { deadIn } from "../../../support/read-store.ts";
 
 const TEMPLATE = [

@@ -1,7 +1,6 @@
 /** The budget of the head besides lines: beyond it, pending changes move to their own rows. */
 import { describe, expect, test } from "vitest";
-import { latestDays } from "../../../../src/domain/duration.ts";
-import { dayOf } from "../../../../src/domain/duration.ts";
+import { latestDays, dayOf } from "../../../../src/domain/duration.ts";
 import type { RuleMatch } from "../../../../src/domain/rules/mapping-rule.ts";
 import { HEAD_META_MAX_BYTES } from "../../../../src/store/log/stored-log.ts";
 import type { SignalToRecord } from "../../../../src/store/protocol/stored-signals.ts";

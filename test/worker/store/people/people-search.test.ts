@@ -12,8 +12,7 @@ import {
 import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/protocol/people-and-accounts.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { allSlices } from "../../../support/slices.ts";
-import { newWorkspace } from "../../../support/workspace.ts";
-import type { TestWorkspace } from "../../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../../support/workspace.ts";
 import { openState } from "../../../support/log.ts";
 import { shown } from "../../../../src/store/queries/shown.ts";
 

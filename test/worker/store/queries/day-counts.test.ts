@@ -7,8 +7,7 @@ import { ruleDaysOf } from "../../../support/adds-up.ts";
 import { readStore, expectDaysToAddUp } from "../../../support/read-store.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { until } from "../../../support/until.ts";
-import { newWorkspace } from "../../../support/workspace.ts";
-import type { TestWorkspace } from "../../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../../support/workspace.ts";
 
 let workspace: TestWorkspace;
 const form = (n: number) => ({ event: "Filled Out Form", source: "web", email: `p${n}@example.com` });

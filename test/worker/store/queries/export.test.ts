@@ -17,8 +17,7 @@ import { Browser } from "../../../support/members.ts";
 import { readStore } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
-import { call, newWorkspace } from "../../../support/workspace.ts";
-import type { TestWorkspace } from "../../../support/workspace.ts";
+import { call, newWorkspace, type TestWorkspace } from "../../../support/workspace.ts";
 import { testStored, dropLines } from "../../../support/log.ts";
 
 let workspace: TestWorkspace;

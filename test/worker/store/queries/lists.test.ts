@@ -20,11 +20,9 @@ import { expectLogged } from "../../../support/logged.ts";
 import { rowsRead } from "../../../support/sql-cost.ts";
 import { readStore, heldIn } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";
-import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";
-import type { Delivered } from "../../../support/deliver.ts";
+import { DAY, MINUTE, deliver, type Delivered } from "../../../support/deliver.ts";
 import { allItems, allSlices } from "../../../support/slices.ts";
-import { newWorkspace } from "../../../support/workspace.ts";
-import type { TestWorkspace } from "../../../support/workspace.ts";
+import { newWorkspace, type TestWorkspace } from "../../../support/workspace.ts";
 import { shown as show } from "../../../../src/store/queries/shown.ts";
 import { testStored } from "../../../support/log.ts";
 

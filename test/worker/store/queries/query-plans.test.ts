@@ -12,13 +12,10 @@ import { notificationTypes } from "../../../../src/domain/notifications/notifica
 import { SignalStore } from "../../../../src/store/signal-store.ts";
 import { ring } from "../../../support/cold.ts";
 import { TestCounter, lose } from "../../../support/counter.ts";
-import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";
-import type { Delivered } from "../../../support/deliver.ts";
+import { DAY, MINUTE, deliver, type Delivered } from "../../../support/deliver.ts";
 import { applyExclusions, applyRule, ruleApplied } from "../../../support/rules.ts";
-import { oneLine, recordStatements, wholeReads } from "../../../support/statements.ts";
-import type { Plan, Statements } from "../../../support/statements.ts";
-import { newPlan, newWorkspace } from "../../../support/workspace.ts";
-import type { TestWorkspace } from "../../../support/workspace.ts";
+import { oneLine, recordStatements, wholeReads, type Plan, type Statements } from "../../../support/statements.ts";
+import { newPlan, newWorkspace, type TestWorkspace } from "../../../support/workspace.ts";
 import { wanting } from "../../../support/wanting.ts";
 import { testStored } from "../../../support/log.ts";
 

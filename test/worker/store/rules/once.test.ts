@@ -5,10 +5,8 @@ import { newId } from "../../../../src/platform/ids.ts";
 import { signalStore } from "../../../../src/use-cases/objects.ts";
 import { ringUntilQuiet } from "../../../support/cold.ts";
 import { expectDaysToAddUp, expectToAddUp, heldIn } from "../../../support/read-store.ts";
-import { DAY, deliver } from "../../../support/deliver.ts";
-import type { Delivered } from "../../../support/deliver.ts";
-import { newWorkspace } from "../../../support/workspace.ts";
-import type { TestWorkspace } from "../../../support/workspace.ts";
+import { DAY, deliver, type Delivered } from "../../../support/deliver.ts";
+import { newWorkspace, type TestWorkspace } from "../../../support/workspace.ts";
 
 /** The beginning of a UTC day, some days ago. */
 const MIDNIGHT = Math.floor(Date.now() / DAY) * DAY - 5 * DAY;

@@ -10,10 +10,8 @@ import { intercept } from "../../../support/intercept.ts";
 import { expectLogged } from "../../../support/logged.ts";
 import { scoresOf } from "../../../support/read-store.ts";
 import { applyRule } from "../../../support/rules.ts";
-import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
-import type { Delivered } from "../../../support/deliver.ts";
-import { call, newWorkspace } from "../../../support/workspace.ts";
-import type { TestWorkspace } from "../../../support/workspace.ts";
+import { DAY, MINUTE, consumeMessages, deliver, messageOf, type Delivered } from "../../../support/deliver.ts";
+import { call, newWorkspace, type TestWorkspace } from "../../../support/workspace.ts";
 
 /** Answers of the operator API, which have its field names. */
 type Answer = Record<string, unknown>;
