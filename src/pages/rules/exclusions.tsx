@@ -441,8 +441,8 @@ function PreviewText({ base, preview }: { base: string; preview: Preview | null 
   return (
     <>
       <Stats>
-        <Stat label="No longer score" value={found.excluded} />
-        <Stat label="Score again" value={found.included} />
+        <Stat label="Newly excluded" value={found.excluded} />
+        <Stat label="No longer excluded" value={found.included} />
         <Stat label="People" value={found.people} />
         <Stat label="Points" value={signed(found.points)} />
       </Stats>
@@ -467,7 +467,7 @@ function PreviewText({ base, preview }: { base: string; preview: Preview | null 
                   <small>
                     {email} · <Time ms={receivedAtMs} />
                   </small>
-                  <small>{exclusion === null ? "Scores again" : `Excluded: ${exclusion}`}</small>
+                  <small>{exclusion === null ? "No longer excluded" : `Excluded: ${exclusion}`}</small>
                 </>
               ),
             },
