@@ -178,7 +178,11 @@ interface CurveProps {
 export function Curve({ curve, score, thresholds, whose }: CurveProps) {
   const [first] = curve.points;
   if (first === undefined)
-    return <p class="quiet">No signal of {whose} scores: no mapping rule matches it, or an exclusion covers it.</p>;
+    return (
+      <p class="quiet">
+        No signal of {whose} scores: no mapping rule matched it when it came, or an exclusion covers it.
+      </p>
+    );
   const nowMs = Date.now();
   const points = curve.points.flatMap((point, index) => [
     { atMs: point.atMs, value: curve.points[index - 1]?.score ?? curve.fromScore },

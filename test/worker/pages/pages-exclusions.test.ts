@@ -138,7 +138,7 @@ describe("exclusions and past signals", () => {
     const preview = await members.owner.post(base, fields([OWN], { name: "", do: "preview", days: "30" }));
     expect(preview.page.text).toContain("1 person falls below 5.");
     expect(preview.page.text).toContain("ann@own.example -5 5 → 0");
-    expect(preview.page.text).toContain("No longer score 1");
+    expect(preview.page.text).toContain("Newly excluded 1 No longer excluded 0");
     expect(await stored()).toMatchObject({ version: 0 });
 
     await members.owner.post(base, fields([OWN]));
@@ -162,7 +162,7 @@ describe("exclusions and past signals", () => {
     const person = await members.member.read(`${members.home}/people/ann@own.example`);
     expect(person.text).toMatch(/Today \d\d:\d\d Visit .*Excluded/);
     expect(person.text).toContain(
-      "No signal of this person scores: no mapping rule matches it, or an exclusion covers it.",
+      "No signal of this person scores: no mapping rule matched it when it came, or an exclusion covers it.",
     );
     for (const query of ["", "?show=scores", "?cursor=1.2.3"]) {
       const { text } = await members.member.read(`${members.home}/people/ann@own.example${query}`);
@@ -171,7 +171,7 @@ describe("exclusions and past signals", () => {
     const bob = await members.member.read(`${members.home}/people/bob@example.com`);
     expect(bob.text).not.toMatch(/excluded/i);
     const again = await members.owner.post(base, fields([["source", "equals", "x"]], { name: "Other", do: "preview" }));
-    expect(again.page.text).toContain("No longer score 0");
+    expect(again.page.text).toContain("Newly excluded 0");
   });
 
   test("are part of the file of rules", async () => {
