@@ -452,7 +452,7 @@ function Matches({ base, days, found, similar, isSaved }: Found & { base: string
       )}
       <p class="quiet small">
         {complete
-          ? `All signals of the event in ${theLast(days, "day")} have been read.`
+          ? `All signals of the event by known people in ${theLast(days, "day")} have been read.`
           : `${counted(scanned, "signal")} read so far, the latest first. Press Preview to read more.`}
       </p>
       {matches === 0 && (

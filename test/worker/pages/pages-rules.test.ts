@@ -324,7 +324,7 @@ describe("the preview of a rule", () => {
     const { status, page } = await preview(rows, { name: "", scoring_signal: "" });
     expect([status, page.all("html").length, page.all("details").length]).toEqual([200, 0, 6]);
     expect(page.text).toContain("Matches 6 Scored 6 People 2 Points +120");
-    expect(page.text).toContain("All signals of the event in the last 30 days have been read.");
+    expect(page.text).toContain("All signals of the event by known people in the last 30 days have been read.");
     const { text } = await preview(rows, { frequency: "once_ever" });
     expect(text).toContain("Matches 6 Scored 2 People 2 Points +40");
     expect(await stored()).toEqual([]);
