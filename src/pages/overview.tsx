@@ -240,7 +240,22 @@ function rejectionItems(inputs: AttentionInputs): AttentionItem[] {
     ({ keyId, lastAtMs }) =>
       lastAtMs > (counter.lastAccepted[keyId] ?? 0) && !many.some((item) => item.keyId === keyId),
   );
-  return [...many, ...failing.slice(0, REJECTIONS_SHOWN).map((entry) => latestRejectedItem(inputs, entry))];
+  const more = failing.length - REJECTIONS_SHOWN;
+  return [
+    ...many,
+    ...failing.slice(0, REJECTIONS_SHOWN).map((entry) => latestRejectedItem(inputs, entry)),
+    ...(more > 0 ? [moreRejectedItem(inputs, more)] : []),
+  ];
+}
+
+function moreRejectedItem({ base }: AttentionInputs, keys: number): AttentionItem {
+  return {
+    tone: "warn",
+    title: "Latest call rejected",
+    detail: counted(keys, "more key"),
+    href: `${base}/rejections`,
+    action: "View rejections",
+  };
 }
 
 function latestRejectedItem({ base, keyNames: names }: AttentionInputs, entry: RejectionEntry): AttentionItem {
@@ -320,8 +335,13 @@ function keyItems({ base, keys, counter: { lastUsed }, nowMs }: AttentionInputs)
     const href = keyPath(base, key.id);
     const items: AttentionItem[] = [];
     if (expiringDays(key, nowMs) !== null && key.endsAtMs !== null) {
-      const detail = [key.name, ", ", <Time ms={key.endsAtMs} />];
-      items.push({ tone: "warn", title: "Key expires soon", detail, href, action: "Rotate key" });
+      const detail = [key.name, ", ends ", <Time ms={key.endsAtMs} />];
+      // A rotated key was used after its rotation: another rotation would not help its sender.
+      const [title, action] =
+        key.rotatedAtMs === null
+          ? (["Key expires soon", "Rotate key"] as const)
+          : (["Rotated key still in use", "View key"] as const);
+      items.push({ tone: "warn", title, detail, href, action });
     }
     const silentMs = silentSinceMs(key, nowMs);
     if (silentMs !== null) {

@@ -119,6 +119,39 @@ describe("the list of problems", () => {
     vi.useRealTimers();
   });
 
+  test("says of how many more keys the latest call was rejected, and leads to the rejections", async () => {
+    const { workspace, home, admin } = await newMembers();
+    const reject = async (count: number) => {
+      for (let n = 0; n < count; n++) {
+        const { key } = await workspace.newKey({ name: "Sender" });
+        await workspace.send("{ nonsense", { key });
+      }
+    };
+    const latest = expect.stringMatching(/^Latest call rejected: Not JSON, key Sender/);
+    await reject(3);
+    expect(attention(await admin.read(`${home}/`))).toEqual([latest, latest, latest]);
+    await reject(2);
+    const page = await admin.read(`${home}/`);
+    expect(attention(page)).toEqual([latest, latest, latest, "Latest call rejected: 2 more keys"]);
+    expect(page.only("#attention").targets.at(-1)).toBe(`${home}/rejections`);
+  });
+
+  test("does not ask to rotate a key again that is still in use after its rotation", async () => {
+    const { workspace, home, admin } = await newMembers({ key: { name: "CRM" } });
+    const old = workspace.key;
+    const created = new Date(Date.now() - 60 * DAY).toISOString();
+    await env.DB.prepare("UPDATE api_keys SET created_at = ? WHERE id = ?").bind(created, old.id).run();
+    await workspace.operator("POST", `/keys/${old.id}/rotate`, { overlap: "1h" });
+    expect(attention(await admin.read(`${home}/`))).toEqual([]);
+    await workspace.send({ event: "e" }, { key: old.key });
+    await workspace.settled();
+    const page = await admin.read(`${home}/`);
+    expect(attention(page)).toEqual([
+      expect.stringMatching(/^Rotated key still in use: CRM, ends in (59 minutes|1 hour)$/),
+    ]);
+    expect(page.only("#attention").text).toContain("View key");
+  });
+
   test("lists failing destinations and keys that expire or are silent, to managers only", async () => {
     const { workspace, home, owner, member } = await newMembers({ key: null });
     const created = await workspace.newKey({ name: "Silent" });
@@ -140,7 +173,7 @@ describe("the list of problems", () => {
     expect(attention(page)).toEqual([
       "Destination switched off: CRM, since 2 days ago",
       "No calls: Silent, last call 3 days ago",
-      expect.stringMatching(/^Key expires soon: Ending, in (2|3) days$/),
+      expect.stringMatching(/^Key expires soon: Ending, ends in (2|3) days$/),
     ]);
     expect(tones(page)).toEqual(["bad", "warn", "warn"]);
     expect(page.only("#attention").targets[0]).toBe(`${home}/settings/notifications/${id}`);
