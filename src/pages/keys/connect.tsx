@@ -90,6 +90,7 @@ export const connectPages = pages.createApp().get("/", async (c) => {
           )}
           .
         </p>
+        <OwnBodyNote setup={setup} />
         <SenderSteps
           sender={sender}
           setup={setup}
@@ -345,6 +346,22 @@ export function SenderSteps(props: Props) {
   );
 }
 
+/** Whether the key reads its signals by a template that is of no sender by name, so that no example body is known to fit. */
+function hasOwnTemplate({ endpointType, payloadTemplate }: Setup): boolean {
+  return (
+    endpointType === "signal_staging" && payloadTemplate !== null && presetOfTemplate(payloadTemplate) === undefined
+  );
+}
+
+function OwnBodyNote({ setup }: { setup: Setup }) {
+  if (!hasOwnTemplate(setup)) return <></>;
+  return (
+    <p class="quiet">
+      This key reads bodies by its payload template. Replace the example body with one that its sender posts.
+    </p>
+  );
+}
+
 interface CodeTabsProps {
   setup: Setup;
 }
@@ -384,13 +401,14 @@ export function CodeTabs({ setup }: CodeTabsProps) {
         "tab-python",
       ),
     ],
-    ...(isAccounts || preset !== undefined
+    ...(isAccounts || preset !== undefined || hasOwnTemplate(setup)
       ? []
       : SIGNAL_SENDERS.filter((name) => name !== "code" && name !== "webhooks")
     ).map((sender) => [SENDERS[sender], <SenderSteps sender={sender} setup={setup} />] as const),
   ];
   return (
     <div class="code-tabs">
+      <OwnBodyNote setup={setup} />
       <div class="tabs" role="radiogroup" aria-label="Senders">
         {tabs.map(([name], index) => (
           <label>
@@ -623,6 +641,7 @@ export function TestCall({ home, setup }: { home: string; setup: Setup }) {
           data-signals={`${home}/signals/`}
         >
           <p class="quiet small">A real call: it counts as a signal and has its effects.</p>
+          <OwnBodyNote setup={setup} />
           {key === KEY_PLACEHOLDER && (
             <TextField
               name="test-key"

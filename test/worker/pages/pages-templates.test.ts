@@ -248,6 +248,27 @@ describe("a signal that the template does not fit", () => {
   });
 });
 
+test("a key with a template of its own does not offer bodies of other senders as if they would fit", async () => {
+  const note = "This key reads bodies by its payload template.";
+  const connect = async (body: object) => {
+    const { id } = await newKey(body);
+    const pages = [`${members.home}/connect?key=${id}`, `${keys}/${id}`];
+    return Promise.all(pages.map(async (path) => (await members.owner.read(path)).text.includes(note)));
+  };
+  expect(await connect({ name: "Shop", payload_template: SHOP })).toEqual([true, true]);
+  expect(await connect({ name: "Plain" })).toEqual([false, false]);
+  expect(await connect({ name: "Forms", payload_template: preset("typeform").template })).toEqual([false, false]);
+  const { page: chosen } = await press(await members.admin.read(`${keys}/new`), "sender", { sender: "other" });
+  const created = await members.admin.post(`${keys}/new`, {
+    ...fieldsIn(chosen),
+    name: "Shop",
+    "map.0.value": "trigger",
+    "map.1.value": "buyer.email",
+  });
+  expect(created.page.text).toContain(note);
+  expect(created.page.all(".code-tabs label").map(({ text }) => text)).toEqual(["curl", "Node", "Python"]);
+});
+
 test("a duplicate by its mapped id is shown as one with the same id, not of the same content", async () => {
   const template = [...SHOP, { target: "id", path: "n" }];
   const key = await newKey({ name: "Shop", payload_template: template });
