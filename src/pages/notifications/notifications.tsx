@@ -156,10 +156,10 @@ function DestinationsTable({ path, rows }: { path: string; rows: readonly Row[] 
           },
         },
         {
-          head: "Last delivered",
+          head: "Last notification",
           drop: "phone",
           cell: ({ destination: { lastDeliveredAtMs: ms } }) =>
-            ms === null ? <span class="quiet">Never</span> : <Time ms={ms} />,
+            ms === null ? <span class="quiet">None yet</span> : <Time ms={ms} />,
         },
         {
           head: "Waiting",

@@ -114,6 +114,8 @@ describe("a test of a destination", () => {
     expect(new Set(receiver.ids()).size).toBe(1);
     for (const path of [at, list]) expect(await textAt(path)).toContain("Ready");
     expect(await textAt(at)).toContain("The test was delivered. No notifications yet.");
+    // A test is no notification, and the list of deliveries shows that it was delivered.
+    expect(await textAt(at)).toContain("Last notification None yet");
     expect((await of.admin.get(`${at}/deliveries/dlv_nowhere`)).status).toBe(404);
   });
 });
