@@ -18,7 +18,7 @@ import {
 import { DAY_MS } from "../domain/duration.ts";
 import type { KeyTemplate, MisfitHandling, SuccessStatus } from "../domain/template/key-template.ts";
 import type { KeyToWatch } from "../domain/notifications/key-notices.ts";
-import { keyEnd, maskedKey } from "../domain/keys/api-key.ts";
+import { KEY_PREFIX, keyEnd, maskedKey } from "../domain/keys/api-key.ts";
 import type { JsonObject } from "../domain/json/json-value.ts";
 import { KEY_EXPIRING_DAYS } from "../limits.ts";
 import { listPage, type ListQuery, type ListPage } from "../platform/list-page.ts";
@@ -183,7 +183,10 @@ export async function keyNames(
   return namesById(await db.select(NAME_COLUMNS).from(apiKeys).where(ofKeys));
 }
 
-/** Names of the newest keys whose name contains `text`, by id. Ignores the case of ASCII letters. */
+/**
+ * Names of the newest keys, by id, whose name contains `text` or whose shown beginning it has: a whole key finds its key.
+ * Ignores the case of ASCII letters in names.
+ */
 export async function newestKeyNames(
   db: ControlDatabase,
   workspaceId: string,
@@ -191,7 +194,10 @@ export async function newestKeyNames(
   limit: number,
 ): Promise<Map<string, KeyName>> {
   const nameMatches = text === "" ? undefined : sql`instr(lower(${apiKeys.name}), lower(${text})) > 0`;
-  const ofText = and(eq(apiKeys.workspaceId, workspaceId), nameMatches);
+  const keyMatches = text.startsWith(KEY_PREFIX)
+    ? sql`instr(${apiKeys.keyFirst8}, ${text.slice(0, 8)}) = 1`
+    : undefined;
+  const ofText = and(eq(apiKeys.workspaceId, workspaceId), or(nameMatches, keyMatches));
   return namesById(await db.select(NAME_COLUMNS).from(apiKeys).where(ofText).orderBy(desc(apiKeys.id)).limit(limit));
 }
 

@@ -6,7 +6,7 @@
  */
 import { IDEMPOTENCY_KEY_MAX_LENGTH } from "../../limits.ts";
 
-const KEY_PREFIX = "sk_";
+export const KEY_PREFIX = "sk_";
 const TOKEN_PREFIX = "wt_";
 type Prefix = typeof KEY_PREFIX | typeof TOKEN_PREFIX;
 const PREFIX_LENGTH = KEY_PREFIX.length;

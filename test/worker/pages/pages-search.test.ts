@@ -69,6 +69,18 @@ test("suggestions are the first three of each kind, each with its page, and noth
   expect((await suggested(" ")).all('[role="listbox"] > *')).toEqual([]);
 });
 
+test("a whole key or its shown beginning finds the key", async () => {
+  const { key, id } = members.workspace.key;
+  for (const text of [key, key.slice(0, 8), key.slice(0, 6)]) {
+    expect((await found(text, members.admin)).link(/^Acme CRM/).target, text).toBe(
+      `${members.home}/settings/api-keys/${id}`,
+    );
+    expect((await found(text)).links(/^Acme CRM/), text).toEqual([]);
+  }
+  const other = `sk_${key.slice(3, 8).split("").toReversed().join("")}x`;
+  expect((await found(other, members.admin)).links(/^Acme CRM/)).toEqual([]);
+});
+
 test("members find no API keys", async () => {
   await fillWorkspace();
   expect(groups(await found("acme"))).toEqual(["People", "Events", "Accounts", "Mapping rules"]);
