@@ -44,8 +44,8 @@ const draftList = z.strictObject({ items: exclusionList });
 
 const preview = z
   .object({
-    excluded: count.describe("Signals that would score no more."),
-    included: count.describe("Signals that would score again."),
+    excluded: count.describe("Signals that would become excluded."),
+    included: count.describe("Signals that would not be excluded any more."),
     covered: z
       .array(z.object({ name: z.string(), signals: count }))
       .describe("Signals that each exclusion covers. The first exclusion that covers a signal counts."),

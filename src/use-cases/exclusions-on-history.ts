@@ -16,7 +16,7 @@ import { signalStore, type WorkspaceContext } from "./objects.ts";
 import { effectsOn, inTurn, readParts, type PersonEffect, type RulePreview } from "./rules-on-history.ts";
 
 export interface ExclusionsPreview {
-  /** Signals that would score no more, and signals that would score again. */
+  /** Signals that would become excluded, and those that would not be excluded any more. */
   excluded: number;
   included: number;
   /** Signals that each exclusion covers, in the order of the list. The first exclusion that covers a signal counts. */

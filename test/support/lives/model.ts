@@ -248,9 +248,9 @@ export class Model {
     }[],
     nowMs: number,
   ): void {
-    // A resent signal leaves its place, unless it was deleted there meanwhile.
+    // A resent signal leaves its place, also if it was purged there meanwhile, unless it was deleted.
     const here = batch
-      .filter(({ signal: { place }, from }) => place === from || (from === "held" && place === "purged"))
+      .filter(({ signal: { place }, from }) => place === from || place === "purged")
       .toSorted((a, b) => (isLater(a.signal.order, b.signal.order) ? 1 : -1));
     for (const { signal, isMisfit, from } of here) {
       const sinceMs = from === "dead" ? signal.misfitMs : null;
