@@ -497,7 +497,7 @@ export class SignalStore extends WorkspaceObject {
     this.#loadedState = null;
     const nowMs = Date.now();
     if (await new ColdObjects(this.env.COLD, this.#workspaceId).removeFirst()) return nowMs;
-    const nextMs = lastWriteMs(this.ctx.storage.sql) ?? nowMs;
+    const nextMs = Math.max(nowMs, lastWriteMs(this.ctx.storage.sql) ?? 0, this.#exports.lastWriteMs() ?? 0);
     if (nextMs > nowMs) return nextMs;
     await this.deleteEverything();
     return null;
@@ -507,6 +507,8 @@ export class SignalStore extends WorkspaceObject {
     this.#alarm.reset();
     if (this.ended !== null) return;
     const steps = await this.#chores.run(info?.isRetry ?? false);
+    // The workspace may have ended meanwhile.
+    if (this.ended !== null) return;
     this.#alarm.counted.add(Date.now(), steps === 0);
     this.#alarmForNext();
     await this.#report.send(() => this.#alarmsFound(Date.now()));

@@ -9,6 +9,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { readRows, type TableLine, type TablePlace } from "../../platform/table-rows.ts";
 import { within } from "../../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS } from "../../limits.ts";
+import { COLD_ABANDONED_MS } from "../log/cold.ts";
 import type { FileHeader } from "../../d1/workspace-file.ts";
 import {
   type FileLine,
@@ -87,6 +88,13 @@ export class ExportJobs {
   /** Whether the store must not change. */
   get isWriting(): boolean {
     return this.#notes.some(({ state }) => state === "writing");
+  }
+
+  /** When the last interrupted write of an export has arrived, or never will; null: there is none. */
+  lastWriteMs(): number | null {
+    const interrupted = this.#notes.filter(({ state }) => state === "writing" || state === "failed");
+    const times = interrupted.map(({ pausedAtMs }) => (pausedAtMs ?? 0) + PAUSE_MAX_MS + COLD_ABANDONED_MS);
+    return times.length === 0 ? null : Math.max(...times);
   }
 
   /** When a step is due; null: nothing to do. */

@@ -338,6 +338,55 @@ describe("an interrupted end", () => {
     120_000,
   );
 
+  test("deletes a part of an export that R2 takes when the end has begun", async () => {
+    expectLogged("chore_failed");
+    const workspace = await newWorkspace();
+    await workspace.send({ event: "E", email: "jane@example.com" });
+    await workspace.settled();
+    const late: (() => unknown)[] = [];
+    await runInDurableObject(workspace.store, async (instance) => {
+      const COLD = intercept(env.COLD, ({ method, make }) => {
+        if (method !== "put") return make();
+        late.push(make);
+        throw new Error("no answer");
+      });
+      Object.defineProperty(instance, "env", { value: { ...env, COLD }, configurable: true });
+      instance.beginExport("exp_1");
+      await instance.alarm();
+    });
+    expect(late).toHaveLength(1);
+    const receipt = await workspace.operator("DELETE", "", { slug: await slugOf(workspace) });
+    expect(receipt).toMatchObject({ complete: false });
+    await late[0]?.();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 21 * 60_000 });
+    await runDurableObjectAlarm(workspace.counter);
+    expect(await workspace.operator("GET", "/end")).toMatchObject({ complete: true });
+    expect((await env.COLD.list({ prefix: `exports/${workspace.id}/` })).objects).toEqual([]);
+  });
+
+  test("is no failure of an alarm of the store that is under way", async () => {
+    const workspace = await newWorkspace();
+    await workspace.send({ event: "E" });
+    await workspace.settled();
+    await runInDurableObject(workspace.store, async (instance, { storage }) => {
+      const asked = Promise.withResolvers<void>();
+      const ended = Promise.withResolvers<void>();
+      const DB = intercept(env.DB, async ({ make }) => {
+        asked.resolve();
+        await ended.promise;
+        return make();
+      });
+      Object.defineProperty(instance, "env", { value: { ...env, DB }, configurable: true });
+      // Retention asks D1.
+      storage.sql.exec("UPDATE retention SET next_at = 0");
+      const alarm = instance.alarm();
+      await asked.promise;
+      const end = instance.end({ requestedAtMs: Date.now(), actor: "operator" });
+      ended.resolve();
+      await Promise.all([end, alarm]);
+    });
+  });
+
   test("is no failure of the hourly work of Destinations, which waits for an answer meanwhile", async () => {
     const workspace = await newWorkspace();
     const slug = await slugOf(workspace);
