@@ -9,7 +9,6 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { readRows, type TableLine, type TablePlace } from "../../platform/table-rows.ts";
 import { within } from "../../platform/time-limit.ts";
 import { CALL_TIMEOUT_MS } from "../../limits.ts";
-import { COLD_ABANDONED_MS } from "../log/cold.ts";
 import type { FileHeader } from "../../d1/workspace-file.ts";
 import {
   type FileLine,
@@ -90,11 +89,10 @@ export class ExportJobs {
     return this.#notes.some(({ state }) => state === "writing");
   }
 
-  /** When the last interrupted write of an export has arrived, or never will; null: there is none. */
-  lastWriteMs(): number | null {
+  /** When the last interrupted write may have begun; 0: there is none. */
+  get lastWriteMs(): number {
     const interrupted = this.#notes.filter(({ state }) => state === "writing" || state === "failed");
-    const times = interrupted.map(({ pausedAtMs }) => (pausedAtMs ?? 0) + PAUSE_MAX_MS + COLD_ABANDONED_MS);
-    return times.length === 0 ? null : Math.max(...times);
+    return Math.max(0, ...interrupted.map(({ pausedAtMs }) => (pausedAtMs ?? 0) + PAUSE_MAX_MS));
   }
 
   /** When a step is due; null: nothing to do. */

@@ -254,6 +254,33 @@ describe("a late call to the counter of an ended workspace", () => {
   });
 });
 
+test("calls that change an ended workspace, because they began before its end, leave nothing of it in D1", async () => {
+  expectLogged();
+  const workspace = await newWorkspace();
+  await workspace.operator("DELETE", "", { slug: await slugOf(workspace) });
+  const setState = (state: string) =>
+    env.DB.prepare("UPDATE workspaces SET state = ? WHERE id = ?").bind(state, workspace.id).run();
+  await setState("active");
+  const template = [{ target: "event", path: "e" }];
+  const rule = { name: "R", event: "E", conditions: [], scoring_signal: "s", points: 5 };
+  const item = { name: "Staff", conditions: [{ path: "email", operator: "ends_with", value: "@own.example" }] };
+  const changes: [string, string, unknown][] = [
+    ["PATCH", "", { name: "another" }],
+    ["POST", "/keys", { name: "k", payload_template: template, signal_limit: 5 }],
+    ["POST", "/rules", rule],
+    ["PUT", "/exclusions", { items: [item] }],
+    ["POST", "/members", { email: "jane@example.com", role: "owner" }],
+    ["POST", "/tokens", { name: "t", scopes: ["read"] }],
+    ["POST", "/dead-letters/replay", {}],
+    ["DELETE", "/people/jane@example.com", undefined],
+  ];
+  for (const change of changes) await workspace.ask(...change);
+  await setState("ended");
+  expect(Object.entries(await rowsInD1(workspace, DELETED)).filter(([, rows]) => rows > 0)).toEqual([]);
+  const { name } = (await env.DB.prepare("SELECT name FROM workspaces WHERE id = ?").bind(workspace.id).first()) ?? {};
+  expect(name).toBe("");
+});
+
 describe("signals on their way to an ended workspace", () => {
   test.each(["signals", "signals-dlq"])("are acknowledged from the queue %s, and not recorded", async (queue) => {
     const workspace = await newWorkspace();
@@ -383,7 +410,7 @@ describe("an interrupted end", () => {
       await asked.promise;
       const end = instance.end({ requestedAtMs: Date.now(), actor: "operator" });
       ended.resolve();
-      await Promise.all([end, alarm]);
+      expect(await Promise.all([end, alarm])).toEqual([null, undefined]);
     });
   });
 
