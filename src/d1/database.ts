@@ -490,12 +490,24 @@ export function hasRow(table: SQLiteTable, condition: SQL | undefined): SQL<numb
   return sql`EXISTS (SELECT 1 FROM ${table} WHERE ${condition})`;
 }
 
-/** The statement that inserts the row if the condition holds at this point of its batch. */
+/**
+ * The statement that inserts the row if the condition holds at this point of its batch. A workspace that has ended gets no rows, also
+ * by a call that began before.
+ */
 export function insertIf<T extends SQLiteTable>(db: ControlDatabase, table: T, row: T["$inferSelect"], condition: SQL) {
   const values: Readonly<Record<string, unknown>> = row;
   const columns = Object.entries(getTableColumns(table));
   const encoded = columns.map(([name, column]) => sql.param(values[name], column));
-  return db.insert(table).select(sql`select ${sql.join(encoded, sql`, `)} where ${condition}`);
+  return db
+    .insert(table)
+    .select(
+      sql`select ${sql.join(encoded, sql`, `)} where (${condition}) and not ${endIsNoted(values["workspaceId"])}`,
+    );
+}
+
+/** Whether the end of the workspace with this id is noted. A row of no workspace has none. */
+export function endIsNoted(id: unknown): SQL<number> {
+  return hasRow(endedWorkspaces, sql`${endedWorkspaces.workspaceId} = ${id ?? null}`);
 }
 
 /** Whether the column has one of these values. Passes them as one parameter, because a D1 statement takes at most 100. */

@@ -10,6 +10,7 @@ import {
   mappingRules,
   ruleVersions,
   workspaces,
+  endIsNoted,
   hasRow,
   isOneOf,
   iso,
@@ -297,7 +298,7 @@ function insertRules({ db, workspaceId, by }: ControlContext, rows: string, only
   // INSERT … SELECT takes the columns in the order of the table.
   const select = sql`select ${ROW_ID}, ${workspaceId}, ${FIELDS.name}, ${FIELDS.event}, ${FIELDS.match},
     ${FIELDS.conditions}, ${FIELDS.scoringSignal}, ${FIELDS.points}, ${FIELDS.enabled}, 1, ${at}, ${at}, ${FIELDS.size},
-    ${FIELDS.frequency}, ${by.actor}, ${FIELDS.pointsLastDays} from json_each(${rows}) AS row where ${onlyIf}`;
+    ${FIELDS.frequency}, ${by.actor}, ${FIELDS.pointsLastDays} from json_each(${rows}) AS row where (${onlyIf}) and not ${endIsNoted(workspaceId)}`;
   return db.insert(mappingRules).select(select).onConflictDoNothing();
 }
 

@@ -8,6 +8,7 @@ import type { ByFirstKey } from "../domain/quota/key-budget.ts";
 import { listPage, type ListQuery, type ListPage } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import {
+  endIsNoted,
   hasRow,
   isOneOf,
   iso,
@@ -20,7 +21,7 @@ import {
 } from "./database.ts";
 import { activeBudgets } from "./api-keys.ts";
 import { findPlan } from "./plans.ts";
-import { and, asc, count, desc, eq, getTableColumns, inArray, lt, ne, or, sql, type SQL } from "drizzle-orm";
+import { and, asc, count, desc, eq, getTableColumns, inArray, lt, ne, not, or, sql, type SQL } from "drizzle-orm";
 
 /**
  * The version of a workspace's configuration, for a select with the plan joined. Each change of the workspace or of its
@@ -145,7 +146,7 @@ export async function updateWorkspace(
   );
   const differs = or(name === undefined ? undefined : ne(workspaces.name, name), configDiffers);
   if (differs !== undefined) {
-    const changes = and(eq(workspaces.id, id), differs);
+    const changes = and(eq(workspaces.id, id), differs, not(endIsNoted(id)));
     const version =
       configDiffers && sql`iif(${configDiffers}, ${nextVersion(by.nowMs, planId)}, ${workspaces.configVersion})`;
     const entry = {
@@ -200,7 +201,12 @@ function appendVersion(db: ControlDatabase, workspaceId: string) {
   const current = { workspaceId: id, version, planId, overages };
   return db
     .insert(workspaceVersions)
-    .select(db.select(current).from(workspaces).where(eq(workspaces.id, workspaceId)))
+    .select(
+      db
+        .select(current)
+        .from(workspaces)
+        .where(and(eq(workspaces.id, workspaceId), not(endIsNoted(workspaceId)))),
+    )
     .onConflictDoNothing();
 }
 

@@ -14,12 +14,15 @@ import { signatureHeaders } from "./signature.ts";
 
 /** Acknowledges the messages at once, so that a slow receiver does not block later messages. */
 export function deliver(batch: MessageBatch<string>, env: Env, ctx: ExecutionContext): void {
-  for (const { body } of batch.messages) ctx.waitUntil(deliverOne(env, JSON.parse(body) as DueDelivery));
+  for (const { body } of batch.messages) ctx.waitUntil(deliverOne(env, body));
 }
 
-async function deliverOne(env: Env, { workspaceId, ...due }: DueDelivery): Promise<void> {
-  const fields = { workspace: workspaceId, delivery: due.id, attempt: due.attempt };
+/** Never throws. @param message of somebody else, it may be anything. */
+async function deliverOne(env: Env, message: string): Promise<void> {
+  let fields = { workspace: "", delivery: "", attempt: 0 };
   try {
+    const { workspaceId, ...due } = JSON.parse(message) as DueDelivery;
+    fields = { workspace: workspaceId, delivery: due.id, attempt: due.attempt };
     // With a wrong JURISDICTION, this object is empty and takes nothing. The right one sends the delivery again.
     const destinations = env.DESTINATIONS.getByName(workspaceId);
     const parcel = await within<Parcel | null>(CALL_TIMEOUT_MS, destinations.take(due));

@@ -109,10 +109,19 @@ function retryLater(queued: Message<ArrayBuffer>): void {
   else queued.retry({ delaySeconds: retryDelaySeconds(queued.attempts) });
 }
 
+/** A message that somebody else has sent is not of bytes. It must not fail the others of its batch. */
+function read(body: ArrayBuffer): ReceivedMessage {
+  try {
+    return readMessage(body);
+  } catch {
+    return { workspaceId: "", lowestUnsettledRow: 0, rows: [], unreadable: 1, newer: 0 };
+  }
+}
+
 function byWorkspace(batch: MessageBatch<ArrayBuffer>): Map<string, WorkspaceMessage[]> {
   const workspaces = new Map<string, WorkspaceMessage[]>();
   for (const queued of batch.messages) {
-    const content = readMessage(queued.body);
+    const content = read(queued.body);
     const { workspaceId, unreadable, newer } = content;
     const fields = { queue: batch.queue, workspace: workspaceId };
     if (unreadable > 0) logEvent("rows_unreadable", { ...fields, rows: unreadable });

@@ -42,6 +42,12 @@ interface Probing {
   answered: boolean;
 }
 
+/** A wait of more than a minute means that the clock was set back. */
+function isProbeDue({ atMs }: Probing): boolean {
+  const waitMs = atMs - Date.now();
+  return waitMs <= 0 || waitMs > STORE_PROBE_MS;
+}
+
 export class Drain {
   readonly #outbox: Pick<Outbox, "messages" | "oldest">;
   readonly #alarm: Pick<PacedAlarm, "wakeBy">;
@@ -117,7 +123,7 @@ export class Drain {
   async #runOnce(which: WhichMessages): Promise<void> {
     try {
       if (this.#probing === null) await this.#sendUnsent(which);
-      else if (this.#probing.atMs <= Date.now()) await this.#sendProbe(this.#probing);
+      else if (isProbeDue(this.#probing)) await this.#sendProbe(this.#probing);
       this.#failedSends = 0;
       this.#alarm.wakeBy(this.#probing?.atMs ?? this.#nextResendMs());
     } catch (error) {
@@ -148,10 +154,11 @@ export class Drain {
     }, ms);
   }
 
-  /** Infinity: no unsettled row. */
+  /** Infinity: no unsettled row. A time that has not come yet was noted before the clock was set back. */
   #nextResendMs(): number {
     const oldest = this.#outbox.oldest();
-    return oldest === null ? Number.POSITIVE_INFINITY : Math.max(oldest.atMs, this.#resentAtMs) + RESEND_AFTER_MS;
+    const passed = [oldest?.atMs ?? 0, this.#resentAtMs].filter((ms) => ms <= Date.now());
+    return oldest === null ? Number.POSITIVE_INFINITY : Math.max(0, ...passed) + RESEND_AFTER_MS;
   }
 
   async #sendUnsent(which: WhichMessages): Promise<void> {
@@ -164,7 +171,9 @@ export class Drain {
     }
     const nowMs = Date.now();
     if (this.#probing !== null || this.#nextResendMs() > nowMs) return;
-    await this.#resend(nowMs - RESEND_AFTER_MS);
+    // The clock was set back: the times of rows do not rise.
+    const isBack = (this.#outbox.oldest()?.atMs ?? 0) > nowMs;
+    await this.#resend(isBack ? Number.POSITIVE_INFINITY : nowMs - RESEND_AFTER_MS);
     this.#resentAtMs = nowMs;
   }
 

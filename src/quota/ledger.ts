@@ -90,6 +90,11 @@ export class LedgerState {
     return this.#ledger;
   }
 
+  /** The workspace has ended: nothing is counted or saved any more. */
+  forget(): void {
+    this.#ledger = null;
+  }
+
   /** Closes the period and day that ended by `nowMs`. */
   upToDate(nowMs: number): Readonly<Ledger> | null {
     this.update(nowMs, () => ({}));

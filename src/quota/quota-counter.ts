@@ -293,8 +293,10 @@ export class QuotaCounter extends WorkspaceObject {
       const signals = this.#ledger.current?.admitted ?? 0;
       const work = endWorkspace({ env: this.env, workspaceId: this.#workspaceId, requestedAtMs, actor, signals });
       const nextMs = await work;
-      if (nextMs === null) await this.deleteEverything();
-      else this.#alarm.by(nextMs);
+      if (nextMs !== null) return this.#alarm.by(nextMs);
+      // A later read would close the period, and write it.
+      this.#ledger.forget();
+      await this.deleteEverything();
     } catch (error) {
       logEvent("end_failed", { workspace: this.#workspaceId, error: errorText(error) });
     }

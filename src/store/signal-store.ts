@@ -32,7 +32,7 @@ import {
   waitsForDestinations,
 } from "./deletion/person-deletions.ts";
 import { deleteExpired, purgeHeld, setRetention } from "./deletion/retention.ts";
-import { ColdObjects, lastWriteMs } from "./log/cold.ts";
+import { COLD_ABANDONED_MS, ColdObjects, lastWriteMs } from "./log/cold.ts";
 import type { SignalLog } from "./log/signal-log.ts";
 import { StoredSignalLog, type StoredSignalLogOptions } from "./log/stored-log.ts";
 import { stepLapses } from "./people/lapse-run.ts";
@@ -497,7 +497,8 @@ export class SignalStore extends WorkspaceObject {
     this.#loadedState = null;
     const nowMs = Date.now();
     if (await new ColdObjects(this.env.COLD, this.#workspaceId).removeFirst()) return nowMs;
-    const nextMs = lastWriteMs(this.ctx.storage.sql) ?? nowMs;
+    const lateMs = this.#exports.lastWriteMs + COLD_ABANDONED_MS;
+    const nextMs = Math.max(nowMs, lateMs, lastWriteMs(this.ctx.storage.sql) ?? 0);
     if (nextMs > nowMs) return nextMs;
     await this.deleteEverything();
     return null;
@@ -507,6 +508,8 @@ export class SignalStore extends WorkspaceObject {
     this.#alarm.reset();
     if (this.ended !== null) return;
     const steps = await this.#chores.run(info?.isRetry ?? false);
+    // The workspace may have ended meanwhile.
+    if (this.ended !== null) return;
     this.#alarm.counted.add(Date.now(), steps === 0);
     this.#alarmForNext();
     await this.#report.send(() => this.#alarmsFound(Date.now()));

@@ -89,6 +89,12 @@ export class ExportJobs {
     return this.#notes.some(({ state }) => state === "writing");
   }
 
+  /** When the last interrupted write may have begun; 0: there is none. */
+  get lastWriteMs(): number {
+    const interrupted = this.#notes.filter(({ state }) => state === "writing" || state === "failed");
+    return Math.max(0, ...interrupted.map(({ pausedAtMs }) => (pausedAtMs ?? 0) + PAUSE_MAX_MS));
+  }
+
   /** When a step is due; null: nothing to do. */
   dueMs(nowMs: number): number | null {
     const times = this.#notes.map(({ state, requestedAtMs }) =>

@@ -54,7 +54,11 @@ class DrainFixture {
   #read({ afterRow, admittedUntil, maxMessages }: SendRange) {
     this.reads++;
     const packer = new MessagePacker();
-    for (const row of this.rows) if (row.row > afterRow && row.at <= admittedUntil) packer.add(row);
+    for (const row of this.rows) {
+      if (row.row <= afterRow) continue;
+      if (row.at > admittedUntil) break;
+      packer.add(row);
+    }
     return packer.take("all", maxMessages, 250_000);
   }
 
@@ -388,6 +392,50 @@ describe("a full store", () => {
     fixture.drain.startOver();
     await fixture.pass(DRAIN_PACE_MS);
     expect(fixture.sentSince(1).join("")).toBe(fixture.rows.map(({ row }) => `[${row}]`).join(""));
+  });
+});
+
+describe("after the clock was set back by a day", () => {
+  const BACK = START + 24 * 3_600_000;
+  beforeEach(() => void vi.setSystemTime(BACK + 24 * 3_600_000));
+
+  test("rows that are lost are resent after 15 minutes, and then every 15 minutes", async () => {
+    const fixture = new DrainFixture();
+    fixture.commit();
+    await fixture.pass(60_000);
+    vi.setSystemTime(BACK);
+    fixture.commit();
+    await fixture.pass(60_000);
+    await fixture.ring();
+    const calls = fixture.sent.length;
+    vi.setSystemTime(Date.now() + RESEND_AFTER_MS - 120_000);
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual([]);
+    vi.setSystemTime(Date.now() + 120_000);
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual(["[1][2]"]);
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual(["[1][2]"]);
+    vi.setSystemTime(Date.now() + RESEND_AFTER_MS);
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual(["[1][2]", "[1][2]"]);
+  });
+
+  test("a full store gets a probe a minute", async () => {
+    const fixture = new DrainFixture();
+    fixture.commit();
+    await fixture.pass(60_000);
+    fixture.drain.stopForFullStore();
+    const calls = fixture.sent.length;
+    vi.setSystemTime(BACK);
+    await fixture.ring();
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual(["[1]"]);
+    expect(fixture.alarmAtMs).toBeLessThanOrEqual(Date.now() + STORE_PROBE_MS);
+    fixture.drain.stopForFullStore();
+    vi.setSystemTime(Date.now() + STORE_PROBE_MS);
+    await fixture.ring();
+    expect(fixture.sentSince(calls)).toEqual(["[1]", "[1]"]);
   });
 });
 

@@ -254,6 +254,33 @@ describe("a late call to the counter of an ended workspace", () => {
   });
 });
 
+test("calls that change an ended workspace, because they began before its end, leave nothing of it in D1", async () => {
+  expectLogged();
+  const workspace = await newWorkspace();
+  await workspace.operator("DELETE", "", { slug: await slugOf(workspace) });
+  const setState = (state: string) =>
+    env.DB.prepare("UPDATE workspaces SET state = ? WHERE id = ?").bind(state, workspace.id).run();
+  await setState("active");
+  const template = [{ target: "event", path: "e" }];
+  const rule = { name: "R", event: "E", conditions: [], scoring_signal: "s", points: 5 };
+  const item = { name: "Staff", conditions: [{ path: "email", operator: "ends_with", value: "@own.example" }] };
+  const changes: [string, string, unknown][] = [
+    ["PATCH", "", { name: "another" }],
+    ["POST", "/keys", { name: "k", payload_template: template, signal_limit: 5 }],
+    ["POST", "/rules", rule],
+    ["PUT", "/exclusions", { items: [item] }],
+    ["POST", "/members", { email: "jane@example.com", role: "owner" }],
+    ["POST", "/tokens", { name: "t", scopes: ["read"] }],
+    ["POST", "/dead-letters/replay", {}],
+    ["DELETE", "/people/jane@example.com", undefined],
+  ];
+  for (const change of changes) await workspace.ask(...change);
+  await setState("ended");
+  expect(Object.entries(await rowsInD1(workspace, DELETED)).filter(([, rows]) => rows > 0)).toEqual([]);
+  const { name } = (await env.DB.prepare("SELECT name FROM workspaces WHERE id = ?").bind(workspace.id).first()) ?? {};
+  expect(name).toBe("");
+});
+
 describe("signals on their way to an ended workspace", () => {
   test.each(["signals", "signals-dlq"])("are acknowledged from the queue %s, and not recorded", async (queue) => {
     const workspace = await newWorkspace();
@@ -337,6 +364,55 @@ describe("an interrupted end", () => {
     },
     120_000,
   );
+
+  test("deletes a part of an export that R2 takes when the end has begun", async () => {
+    expectLogged("chore_failed");
+    const workspace = await newWorkspace();
+    await workspace.send({ event: "E", email: "jane@example.com" });
+    await workspace.settled();
+    const late: (() => unknown)[] = [];
+    await runInDurableObject(workspace.store, async (instance) => {
+      const COLD = intercept(env.COLD, ({ method, make }) => {
+        if (method !== "put") return make();
+        late.push(make);
+        throw new Error("no answer");
+      });
+      Object.defineProperty(instance, "env", { value: { ...env, COLD }, configurable: true });
+      instance.beginExport("exp_1");
+      await instance.alarm();
+    });
+    expect(late).toHaveLength(1);
+    const receipt = await workspace.operator("DELETE", "", { slug: await slugOf(workspace) });
+    expect(receipt).toMatchObject({ complete: false });
+    await late[0]?.();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 21 * 60_000 });
+    await runDurableObjectAlarm(workspace.counter);
+    expect(await workspace.operator("GET", "/end")).toMatchObject({ complete: true });
+    expect((await env.COLD.list({ prefix: `exports/${workspace.id}/` })).objects).toEqual([]);
+  });
+
+  test("is no failure of an alarm of the store that is under way", async () => {
+    const workspace = await newWorkspace();
+    await workspace.send({ event: "E" });
+    await workspace.settled();
+    await runInDurableObject(workspace.store, async (instance, { storage }) => {
+      const asked = Promise.withResolvers<void>();
+      const ended = Promise.withResolvers<void>();
+      const DB = intercept(env.DB, async ({ make }) => {
+        asked.resolve();
+        await ended.promise;
+        return make();
+      });
+      Object.defineProperty(instance, "env", { value: { ...env, DB }, configurable: true });
+      // Retention asks D1.
+      storage.sql.exec("UPDATE retention SET next_at = 0");
+      const alarm = instance.alarm();
+      await asked.promise;
+      const end = instance.end({ requestedAtMs: Date.now(), actor: "operator" });
+      ended.resolve();
+      expect(await Promise.all([end, alarm])).toEqual([null, undefined]);
+    });
+  });
 
   test("is no failure of the hourly work of Destinations, which waits for an answer meanwhile", async () => {
     const workspace = await newWorkspace();

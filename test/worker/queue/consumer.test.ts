@@ -1,9 +1,18 @@
 /** Design §2, §8: the consumer of both signal queues, with failing, repeated and damaged messages. */
-import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import {
+  createExecutionContext,
+  createMessageBatch,
+  evictDurableObject,
+  getQueueResult,
+  runDurableObjectAlarm,
+  runInDurableObject,
+  waitOnExecutionContext,
+} from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
+import { deliver as deliverNotifications } from "../../../src/notifications/delivery-consumer.ts";
+import { consume, MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
 import { LINK_ALARM_MS } from "../../../src/store/people/linking.ts";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { signalStore } from "../../../src/use-cases/objects.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter, newCounter } from "../../support/counter.ts";
@@ -101,6 +110,37 @@ describe("a batch of several workspaces", () => {
     ]);
     expect(await statuses(first.id, ["sig_0"])).toEqual(["processed"]);
     expect(await statuses(failing.id, ["sig_1", "sig_3"])).toEqual([undefined, undefined]);
+  });
+});
+
+describe("a message that somebody else has sent to the queue", () => {
+  const batchOf = <Body>(queue: string, bodies: Body[]) =>
+    createMessageBatch<Body>(
+      queue,
+      bodies.map((body, n) => ({ id: String(n), timestamp: new Date(), attempts: 1, body })),
+    );
+
+  test.each(["signals", "signals-dlq"])(
+    "is dropped from %s, and harms no other message of its batch",
+    async (queue) => {
+      expectLogged("rows_unreadable");
+      const { id } = await newCounter();
+      const { buffer } = Uint8Array.from(messageOf(id, [{ id: "sig_0", payload: { event: "e" } }]));
+      const batch = batchOf(queue, [{ hello: 1 } as unknown as ArrayBuffer, buffer]);
+      await consume(batch, env as Env);
+      expect((await getQueueResult(batch, createExecutionContext())).explicitAcks).toEqual(["0", "1"]);
+      expect((await statuses(id, ["sig_0"]))[0]).toBeDefined();
+    },
+  );
+
+  test("harms no other message of the deliveries", async () => {
+    expectLogged("delivery_lost");
+    const take = vi.fn(() => Promise.resolve(null));
+    const bindings = { ...env, DESTINATIONS: { getByName: () => ({ take }) } } as unknown as Env;
+    const context = createExecutionContext();
+    deliverNotifications(batchOf("deliveries", ["hello", '{"workspaceId":"ws_1","id":"dlv_1"}']), bindings, context);
+    await waitOnExecutionContext(context);
+    expect(take.mock.calls).toEqual([[{ id: "dlv_1" }]]);
   });
 });
 

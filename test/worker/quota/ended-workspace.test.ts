@@ -2,6 +2,8 @@
 import { runInDurableObject } from "cloudflare:test";
 import { expect, test } from "vitest";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
+import { DAY_MS } from "../../../src/domain/duration.ts";
+import { stopClock } from "../../support/clock.ts";
 import { admitCall } from "../../support/counter.ts";
 import { textOfTables } from "../../support/everything.ts";
 import { restart } from "../../support/restart.ts";
@@ -78,6 +80,25 @@ test("every method of an ended workspace has its answer and stores nothing", asy
       return { answered, kept, tables: textOfTables(storage.sql), alarmMs: await storage.getAlarm() };
     });
     expect.soft({ name, ...found }).toEqual({ name, answered: answer, alarmMs, ...UNCHANGED });
+  }
+});
+
+test("a read of an ended workspace whose counter is still in memory stores nothing, also after a day and a period", async () => {
+  const workspace = await newWorkspace();
+  await workspace.send({ event: "E" });
+  await workspace.settled();
+  await endWorkspace(workspace);
+  for (const days of [0, 1, 32]) {
+    stopClock(Date.now() + days * DAY_MS);
+    for (const name of ["usage", "usageByDay", "overview", "books", "backlog", "exportRows"]) {
+      const [given, answer] = METHODS[name] ?? [];
+      // oxlint-disable-next-line no-await-in-loop
+      const found = await runInDurableObject(workspace.counter, (counter, { storage }) => {
+        const answered = (counter as unknown as Methods)[name]?.(...(given ?? []));
+        return { answered, tables: textOfTables(storage.sql) };
+      });
+      expect.soft({ name, days, ...found }).toEqual({ name, days, answered: answer, tables: "" });
+    }
   }
 });
 
