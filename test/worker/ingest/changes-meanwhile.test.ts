@@ -99,6 +99,30 @@ describe("two rotations of a key at once", () => {
   });
 });
 
+test("a successor has the settings that its key got while it was rotated", async () => {
+  const workspace = await newWorkspace();
+  const { id } = workspace.key;
+  let calls = 0;
+  const db = intercept(env.DB, async ({ make }) => {
+    const read = await make();
+    if (calls++ > 0) return read;
+    await workspace.operator("PUT", `/keys/${id}/template`, { payload_template: templateOf("trigger") });
+    await workspace.operator("PATCH", `/keys/${id}`, { misfits: "keep", answer: 200, silent_after_days: 3 });
+    return read;
+  });
+  const rotation = { keyId: id, overlap: "24h", formToken: null } as const;
+  const made = await rotateApiKey(workspace.context({ db: controlDatabase(db) }), rotation);
+  if (!made.ok) throw new Error(made.rejection.reason);
+  const keys = await workspace.list("/keys");
+  const successor = keys.find((listed) => listed["id"] === made.value.record.id);
+  expect(successor).toMatchObject({ misfits: "keep", answer: 200, silent_after_days: 3 });
+  const key = { id: made.value.record.id, key: made.value.value } as TestKey;
+  const answer = await post(await newIsolate(), key, { body: { trigger: "Visit", mail: "a@example.com" } });
+  expect(answer.status).toBe(202);
+  expect(JSON.parse(answer.text)).not.toHaveProperty("misfit");
+  await workspace.settled();
+});
+
 test("calls with the keys of a closed workspace are no failed authentications", async () => {
   const [workspace, other] = [await newWorkspace(), await newWorkspace()];
   await workspace.operator("POST", "/close");
