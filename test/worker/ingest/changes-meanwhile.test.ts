@@ -220,9 +220,13 @@ test("a copy of a key's fields replaces none that D1 has given meanwhile", async
 test("the limit of a new key holds, also if the call that made it was interrupted and is repeated", async () => {
   const workspace = await newWorkspace();
   const wanted = {
-    ...({ name: "CRM", endpointType: "signal_staging", expiresAt: null, payloadTemplate: null } as const),
-    ...{ secret: false, signalLimit: 1 },
-  };
+    name: "CRM",
+    endpointType: "signal_staging",
+    expiresAt: null,
+    payloadTemplate: null,
+    secret: false,
+    signalLimit: 1,
+  } as const;
   await createKey(workspace.context(), wanted, "create deploy");
   const made = await createKeyOnce(workspace.context(), wanted, "deploy");
   if (!made.ok) throw new Error(made.rejection);
@@ -232,4 +236,26 @@ test("the limit of a new key holds, also if the call that made it was interrupte
   expect(JSON.parse(statuses[0]?.text ?? "")).toMatchObject({ accepted: 1, rejected: 1 });
   expect(statuses[1]?.status).toBe(429);
   await workspace.settled();
+});
+
+test("a template version that D1 lost by a restore, and gives again, is read anew within a minute", async () => {
+  const workspace = await newWorkspace({ key: { payload_template: templateOf("trigger") } });
+  const { id, key } = workspace.key;
+  const change = (path: string) =>
+    workspace.operator("PUT", `/keys/${id}/template`, { payload_template: templateOf(path) });
+  const statusOf = async (body: object) => {
+    vi.setSystemTime(Date.now() + KEY_CACHE_MS);
+    const answer = await workspace.send(body, { key });
+    const sent = await answer.json<{ id: string }>();
+    await workspace.settled();
+    return (await workspace.operator<{ status: string }>("GET", `/signals/${sent.id}`)).status;
+  };
+  await change("action");
+  expect(await statusOf({ action: "Visit", mail: "a@example.com" })).toBe("processed");
+  await env.DB.batch([
+    env.DB.prepare("DELETE FROM payload_templates WHERE id = ? AND version = 2").bind(id),
+    env.DB.prepare("UPDATE payload_templates SET replaced_at = NULL WHERE id = ?").bind(id),
+  ]);
+  await change("verb");
+  expect(await statusOf({ verb: "Visit", mail: "b@example.com" })).toBe("processed");
 });
