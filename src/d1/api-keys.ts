@@ -170,6 +170,13 @@ export async function findKey(db: ControlDatabase, workspaceId: string, keyId: s
   return row === undefined ? null : toApiKey(row);
 }
 
+/** When the overlap of a rotated key ends, in milliseconds since 1970; null: it was not rotated. */
+export async function overlapEnd(db: ControlDatabase, workspaceId: string, keyId: string): Promise<number | null> {
+  const { overlapEndsAt } = apiKeys;
+  const row = await db.select({ overlapEndsAt }).from(apiKeys).where(isKey(workspaceId, keyId)).get();
+  return parsedTime(row?.overlapEndsAt ?? null);
+}
+
 /** Identifies a key for people. The masked key is needed because keys keep their name after a rotation. */
 export type KeyName = Pick<ApiKey, "name" | "maskedKey">;
 

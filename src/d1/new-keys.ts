@@ -5,6 +5,7 @@
  */
 import { and, eq, gt, gte, isNull, lt, or, sql, type SQL } from "drizzle-orm";
 import type { BatchItem } from "drizzle-orm/batch";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isKey, selectKeys, toApiKey, type ApiKey } from "./api-keys.ts";
 import { auditEntry } from "./audit.ts";
 import { dropUnusedVersions, storedTemplateBytes } from "./key-templates.ts";
@@ -118,8 +119,21 @@ export async function rotateKey(
   const neverLater = sql<string>`min(coalesce(${apiKeys.overlapEndsAt}, ${ends}), ${ends})`;
   const detail = { successor: draft.row.id, overlap_ms: overlapMs, expires_at: draft.row.expiresAt };
   const isMade = wasInserted(draft);
+  const ofOld = (column: SQLiteColumn) =>
+    sql`(SELECT old.${sql.identifier(column.name)} FROM ${apiKeys} AS old WHERE old.id = ${old.id})`;
+  const { templateId, misfits, answer, silentAfterDays } = apiKeys;
   return insertKey(db, draft, by.nowMs, [
     auditEntry(db, by, { workspaceId, action: "key.rotated", target: old.id, detail }, isMade),
+    // The settings may have changed since the old key was read.
+    db
+      .update(apiKeys)
+      .set({
+        templateId: ofOld(templateId),
+        misfits: ofOld(misfits),
+        answer: ofOld(answer),
+        silentAfterDays: ofOld(silentAfterDays),
+      })
+      .where(and(isKey(workspaceId, draft.row.id), eq(apiKeys.successorOf, old.id))),
     db
       .update(apiKeys)
       .set({ overlapEndsAt: neverLater })

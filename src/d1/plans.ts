@@ -2,7 +2,7 @@
 import { PAGE_MAX_ITEMS } from "../limits.ts";
 import { listPage, type ListQuery, type ListPage } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
-import { type Change, type ControlDatabase, plans, planVersions, workspaces } from "./database.ts";
+import { auditLog, type Change, type ControlDatabase, hasRow, plans, planVersions, workspaces } from "./database.ts";
 import { and, asc, eq, getTableColumns, gt, isNull, ne, or, sql } from "drizzle-orm";
 
 const { configVersion: _configVersion, ...PLAN_COLUMNS } = getTableColumns(plans);
@@ -66,9 +66,6 @@ export async function findPlan(db: ControlDatabase, id: string): Promise<Plan | 
  * without effect leaves no audit entry.
  */
 export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Promise<{ created: boolean }> {
-  const before = await findPlan(db, plan.id);
-  const isSame = before !== null && JSON.stringify(planTerms(before)) === JSON.stringify(planTerms(plan));
-  if (isSame) return { created: false };
   // The id is not set again: SQLite would look for rows that refer to the old one, in every version of a workspace.
   const { id, ...terms } = plan;
   const { signalLimit, paid, retentionDays } = terms;
@@ -82,20 +79,28 @@ export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Prom
     ORDER BY config_version DESC LIMIT 1)`;
   const next = sql`max(${plans.configVersion} + 1, ${by.nowMs}, coalesce(${ofWorkspaces}, 0))`;
   const configVersion = sql`iif(${termsDiffer}, ${next}, ${plans.configVersion})`;
-  await db.batch([
+  const [price, offeredTo] = [plan.overagePrice, plan.offeredTo].map((value) => value && JSON.stringify(value));
+  const differs = or(
+    termsDiffer,
+    ne(plans.name, plan.name),
+    sql`${plans.offeredTo} IS NOT ${offeredTo}`,
+    sql`${plans.overagePrice} IS NOT ${price}`,
+  );
+  const isPlan = eq(plans.id, id);
+  const entry = { workspaceId: null, target: id, detail: planTerms(plan) };
+  // The conditions read the plan before the change.
+  const [created] = await db.batch([
+    auditEntry(db, by, { ...entry, action: "plan.created" }, sql`NOT ${hasRow(plans, isPlan)}`).returning({
+      id: auditLog.id,
+    }),
+    auditEntry(db, by, { ...entry, action: "plan.updated" }, hasRow(plans, and(isPlan, differs))),
     db
       .insert(plans)
       .values({ ...plan, configVersion: by.nowMs })
       .onConflictDoUpdate({ target: plans.id, set: { ...terms, configVersion } }),
     appendPlanVersion(db, id),
-    auditEntry(db, by, {
-      workspaceId: null,
-      action: before === null ? "plan.created" : "plan.updated",
-      target: id,
-      detail: planTerms(plan),
-    }),
   ]);
-  return { created: before === null };
+  return { created: created.length > 0 };
 }
 
 /** Does nothing if the plan's version is stored already. */

@@ -44,3 +44,8 @@ function parse(days: DayCounts): [latest: number, counts: number[]] {
   const [latest = 0, ...counts] = days.split(",").map(Number);
   return [latest, counts];
 }
+
+/** Whether a time that is at most `mostMs` ahead is still to come. If it is further ahead, the clock was set back, and nothing waits for it. */
+export function isBefore(untilMs: number, nowMs: number, mostMs: number): boolean {
+  return nowMs < untilMs && untilMs - nowMs <= mostMs;
+}

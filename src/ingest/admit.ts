@@ -1,5 +1,6 @@
 /** Admits the checked signals of a body: one call of the workspace's Quota Counter, all or nothing. */
 import type { LimitRejection, Rejection, SignalRejection } from "../domain/keys/rejection.ts";
+import { isBefore } from "../domain/duration.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import { verdictInRun, type AdmittedVerdict } from "../domain/quota/quota.ts";
 import type { BodySignal } from "../domain/signal/signal-body.ts";
@@ -44,6 +45,8 @@ export interface AdmitInput {
   bytes: Uint8Array;
   /** The headers that the template of the key reads. */
   named: MappedSignalBody["headers"];
+  /** The version of the template that has checked the signals: the key may get another one meanwhile. Null: none. */
+  template: number | null;
 }
 
 const UNAVAILABLE = { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 } as const;
@@ -138,13 +141,13 @@ function newIds(signals: BodySignal[]): (string | null)[] {
 }
 
 function written(
-  { key, source, idempotencyKey, signals, bytes, named }: AdmitInput,
+  { key, source, idempotencyKey, signals, bytes, named, template }: AdmitInput,
   ids: (string | null)[],
 ): WrittenCall {
   const head: CallHead = { key: key.keyId };
   if (key.endpointType === "product_org") head.endpoint = "product_org";
   if (source !== undefined) head.source = source;
-  if (key.template !== null) head.template = key.template.version;
+  if (template !== null) head.template = template;
   if (idempotencyKey !== undefined) head.idem = idempotencyKey;
   if (named !== undefined) head.headers = named;
   const valid: (SignalHead & { payload: Uint8Array })[] = [];
@@ -182,7 +185,7 @@ async function pushConfiguration(env: Env, workspaceId: string, since: number): 
 /** Does nothing while a push for the key is pending or has just failed. */
 export function pushAfterAnswer(c: Context<AppEnv>, key: KnownKey, since: number): void {
   const nowMs = Date.now();
-  if (nowMs < key.configPushFromMs) return;
+  if (isBefore(key.configPushFromMs, nowMs, CALL_TIMEOUT_MS)) return;
   key.configPushFromMs = nowMs + CALL_TIMEOUT_MS;
   c.executionCtx.waitUntil(push(c.env, key, since));
 }

@@ -4,6 +4,7 @@
  */
 import { isExpired, isWellFormedKey, keyEnd } from "../domain/keys/api-key.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
+import { isBefore } from "../domain/duration.ts";
 import type { Rejection, UnauthorizedCause, RejectionEntry } from "../domain/keys/rejection.ts";
 import { configuredJurisdiction, requireJurisdiction } from "../env.ts";
 import { countFailure, countMiss, lookupWaitMs } from "../http/auth-failures.ts";
@@ -83,13 +84,14 @@ export async function failEnded(env: Env, credentials: Credentials, key: KnownKe
 }
 
 /**
- * Asks D1, after the Quota Counter has answered `gone`: the workspace has ended, or its keys have moved to another one. The key
- * is never remembered as deactivated, because an import may bring it back. @throws if D1 does not answer.
+ * Asks D1, after the Quota Counter has answered `gone` or `closed`: the workspace has ended or is closed, or its keys have moved to another
+ * one. The key is never remembered as deactivated, because an import may bring it back. The call with a key of a closed workspace is no failed
+ * authentication. @throws if D1 does not answer.
  */
 export async function followKey(
   env: Env,
   credentials: Credentials,
-  gone: KnownKey,
+  { key: before, answer }: { key: KnownKey; answer: "gone" | "closed" },
   nowMs: number,
   background: Background,
 ): Promise<Authentication> {
@@ -97,10 +99,11 @@ export async function followKey(
   entries.delete(apiKey);
   const named = { value: apiKey, hash: await digestHex(apiKey) };
   const key = await within(CALL_TIMEOUT_MS, readKey(env.DB, named, nowMs, background, "first-primary"));
-  if (key !== undefined && key.workspaceId !== gone.workspaceId) {
+  if (key !== undefined && key.workspaceId !== before.workspaceId) {
     requireJurisdiction(configuredJurisdiction(env), key.jurisdiction);
     return { ok: true, key };
   }
+  if (answer === "closed") return { ok: false, rejection: CLOSED, key: before };
   entries.delete(apiKey);
   return failUnknown(env, credentials, nowMs);
 }
@@ -213,12 +216,13 @@ export function deactivatedKey(value: string): KnownKey | undefined {
 export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
   const entry = entries.get(value);
   if (entry === undefined) return undefined;
-  return nowMs - entry.key.readAtMs < KEY_CACHE_MS || nowMs < entry.askedUntilMs ? entry.key : undefined;
+  return !isCopy(entry.key, nowMs) || isBefore(entry.askedUntilMs, nowMs, CALL_TIMEOUT_MS) ? entry.key : undefined;
 }
 
 /** The fields may have changed: the counter rejects the key if a rotation has ended it. */
 export function isCopy({ readAtMs }: KnownKey, nowMs: number): boolean {
-  return nowMs - readAtMs >= KEY_CACHE_MS;
+  // Negative: the clock was set back.
+  return nowMs < readAtMs || nowMs - readAtMs >= KEY_CACHE_MS;
 }
 
 /**
@@ -261,7 +265,8 @@ async function readKey(
   const { results } = isUnsure ? await selectKey(d1.withSession("first-primary"), hash) : nearest;
   const [row] = results;
   if (row === undefined) return undefined;
-  if (nowMs >= (entries.get(value)?.copyFromMs ?? 0)) background.waitUntil(copyKey(hash, { row, readAtMs: nowMs }));
+  if (!isBefore(entries.get(value)?.copyFromMs ?? 0, nowMs, COPY_EVERY_MS))
+    background.waitUntil(copyKey(hash, { row, readAtMs: nowMs }));
   return remember(value, row, { readAtMs: nowMs, askedUntilMs: 0, copyFromMs: nowMs + COPY_EVERY_MS });
 }
 
@@ -323,6 +328,9 @@ async function copiedKey(value: string, hash: string, nowMs: number): Promise<Kn
     const found = await within(CALL_TIMEOUT_MS, cache.match(copyAddress(hash)));
     if (found === undefined) return undefined;
     const { row, readAtMs } = await found.json<KeyCopy>();
+    // Another look-up may have succeeded meanwhile.
+    const known = entries.get(value)?.key;
+    if (known !== undefined) return known;
     return remember(value, row, { readAtMs, askedUntilMs: nowMs + CALL_TIMEOUT_MS, copyFromMs: 0 });
   } catch {
     return undefined;

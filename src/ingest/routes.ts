@@ -8,6 +8,7 @@ import {
   type StepBudget,
   templateRejection,
 } from "../domain/accounts/payload-template.ts";
+import { isBefore } from "../domain/duration.ts";
 import { isJsonObject } from "../domain/json/json-value.ts";
 import { browserOrigin } from "../domain/keys/browser-origin.ts";
 import { holdsCredential, problemOfIdempotencyKey } from "../domain/keys/api-key.ts";
@@ -188,7 +189,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const answerShed = async (rejection: Rejection) => {
     await pauseOfRejection(key.workspaceId);
     // A deactivated key gets 401 at any rate (design §5), so some of the calls ask the counter.
-    if (nowMs >= key.shedAskAtMs) {
+    if (!isBefore(key.shedAskAtMs, nowMs, SHED_ASK_MS)) {
       key.shedAskAtMs = nowMs + SHED_ASK_MS;
       return countAndAnswer(rejection);
     }
@@ -212,6 +213,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     const handshake = handshakeOf(key, body.bytes);
     if (handshake !== null) return await answerHandshake(c, caller, handshake);
     const read = readSignalsOf(c, { endpoint, key, source, bytes: body.bytes });
+    const template = key.template?.version ?? null;
     if (!read.ok) return countAndAnswer(mislabelled(c, read.rejection), requests);
     const { signals, isList, bytes, headers: named } = read.value;
     const invalid = signals.find((signal) => signal.rejection !== null);
@@ -219,7 +221,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
 
     const counted = requestsOfBody(body.bytes.length, signals.length);
     chargeBody(holder, counted - requests, Date.now(), rate);
-    const call = { key, requestId: c.get("requestId"), signals, requests: counted, origin, bytes, named };
+    const call = { key, requestId: c.get("requestId"), signals, requests: counted, origin, bytes, named, template };
     const admission = await admitOrFollow(c, credentials, { ...call, ...options.value });
     if ("code" in admission) return answerRejection(c, admission);
     if (admission.configVersion < key.configVersion) pushAfterAnswer(c, key, admission.configVersion);
@@ -278,8 +280,7 @@ async function follow(
   key: KnownKey,
   answer: "gone" | "closed",
 ): Promise<Authentication> {
-  const moved = await followKey(c.env, credentials, key, Date.now(), c.executionCtx);
-  return moved.ok || answer === "gone" ? moved : { ok: false, rejection: CLOSED, key };
+  return followKey(c.env, credentials, { key, answer }, Date.now(), c.executionCtx);
 }
 
 /** Splits and checks a body, with the template of the key if it has one. */
@@ -307,10 +308,9 @@ function readSignalsOf(
   return read.ok ? ok({ ...read.value, bytes, headers: undefined }) : read;
 }
 
-/** A clock that was set back ends the pause. */
 function misfitHandling({ keepsMisfits, misfitsFullUntilMs }: KnownKey, nowMs: number): MappedBodyRules["misfits"] {
   if (!keepsMisfits) return "reject";
-  return nowMs < misfitsFullUntilMs && misfitsFullUntilMs - nowMs <= MISFITS_FULL_MS ? "full" : "keep";
+  return isBefore(misfitsFullUntilMs, nowMs, MISFITS_FULL_MS) ? "full" : "keep";
 }
 
 /** The payload must fit the key's payload template, else the sender gets 400. The consumer maps it again. */
@@ -386,6 +386,8 @@ async function countRejection(
 const UNAUTHENTICATED_SUM_MS = 1_000;
 /** Interval of reports about a deactivated key, after the first. The platform ends work 30 seconds after the answer. */
 const DEACTIVATED_SUM_MS = 25_000;
+/** A report that is later than this has ended early. */
+const REPORT_LATE_MS = 9_000;
 
 export function sumUpRejected(c: Context<AppEnv>, key: KnownKey, rejection: Rejection, nowMs: number): void {
   const cause = "cause" in rejection ? rejection.cause : null;
@@ -401,10 +403,10 @@ export function sumUpRejected(c: Context<AppEnv>, key: KnownKey, rejection: Reje
   }
   // The first of these calls waits for later ones after its own answer and reports all. If it ends early, a later call
   // reports.
-  if (nowMs < key.rejectedReportMs) return;
+  if (isBefore(key.rejectedReportMs, nowMs, DEACTIVATED_SUM_MS + REPORT_LATE_MS)) return;
   // If the clock was set back, the pause is longer than it can be.
   const waitMs = Math.min(DEACTIVATED_SUM_MS, Math.max(UNAUTHENTICATED_SUM_MS, key.rejectedPauseMs - nowMs));
-  key.rejectedReportMs = nowMs + waitMs + 9 * UNAUTHENTICATED_SUM_MS;
+  key.rejectedReportMs = nowMs + waitMs + REPORT_LATE_MS;
   c.executionCtx.waitUntil(reportSoon(c.env, key, waitMs));
 }
 

@@ -12,6 +12,7 @@ import {
   recordingTerms,
   type RecordingTerms,
 } from "../d1/stored-rules.ts";
+import { isBefore } from "../domain/duration.ts";
 import { compileKeyTemplate, type CompiledKeyTemplate } from "../domain/template/key-template.ts";
 import { configuredJurisdiction, requireJurisdiction, queueKind } from "../env.ts";
 import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";
@@ -182,8 +183,11 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<RecordingWorkspac
   };
 }
 
-/** Up to 100 mappings each, by workspace, key and version. A version never changes, so no entry is stale. */
-const compiled = new Lru<string, CompiledKeyTemplate>(1_000);
+/** D1 may have been restored to a moment before a version, and have given the number again. */
+const COMPILED_MS = 60_000;
+
+/** Up to 100 mappings each, by workspace, key and version. */
+const compiled = new Lru<string, { template: CompiledKeyTemplate; readAtMs: number }>(1_000);
 
 /** Returns templates by `templateKey`. A key that ended long ago has none: its signals become dead letters. */
 async function templatesOf(
@@ -193,13 +197,15 @@ async function templatesOf(
 ): Promise<ReadonlyMap<string, CompiledKeyTemplate>> {
   const templates = new Map<string, CompiledKeyTemplate>();
   const unknown = new Map<string, WantedTemplate>();
+  const nowMs = Date.now();
   for (const { admission } of signals) {
     const wanted = templateWantedBy(admission);
     const key = wanted === null ? null : templateKey(wanted);
     if (wanted === null || key === null || templates.has(key) || unknown.has(key)) continue;
     const known = compiled.get(`${workspaceId} ${key}`);
-    if (known === undefined) unknown.set(key, wanted);
-    else templates.set(key, known);
+    if (known !== undefined && isBefore(known.readAtMs + COMPILED_MS, nowMs, COMPILED_MS))
+      templates.set(key, known.template);
+    else unknown.set(key, wanted);
   }
   if (unknown.size === 0) return templates;
   const db = controlDatabase(d1.withSession("first-primary"));
@@ -207,7 +213,7 @@ async function templatesOf(
     const fresh = compileKeyTemplate(endpointType, stored);
     const key = templateKey(wanted);
     // The newest version may change.
-    if (wanted.version !== null) compiled.set(`${workspaceId} ${key}`, fresh);
+    if (wanted.version !== null) compiled.set(`${workspaceId} ${key}`, { template: fresh, readAtMs: nowMs });
     templates.set(key, fresh);
   }
   return templates;

@@ -70,7 +70,7 @@ export class IncomingCalls {
     if (ledger.current === null) return { outcome: "unconfigured" };
     if (deactivated.has(call.keyId)) return this.#rejectDeactivated(call, nowMs);
     if (call.isCopy && ends.hasEnded(call.keyId, nowMs)) return { outcome: "key_ended" };
-    const { rate, rejection } = this.#takeRequest(call, call.sizes.length, nowMs);
+    const { rate, rejection } = this.#takeRequest(call, signalsOf(call), nowMs);
     if (rejection !== null) return rejection;
     const isLarge = call.signals.byteLength > LARGE_CALL_BYTES;
     return isLarge ? this.#commits.submitAlone({ call, rate }) : this.#commits.submit({ call, rate });
@@ -167,7 +167,7 @@ export class IncomingCalls {
     }
     const signals = call.sizes.length;
     if (isFull) {
-      rejected.push(rejectedCall(call, OUTBOX_FULL, signals, nowMs));
+      rejected.push(rejectedCall(call, OUTBOX_FULL, signalsOf(call), nowMs));
       return { outcome: "full", retryAfterMs: STORE_PROBE_MS, rate, period: periodState(ledger) };
     }
     for (const { signals: invalid, ...reason } of call.invalid)
@@ -201,6 +201,11 @@ interface Commit {
   countedKeys: Record<string, string>;
   isFull: boolean;
   nowMs: number;
+}
+
+/** All signals of the body, valid or not. */
+function signalsOf({ sizes, invalid }: AdmitCall): number {
+  return invalid.reduce((sum, { signals }) => sum + signals, sizes.length);
 }
 
 /** Replaces the counts, because the ledger before the change shares them. */

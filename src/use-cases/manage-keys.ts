@@ -3,7 +3,7 @@
  * §5).
  */
 import * as z from "zod";
-import { deactivateKey, findKey, type ApiKey } from "../d1/api-keys.ts";
+import { deactivateKey, findKey, overlapEnd, type ApiKey } from "../d1/api-keys.ts";
 import { setSignalLimit } from "../d1/key-budgets.ts";
 import { createKey, rotateKey, type CreatedKey, type KeyLimit, type NewKey, type Rotation } from "../d1/new-keys.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
@@ -115,7 +115,7 @@ export async function limitApiKey(
   return changed;
 }
 
-/** Creates a key. Its budget holds before its value is known. */
+/** Creates a key. Its budget holds before its value is known, also if the call is repeated after an interruption. */
 export async function createApiKey(
   context: WorkspaceContext,
   key: NewKey,
@@ -123,7 +123,8 @@ export async function createApiKey(
 ): ReturnType<typeof createKey> {
   const created = await createKey(context, key, formToken);
   const hasLimit = (key.signalLimit ?? null) !== null;
-  if (created.ok && hasLimit) await configureWorkspace(context.env, context.db, context.workspaceId);
+  const isMade = created.ok || created.rejection.reason === "made_before";
+  if (isMade && hasLimit) await configureWorkspace(context.env, context.db, context.workspaceId);
   return created;
 }
 
@@ -141,7 +142,12 @@ export async function rotateApiKey(
   const endMs = context.by.nowMs + overlapMs;
   const beforeMs = overlapMs > 0 ? await counter.endKey(keyId, endMs) : null;
   const rotated = await rotateKey(context, { ...rotation, overlapMs });
-  if (!rotated.ok && overlapMs > 0) await counter.keepKey(keyId, endMs, beforeMs);
+  if (overlapMs > 0) {
+    if (!rotated.ok) await counter.keepKey(keyId, endMs, beforeMs);
+    // Of two rotations at once, the one that fails may have taken back the end of the other.
+    const overlapEndMs = await overlapEnd(context.db, context.workspaceId, keyId);
+    if (overlapEndMs !== null) await counter.endKey(keyId, overlapEndMs);
+  }
   const isRotated =
     rotated.ok || (rotated.rejection.reason === "made_before" && rotated.rejection.key.successorOf === keyId);
   if (isRotated && overlap === "none") await deactivateApiKey(context, keyId);

@@ -9,7 +9,7 @@ import type { RejectedCall } from "../../../src/quota/protocol.ts";
 import { WATCH_MS } from "../../../src/platform/alarm.ts";
 import { amount } from "../../support/amount.ts";
 import { stopClock } from "../../support/clock.ts";
-import { countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
+import { admitCall, countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { expectLogged } from "../../support/logged.ts";
 import { newMembers } from "../../support/members.ts";
@@ -344,6 +344,16 @@ describe("rejected calls", () => {
     await pass(counter, MINUTE);
     await crash(counter);
     expect(await counter.stub.usage()).toMatchObject({ accepted: 1, held: 1, rejected: 3 });
+  });
+
+  test("beyond the request rate count all signals of the body, also those that are not valid", async () => {
+    const counter = await counterAtStart(1_000);
+    const requests = 1_000;
+    const invalid = [{ code: "event_missing", detail: "", signals: 3 }] as const;
+    await counter.stub.admit(admitCall(1, { requests }));
+    await counter.stub.admit(admitCall(2, { requests, invalid: [...invalid] }));
+    await counter.stub.admit(admitCall(0, { requests, invalid: [...invalid] }));
+    expect(await counter.stub.rejections(10)).toMatchObject([{ code: "rate_limited", calls: 2, signals: 8 }]);
   });
 
   test("stay in memory after a failed write and are written by the next alarm", async () => {
