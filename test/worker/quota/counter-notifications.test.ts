@@ -3,7 +3,7 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
 import { notificationTypes, type NotificationType } from "../../../src/domain/notifications/notification.ts";
 import { NO_VERDICTS } from "../../../src/domain/quota/quota.ts";
-import { RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../../../src/limits.ts";
+import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { REJECTION_BURST_CALLS, REJECTION_BURST_QUIET_MS } from "../../../src/quota/rejected-calls.ts";
 import { PROCESSING_LATE_MS } from "../../../src/quota/quota-counter.ts";
 import { stopClock } from "../../support/clock.ts";
@@ -176,21 +176,6 @@ test("reports periods around a late configuration with the one effective at thei
 
 const reject = (counter: TestCounter, requestId: string = crypto.randomUUID()) =>
   counter.stub.rejected({ keyId: "key_1", code: "body_not_json", detail: "No JSON.", requestId, signals: 1 });
-
-test("an alarm that rings before the retry of a failed call is set again for it", async () => {
-  expectLogged("raise_failed");
-  const { counter, destinations } = await subscribedCounter();
-  destinations.faults = ["before"];
-  await counter.admit(8);
-  await until(() => expect(destinations.calls).toBe(1));
-  const retryMs = await until(async () => {
-    const dueMs = await counter.alarmMs();
-    expect(dueMs).toBeLessThanOrEqual(START + RETRY_MIN_SECONDS * 1_000);
-    return dueMs;
-  });
-  await ring(counter, 1);
-  expect([destinations.calls, await counter.alarmMs()]).toEqual([1, retryMs]);
-});
 
 test("the alarm forwards notifications if the object is killed before", async () => {
   const { counter, destinations } = await subscribedCounter();
