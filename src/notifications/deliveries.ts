@@ -347,7 +347,7 @@ export class Deliveries {
   #countNotKept(destinationId: string, deleted: readonly DeletedRow[], earliestMs: number): void {
     const hours = new Map<number, number>();
     for (const { state, lane, endedMs } of deleted) {
-      if (state !== "failed" || lane === LANES.test || endedMs < earliestMs) continue;
+      if (state !== "failed" || lane === LANES.test) continue;
       const hourMs = endedMs - (endedMs % HOUR_MS);
       hours.set(hourMs, (hours.get(hourMs) ?? 0) + 1);
     }

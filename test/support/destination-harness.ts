@@ -19,6 +19,7 @@ interface DeliveryAnswer {
   type: string;
   state: string;
   end_reason: string | null;
+  created_at: string;
   due_at: string | null;
   attempts: { status: number | null; error: string | null; answer: string | null }[];
 }

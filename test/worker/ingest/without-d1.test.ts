@@ -141,6 +141,8 @@ describe("while D1 is away", () => {
     await workspace.counter.endKey(workspace.key.id, end);
     await workspace.counter.keepKey(workspace.key.id, end + 1, null);
     expect(await post(await newIsolate(), workspace.key)).toBe(401);
+    expect(await post(await newIsolate(), workspace.key, env.DB), "D1 says that it goes on").toBe(202);
+    expect(await workspace.counter.stateOfKey(workspace.key.id, false)).toEqual({ outcome: "active" });
     await workspace.counter.keepKey(workspace.key.id, end, null);
     expect(await post(await newIsolate(), workspace.key)).toBe(202);
   });

@@ -58,6 +58,22 @@ describe("a notification", () => {
     expect(await harness.deliveries(destination)).toHaveLength(1);
   });
 
+  test("is sent once even if it is raised again within two weeks, for which its id is remembered", async () => {
+    stopClock();
+    const { id } = await harness.create(receiver);
+    const notification = crossed();
+    await harness.raise(notification);
+    await harness.attempted(id, 1);
+    await harness.pass(13 * DAY);
+    await harness.raise(notification);
+    expect(await harness.deliveries(id)).toHaveLength(1);
+    await harness.pass(2 * DAY);
+    const seen = await runInDurableObject(harness.object, (_, { storage: { sql } }) =>
+      sql.exec("SELECT id FROM notifications_seen").toArray(),
+    );
+    expect(seen).toEqual([]);
+  });
+
   test("is not stored if no destination wants its type", async () => {
     await harness.create(receiver, { notifications: ["usage.level"] });
     const notification = crossed();
@@ -106,6 +122,30 @@ describe("a failed attempt", () => {
     // A date has no milliseconds.
     expect(waitMs).toBeGreaterThan(HOUR - 1_000);
     expect(waitMs).toBeLessThanOrEqual(HOUR);
+  });
+
+  test.each([
+    ["is no time", () => "soon"],
+    ["has passed", () => new Date(Date.now() - HOUR).toUTCString()],
+  ])("is retried on the schedule if the receiver's Retry-After %s", async (_, retryAfter) => {
+    stopClock();
+    receiver.answer = () => new Response("later", { status: 503, headers: { "retry-after": retryAfter() } });
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed());
+    const { due_at } = await harness.attempted(id, 1);
+    const waitMs = Date.parse(due_at ?? "") - Date.now();
+    expect(waitMs).toBeGreaterThanOrEqual(RETRY_DELAYS_MS[0] ?? 0);
+    expect(waitMs).toBeLessThanOrEqual((RETRY_DELAYS_MS[0] ?? 0) * (1 + RETRY_JITTER));
+  });
+
+  test.each([
+    [302, "It answered 302, a redirect, which is not followed."],
+    [400, "It answered 400."],
+  ])("with the status %i says: %s", async (status, error) => {
+    receiver.answer = () => new Response("no", { status });
+    const { id } = await harness.create(receiver);
+    await harness.raise(crossed());
+    expect((await harness.attempted(id, 1)).attempts).toMatchObject([{ status, error }]);
   });
 
   test("stores no network error text, which may contain the URL", async () => {
@@ -202,20 +242,23 @@ describe("a failing destination", () => {
   test("is in the activity log once D1 answers, if it did not when it was switched off", async () => {
     expectLogged("sources_not_informed");
     stopClock();
+    let at = "";
     receiver.answer = () => new Response("gone", { status: 410 });
     const { id } = await harness.create(receiver);
-    const actions = async () => (await harness.workspace.audit()).map(({ action }) => action);
+    const query = "SELECT at FROM audit_log WHERE target = ? AND action = 'destination.switched_off'";
+    const entries = async () => (await env.DB.prepare(query).bind(id).all()).results;
     await env.DB.exec("ALTER TABLE audit_log RENAME TO away");
     try {
       await harness.raise(crossed());
       await harness.shows(id, { state: "disabled" });
+      at = new Date().toISOString();
       await harness.pass(60_000);
     } finally {
       await env.DB.exec("ALTER TABLE away RENAME TO audit_log");
     }
-    expect(await actions()).not.toContain("destination.switched_off");
+    expect(await entries()).toEqual([]);
     await harness.pass(60_000);
-    await until(async () => expect(await actions()).toContain("destination.switched_off"));
+    await until(async () => expect(await entries()).toEqual([{ at }]));
   });
 });
 

@@ -229,7 +229,9 @@ describe("a delivery", () => {
     const again = `/destinations/${id}/deliveries/${delivery}/again`;
     await harness.workspace.operator("POST", again);
     expect(await harness.attempted(id, 3)).toMatchObject({ state: "delivered" });
-    expect(await harness.workspace.operator("POST", again)).toMatchObject({ state: "waiting", end_reason: null });
+    const { created_at } = await harness.attempted(id, 3);
+    const repeated = { state: "waiting", end_reason: null, due_at: created_at };
+    expect(await harness.workspace.operator("POST", again)).toMatchObject(repeated);
     expect(await harness.attempted(id, 4)).toMatchObject({ state: "delivered" });
     expect(new Set(receiver.ids()).size).toBe(1);
     await harness.workspace.operator("POST", `/destinations/${id}/pause`);

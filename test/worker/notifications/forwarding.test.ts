@@ -161,6 +161,19 @@ test.each(["the same object", "a restarted object"])(
     }),
 );
 
+test("notifications that are larger than a call leave alone, in order", () =>
+  inObject((sql) => {
+    const raised = new RaisedNotifications(sql);
+    const all = ["a".repeat(500_000), "b".repeat(500_000), "c"].map((name) => crossed(`${name}@example.com`));
+    raised.raise(all);
+    const taken: string[][] = [];
+    for (let next = raised.next(); next !== null && taken.length < 9; next = raised.next()) {
+      taken.push(next.notifications.map(({ id }) => id));
+      raised.forwarded(next.lastRow);
+    }
+    expect(taken).toEqual(all.map(({ id }) => [id]));
+  }));
+
 test("a deletion reads none of the notifications that wait", () =>
   inObject((sql) => {
     const raised = new RaisedNotifications(sql);

@@ -1,5 +1,6 @@
 /** Notifications of expiring and silent keys, once each. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
 import { beforeEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import {
@@ -90,6 +91,18 @@ test("a silent key is announced after its chosen number of days, once until the 
     ["key.silent", "Nightly", 2],
     ["key.silent", "Nightly", 2],
   ]);
+});
+
+test("the silence of a key begins with its workspace, if an import made the workspace after the key", async () => {
+  const { id } = await harness.workspace.newKey({ name: "Moved" });
+  await harness.workspace.operator("PATCH", `/keys/${id}`, { silent_after_days: 3 });
+  const earlier = new Date(Date.now() - 30 * DAY).toISOString();
+  await env.DB.prepare("UPDATE api_keys SET created_at = ? WHERE id = ?").bind(earlier, id).run();
+  await harness.create(receiver, { notifications: ["key.silent"] });
+  await pass(1);
+  expect(notices()).toEqual([]);
+  await pass(3);
+  expect(notices()).toEqual([["key.silent", "Moved", 3]]);
 });
 
 test("a notice that no destination wanted at its time is sent to one that wants it later", async () => {

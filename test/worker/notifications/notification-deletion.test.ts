@@ -6,9 +6,11 @@ import {
   exampleNotification,
   type Notification,
 } from "../../../src/domain/notifications/notification.ts";
+import { DELETION_REMEMBERED_DAYS } from "../../../src/limits.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import {
   type Receiver,
+  DAY,
   HOUR,
   type DestinationHarness,
   crossed,
@@ -108,7 +110,7 @@ test("a notification raised before a deletion and forwarded after it is dropped;
   // The call of an earlier deletion may arrive late.
   await until(async () => expect(await stored()).toContain("email_hash"));
   await harness.object.deletePerson(EMAIL, 0);
-  await harness.raise(late, lateScored);
+  await harness.raise(late, lateScored, crossed(EMAIL));
   await until(() => expect(receiver.received).toHaveLength(1));
   expect(receiver.received[0]?.body.data).toMatchObject({ scoring_signals: [{ email: "stays@example.com" }] });
   vi.setSystemTime(Date.now() + 1_000);
@@ -116,6 +118,8 @@ test("a notification raised before a deletion and forwarded after it is dropped;
   await until(() => expect(receiver.received).toHaveLength(2));
   expect(receiver.received[1]?.body.data).toMatchObject({ email: EMAIL });
   expect(await stored()).not.toContain(late.id);
+  await harness.pass(DELETION_REMEMBERED_DAYS * DAY + 2_000);
+  expect(await stored()).not.toContain("email_hash");
 });
 
 test("a deletion keeps a person whose address contains the deleted address", async () => {

@@ -150,12 +150,15 @@ describe("a new email address gets a code, and nothing else until the code is en
 
     expect(await confirmDestination(context, id, "0")).toMatchObject({ ok: false, rejection: "code_wrong" });
     expect(await confirmDestination(context, id, code)).toMatchObject({ ok: true, value: { confirmed: true } });
+    expect(await confirmDestination(context, id, "again")).toMatchObject({ ok: true, value: { confirmed: true } });
     await level();
     expect(await mails()).toEqual([expect.stringContaining("/usage")]);
     expect(await workspace.audit("destination.confirmed")).toMatchObject([{ target: id }]);
     // A changed address confirms again.
-    await updateDestination(context, id, { target: "cto@example.com" });
-    expect(await object.find(id)).toMatchObject({ confirmed: false });
+    await updateDestination(context, id, { target: " cto@example.com " });
+    const changed = { confirmed: false, maskedTarget: "cto@example.com" };
+    expect(await object.find(id)).toMatchObject(changed);
+    expect(await workspace.audit("destination.updated")).toMatchObject([{ detail: { target_changed: true } }]);
   });
 
   test("that works for 24 hours and five tries; a test sends a new one", async () => {

@@ -2,6 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, expect, test, vi } from "vitest";
+import { RETRY_DELAYS_MS } from "../../../src/domain/notifications/attempts.ts";
 import type { Notification } from "../../../src/domain/notifications/notification.ts";
 import { DELIVERIES_KEPT, DELIVERY_LEASE_MS } from "../../../src/limits.ts";
 import type { DueDelivery } from "../../../src/notifications/destination-calls.ts";
@@ -100,6 +101,8 @@ test("all failed deliveries are sent again, oldest first, under the same ids, an
 
 test("`since` is compared with the time of the failure; delivered, waiting and test deliveries are not sent again", async () => {
   await fail(crossed("early@example.com"));
+  const failedMs = Date.now() - DELIVERY_LEASE_MS;
+  expect([await dryRun(failedMs), await dryRun(failedMs + 1)]).toEqual([counts(2), counts(0)]);
   vi.setSystemTime(Date.now() + 5 * HOUR);
   const sinceMs = Date.now();
   receiver.answer = () => new Response("no", { status: 500 });
@@ -124,6 +127,26 @@ test("`since` is compared with the time of the failure; delivered, waiting and t
   await until(() => expect(receiver.received).toHaveLength(before + 2));
   expect(receiver.ids().slice(before).toSorted()).toEqual([waits.id, last?.id].toSorted());
 });
+
+test.each(["alone", "with all that failed"])(
+  "a delivery that was given up and is sent again %s has all retries, and keeps its latest attempts",
+  async (how) => {
+    await fail();
+    const before = { atMs: 0, tookMs: 1, status: 503, error: "It answered 503.", answer: null, retryAfterMs: null };
+    const attempts = JSON.stringify(Array.from({ length: 20 }, () => before));
+    await sql(`UPDATE deliveries SET failed = ${RETRY_DELAYS_MS.length}, attempts = '${attempts}'`);
+    receiver.answer = () => new Response("no", { status: 500 });
+    const [found] = await harness.deliveries(id);
+    if (how === "alone") await harness.workspace.operator("POST", at(`/deliveries/${found?.id}/again`));
+    else expect(await again()).toEqual(counts(1));
+    await until(async () => {
+      const [after] = await harness.deliveries(id);
+      const statuses = [...Array.from({ length: 19 }, () => 503), 500];
+      expect(after?.attempts.map(({ status }) => status)).toEqual(statuses);
+      expect(after).toMatchObject({ state: "waiting", due_at: expect.any(String) });
+    });
+  },
+);
 
 test("deliveries are listed newest first, in pages without gaps", async () => {
   await fail(crossed("one@example.com"), crossed("two@example.com"));
@@ -181,11 +204,13 @@ test("deliveries are signed with the secret of the moment, and do not wait for t
   expect(() => receiver.verify(secret)).toThrow("No matching signature");
 });
 
-test("deliveries that are no longer stored are counted by the hour in which they failed", async () => {
+test("deliveries that are no longer stored are counted by the hour in which they failed, oldest first", async () => {
   const failedMs = Date.now();
   await fail(...Array.from({ length: DELIVERIES_KEPT + 30 }, (_, n) => crossed(`p${n}@example.com`)));
+  const newest = (await harness.deliveries(id)).map((found) => found.id);
   await harness.pass(2 * HOUR);
   expect(await dryRun(failedMs)).toEqual(counts(DELIVERIES_KEPT, { not_kept: 31 }));
+  expect((await harness.deliveries(id)).map((found) => found.id)).toEqual(newest);
   expect(await dryRun(failedMs + 2 * HOUR)).toEqual(counts(0));
   loseMessages();
   expect(await again(failedMs)).toEqual(counts(DELIVERIES_KEPT, { not_kept: 31 }));

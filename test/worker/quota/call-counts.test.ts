@@ -3,7 +3,7 @@ import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runI
 import * as fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { dayOf } from "../../../src/domain/duration.ts";
-import { DAYS_COUNTED, SAFETY_ALARM_MS } from "../../../src/limits.ts";
+import { DAYS_COUNTED, REJECTION_KEPT_DAYS, SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { CALL_KEYS_KEPT } from "../../../src/quota/keys.ts";
 import type { RejectedCall } from "../../../src/quota/protocol.ts";
 import { WATCH_MS } from "../../../src/platform/alarm.ts";
@@ -354,6 +354,21 @@ describe("rejected calls", () => {
     await counter.stub.admit(admitCall(2, { requests, invalid: [...invalid] }));
     await counter.stub.admit(admitCall(0, { requests, invalid: [...invalid] }));
     expect(await counter.stub.rejections(10)).toMatchObject([{ code: "rate_limited", calls: 2, signals: 8 }]);
+  });
+
+  test("of one moment are listed with the latest first, and leave storage when they are too old to be listed", async () => {
+    const counter = await counterAtStart();
+    const codes = ["body_not_json", "event_missing", "body_empty"] as const;
+    for (const code of codes) await counter.stub.rejected(rejection("key_1", code));
+    expect((await counter.stub.rejections(10)).map(({ code }) => code)).toEqual(codes.toReversed());
+    const stored = () =>
+      runInDurableObject(counter.stub, (_, { storage: { sql } }) => sql.exec("SELECT code FROM rejections").toArray());
+    await pass(counter, MINUTE);
+    expect(await stored()).toHaveLength(codes.length);
+    vi.setSystemTime(Date.now() + REJECTION_KEPT_DAYS * DAY);
+    await counter.admit(1);
+    await pass(counter, QUIET_MS);
+    expect(await stored()).toEqual([]);
   });
 
   test("stay in memory after a failed write and are written by the next alarm", async () => {

@@ -136,6 +136,7 @@ describe("a usage level", () => {
 
 test("reports the end of each period with its counts and consequences", async () => {
   const { counter, destinations } = await subscribedCounter();
+  expect(await counter.alarmMs(), "the end is noticed without a call").toBe(Date.UTC(2031, 3, 1));
   await counter.admit(15);
   at(57 * 24 * 60 * MINUTE);
   await counter.stub.usage();
@@ -219,6 +220,14 @@ describe("a burst of rejections", () => {
     for (let calls = 0; calls < REJECTION_BURST_CALLS; calls++) await reject(counter);
     await forwarded(counter);
     expect(ofType(destinations.taken, "rejections.burst")).toHaveLength(2);
+    await counter.stub.deactivate("key_off");
+    for (let calls = 0; calls < REJECTION_BURST_CALLS; calls++) {
+      await counter.admit(1, { keyId: "key_off", requestId: crypto.randomUUID() });
+    }
+    await forwarded(counter);
+    const all = { calls: REJECTION_BURST_CALLS, rejected: REJECTION_BURST_CALLS };
+    const codes = { unauthorized: REJECTION_BURST_CALLS };
+    expect(ofType(destinations.taken, "rejections.burst").at(-1)).toMatchObject({ key_id: "key_off", ...all, codes });
   });
 
   test("does not span more than five minutes, and counts a call once for all its reasons", async () => {

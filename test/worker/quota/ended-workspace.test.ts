@@ -115,6 +115,15 @@ test("a workspace that ends during its import takes no more rows of it, and sets
   expect(found).toEqual({ tables: "", alarmMs: null });
 });
 
+test("a closed workspace counts and records no call", async () => {
+  const { counter } = await newWorkspace();
+  await counter.setClosed("moving");
+  const rejected = { keyId: "key_1", code: "body_empty", detail: "", requestId: "req_1", signals: 1 } as const;
+  const answers = [counter.admit(admitCall(1)), counter.rejected(rejected), counter.stateOfKey("key_1", false)];
+  expect(await Promise.all<unknown>(answers)).toEqual(answers.map(() => ({ outcome: "closed" })));
+  expect(await counter.rejections(10)).toEqual([]);
+});
+
 test("a call that waits for its commit while the workspace ends is not counted", async () => {
   const workspace = await newWorkspace();
   const answer = await runInDurableObject(workspace.counter, async (counter) => {

@@ -49,13 +49,14 @@ async function afterAlarm(counter: TestCounter, afterMs: number) {
 const NONSENSE = "\u001dnonsense";
 
 test("sets an unreadable row aside after 45 minutes, shows it as in flight and blocks no other row", async () => {
-  expectLogged("rows_set_aside");
+  const logged = expectLogged("rows_set_aside");
   const [workspace, counter] = await withRows((body, index) => (index === 0 ? NONSENSE : body));
   const early = await afterAlarm(counter, UNREADABLE_AFTER_MS - 60_000);
   expect(early.aside).toEqual([]);
   expect((await counter.stub.backlog()).unsettledSignals).toBe(2);
   const { rows, aside } = await afterAlarm(counter, 60_001);
   expect([rows, aside]).toEqual([[early.rows[1]], [early.rows[0]]]);
+  expect(logged()).toMatchObject([{ workspace: workspace.id, signals: 1 }]);
   expect((await counter.stub.backlog()).unsettledSignals).toBe(2);
   // The resent message says that all earlier rows are settled.
   await until(async () => {

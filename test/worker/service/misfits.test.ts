@@ -5,6 +5,8 @@ import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import { MISFIT_KEPT_DAYS, MISFIT_NOTICE_DAYS, MISFITS_MAX } from "../../../src/limits.ts";
 import { lookUpKey } from "../../../src/ingest/authenticate.ts";
+import { deleteExpired, setRetention } from "../../../src/store/deletion/retention.ts";
+import { nextMisfitsMs } from "../../../src/store/state/due.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { stopClock } from "../../support/clock.ts";
 import { TestCounter } from "../../support/counter.ts";
@@ -272,10 +274,24 @@ describe("a misfit", () => {
       return (await traceOf(workspace, id))["status"];
     };
     expect(await at(MISFIT_KEPT_DAYS - MISFIT_NOTICE_DAYS)).toBe("dead");
+    const nextMs = await inStateOf(workspace, nextMisfitsMs);
+    expect(nextMs, "a notice that nobody wants is done").toBeGreaterThan(Date.now() + DAY_MS);
     expect(await at(MISFIT_KEPT_DAYS - 1)).toBe("dead");
     expect(await at(MISFIT_KEPT_DAYS + 1)).toBe("purged");
     expect(await traceOf(workspace, id)).toMatchObject({ payload: null, misfit: false, deleted_at: null });
     expect(await workspace.books()).toMatchObject({ accepted: 1, purged: 1, dead_lettered: 0, balanced: true });
+    expect(await waitingIn(workspace)).toBe(0);
+  });
+
+  test("waits no more once retention has dropped it", async () => {
+    const workspace = await keeping();
+    await kept(workspace, odd(1));
+    await workspace.settled();
+    expect(await waitingIn(workspace)).toBe(1);
+    await inStateOf(workspace, (state) => {
+      setRetention(state, { retentionDays: 31 }, Date.now());
+      deleteExpired(state, Date.now() + 32 * DAY_MS);
+    });
     expect(await waitingIn(workspace)).toBe(0);
   });
 });

@@ -73,6 +73,8 @@ describe("retention", () => {
       store.restart();
       store.record(OVER + DAY, form("jane@example.com", 3));
       expect(linesOf(store.state.signals).map(({ seq }) => seq)).toEqual([4]);
+      ring(store, OVER + 2 * DAY);
+      expect(deletedUntilMs(store.sql), "a step that drops nothing forgets no earlier one").toBe(NOON);
     }),
   );
 
