@@ -70,6 +70,11 @@ export class Real {
   /** Exports the workspace, ends it, and imports the file. Messages of the ended workspace are lost. @returns both files. */
   async move(): Promise<{ before: WorkspaceFile; after: () => Promise<WorkspaceFile> }> {
     await this.#endHindrance();
+    // The model configures the counter itself, so D1 knows no newer configuration.
+    const version = await this.workspace.counter.configVersion();
+    await env.DB.prepare("UPDATE workspaces SET config_version = ? WHERE id = ?")
+      .bind(version, this.workspace.id)
+      .run();
     const before = await exportOf(this.workspace, () => this.ringStore());
     this.#workspace = await moved(this.workspace, before);
     this.lose();

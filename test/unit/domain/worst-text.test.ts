@@ -629,7 +629,7 @@ const FOREIGN: Record<string, (input: Input) => Run[]> = {
 /** Functions that take no text or JSON of somebody else, by what they take. */
 const OWN: Record<string, string> = {
   "numbers, times and states of the service": `
-    duration addToDays, duration latestDays, duration dayOf, duration utcDay, notifications/attempts decideAttempt, notifications/attempts notBeforeMs,
+    duration addToDays, duration isBefore, duration latestDays, duration dayOf, duration utcDay, notifications/attempts decideAttempt, notifications/attempts notBeforeMs,
     notifications/attempts failedAgain, notifications/attempts hasFailedTooLong, notifications/key-notices expiringDays,
     notifications/key-notices silentSinceMs, notifications/notification risenTo, notifications/notification fallenBelow,
     health/alarm alarmsOf, health/alarm alarmsOfObject, health/alarm wordOf, health/alarm wordOfAlarm,

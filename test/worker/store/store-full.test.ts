@@ -283,7 +283,7 @@ describe("a full outbox", () => {
     expect(await workspace.books()).toMatchObject({ accepted: 0, in_flight: 0, balanced: true });
     expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
     const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
-    expect(items).toMatchObject([{ code: "unavailable", status: UNAVAILABLE, calls: 2, signals: 3 }]);
+    expect(items).toMatchObject([{ code: "unavailable", status: UNAVAILABLE, calls: 2, signals: 4 }]);
     await workspace.counter.deactivate(workspace.key.id);
     expect((await workspace.send(signal())).status).toBe(401);
   });
