@@ -196,6 +196,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect((await owner.read(`${path}/plan`)).text).toContain(
       "2 signals are held in this period. Upgrade or enable overages",
     );
+    expect((await owner.read(`${home}/signals/dead-letters`)).text).not.toContain("Every signal was processed");
     expect((await owner.post(`${path}/release`, { most: "1", overages: "off" })).location).toBe(
       `${path}/plan?done=none_released`,
     );
