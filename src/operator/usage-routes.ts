@@ -52,7 +52,9 @@ export const booksAnswer = z
     processed: count,
     duplicates: count,
     held: count.describe("Held now, without released and purged signals."),
-    purged: count.describe("Signals that were held when their period ended."),
+    purged: count.describe(
+      "Held signals and dead letters deleted with their person, signals still held when their period ended, and misfits kept for 90 days.",
+    ),
     dead_lettered: count,
     in_flight: z.int().describe("Answered with 202 and not recorded yet."),
     balanced: z.boolean().describe("Every signal answered with 202 is recorded or on its way."),

@@ -179,6 +179,7 @@ function attentionOf(inputs: AttentionInputs): AttentionItem[] {
   const { base, counter, store, failing } = inputs;
   const { deadLettered } = store.totals;
   const { usage } = counter;
+  const held = heldSignals(inputs);
   const canRelease = roomToRelease(usage) > 0;
   const heldText = `Held signals do not update scores. They are deleted on ${day(usage.periodEndMs)}.`;
   const items: (AttentionItem | false)[] = [
@@ -205,9 +206,9 @@ function attentionOf(inputs: AttentionInputs): AttentionItem[] {
       href: `${base}/signals/dead-letters`,
       action: "View dead letters",
     },
-    usage.held > 0 && {
+    held > 0 && {
       tone: "warn",
-      title: `${counted(usage.held, "signal")} held`,
+      title: `${counted(held, "signal")} held`,
       detail: canRelease ? heldText : `${heldText} Upgrade or enable overages to release them.`,
       href: `${base}/usage/plan`,
       action: canRelease ? "Release signals" : "View plans",
@@ -219,10 +220,17 @@ function attentionOf(inputs: AttentionInputs): AttentionItem[] {
   return items.filter((item) => item !== false);
 }
 
+/** Still held: some that the counter counts were duplicates, or were deleted with their person. */
+function heldSignals({ counter, store }: AttentionInputs): number {
+  return Math.min(counter.usage.held, store.totals.held);
+}
+
 /** Held signals below twice the limit have their own item. */
-function limitItems({ base, counter: { usage } }: AttentionInputs): AttentionItem[] {
+function limitItems(inputs: AttentionInputs): AttentionItem[] {
+  const { base, counter } = inputs;
+  const { usage } = counter;
   const notice = usageNotice(usage);
-  if (notice === null || usage.overages || (notice.tone === "warn" && usage.held > 0)) return [];
+  if (notice === null || usage.overages || (notice.tone === "warn" && heldSignals(inputs) > 0)) return [];
   const { tone, title, text } = notice;
   return [{ tone, title: title.replace(/\.$/, ""), detail: text, href: `${base}/usage/plan`, action: "View plans" }];
 }

@@ -184,7 +184,8 @@ export function usageNotice(usage: Usage): NoticeCopy | null {
   }
   return {
     tone: "warn",
-    title: `You're over your signal limit: ${counted(held, "signal is", "signals are")} held.`,
+    // Without a number: the counter's also has signals whose person was deleted, and held duplicates.
+    title: "You're over your signal limit: new signals are held.",
     text: `Held signals do not update scores and are deleted on ${day(periodEndMs)}. Upgrade or enable overages to release them.`,
   };
 }

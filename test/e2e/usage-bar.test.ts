@@ -34,7 +34,7 @@ const STATES: State[] = [
   { slug: "none", signals: 7, title: null },
   { slug: "at-80", signals: 8, title: "You've used 80% of your signal limit." },
   { slug: "at-100", signals: 10, title: "You've reached your signal limit." },
-  { slug: "over-100", signals: 12, title: "You're over your signal limit: 2 signals are held." },
+  { slug: "over-100", signals: 12, title: "You're over your signal limit: new signals are held." },
   { slug: "at-200", signals: 21, title: "You've reached twice your signal limit: signals are rejected." },
   { slug: "no-room-80", signals: 9, extraRoomGone: true, title: "You've used 90% of your signal limit." },
   {

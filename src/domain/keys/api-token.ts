@@ -37,7 +37,7 @@ export function readTokenActor(actor: string): { id: string; name: string } | nu
 export const SCOPE_MEANING = {
   read: "Reads what every member sees: signals, people, accounts, rules, members, usage. Not the names of keys.",
   rules: "Creates, changes, tests, imports, applies and deletes mapping rules and exclusions.",
-  keys: "Lists, creates, rotates and deactivates API keys.",
+  keys: "Lists, creates, changes, rotates and deactivates API keys. Reads the usage by key.",
   export: "Downloads all signals, people and scoring signals.",
   delete: "Deletes people with all their data, for good.",
 } as const satisfies Record<TokenScope, string>;

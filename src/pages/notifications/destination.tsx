@@ -188,7 +188,7 @@ function Details({ destination, lastTest }: { destination: Destination; lastTest
           headerNames.length > 0 && ["Headers", <HeaderNames names={headerNames} />],
           ["Notifications", notifications.map((notification) => NOTIFICATION_CATALOGUE[notification].label).join(", ")],
           ["Created", <Time ms={createdAtMs} />],
-          ["Last notification", lastDeliveredAtMs === null ? "None yet" : <Time ms={lastDeliveredAtMs} />],
+          ["Last delivered", lastDeliveredAtMs === null ? "No notification yet" : <Time ms={lastDeliveredAtMs} />],
           ["Waiting", counted(waiting, "delivery", "deliveries")],
           dropped > 0 && ["Dropped", `${counted(dropped, "notification")}: too many were waiting`],
           oldSecretEndsAtMs !== null && ["Old secret", ["Also signs, ends ", <Time ms={oldSecretEndsAtMs} />]],

@@ -156,10 +156,10 @@ function DestinationsTable({ path, rows }: { path: string; rows: readonly Row[] 
           },
         },
         {
-          head: "Last notification",
+          head: "Last delivered",
           drop: "phone",
           cell: ({ destination: { lastDeliveredAtMs: ms } }) =>
-            ms === null ? <span class="quiet">None yet</span> : <Time ms={ms} />,
+            ms === null ? <span class="quiet">No notification yet</span> : <Time ms={ms} />,
         },
         {
           head: "Waiting",

@@ -90,7 +90,7 @@ export const listPages = pages
         actions={isManager && found.items.length > 0 && <ReplayAll base={base} />}
         list={list}
         found={found}
-        empty={<Empty title="No dead letters" text="Every signal was processed." />}
+        empty={<Empty title="No dead letters" text="No signal has failed to be processed." />}
       >
         <Table
           caption="Dead letters"

@@ -49,10 +49,11 @@ export const planPages = pages
 async function planPage(c: Ctx, error?: string): Promise<Response> {
   const [db, workspace, mayChange] = [c.get("db"), c.get("workspace"), mayManage(c)];
   const [usage, plans] = await Promise.all([usageOf(c.env, db, workspace), plansFor(db, workspace)]);
-  const { held: storedHeld } = await readBooks(c.env, workspace.id, usage.periodStartMs);
+  const books = await readBooks(c.env, workspace.id, usage.periodStartMs);
   const price = plans.find(({ id }) => id === workspace.plan)?.overagePrice ?? null;
   const room = extraRoomText(usage);
-  const props = { base: workspacePath(c), usage, plans, current: workspace.plan, price, mayChange };
+  const held = Math.min(usage.held, books.held + books.inFlight);
+  const props = { base: workspacePath(c), usage, held, plans, current: workspace.plan, price, mayChange };
   return page(
     c,
     { ...usageHead(usage), title: "Plan", status: error === undefined ? 200 : 422 },
@@ -63,7 +64,7 @@ async function planPage(c: Ctx, error?: string): Promise<Response> {
     </Panel>,
     <div class="columns">
       <OveragesPanel {...props} />
-      <HeldPanel {...props} storedHeld={storedHeld} />
+      <HeldPanel {...props} storedHeld={books.held} />
       <Panel title="Extra room">
         <p>
           <Badge tone={room.tone}>{room.title}</Badge>
@@ -96,28 +97,33 @@ async function changeWorkspace(c: Ctx, to: WorkspaceChange, text: Done): Promise
 interface Props {
   base: string;
   usage: Usage;
+  /** Signals that are still held: fewer than `usage.held` if some were duplicates, or were deleted with their person. */
+  held: number;
   plans: readonly Plan[];
   current: string;
   price: OveragePrice | null;
   mayChange: boolean;
 }
 
-function PlansTable({ base, usage, plans, current, mayChange }: Props) {
+function PlansTable({ base, usage, held, plans, current, mayChange }: Props) {
   const changes: Column<Plan> = {
     head: "Change plan",
     kind: "actions",
     cell: ({ id, name, ...terms }) =>
       id !== current && (
         <Confirm
-          label={upgradeText(terms.signalLimit > usage.signalLimit ? "Upgrade" : "Downgrade", releasable(usage, terms))}
+          label={upgradeText(
+            terms.signalLimit > usage.signalLimit ? "Upgrade" : "Downgrade",
+            releasable(usage, held, terms),
+          )}
           title={`Change to the ${name} plan?`}
           action={`${base}/usage/plan`}
-          submit={upgradeText(`Change to ${name}`, releasable(usage, terms))}
+          submit={upgradeText(`Change to ${name}`, releasable(usage, held, terms))}
           tone="primary"
           look="button small"
-          fields={{ plan: id, ...releaseField(releasable(usage, terms)) }}
+          fields={{ plan: id, ...releaseField(releasable(usage, held, terms)) }}
         >
-          <p>{changeText(usage, { ...terms, overages: usage.overages })}</p>
+          <p>{changeText(usage, held, { ...terms, overages: usage.overages })}</p>
           {terms.paid && !usage.paid && (
             <p>On paid plans, {OVERAGE_STREAK_LIMIT} periods in a row over the limit end the extra room permanently.</p>
           )}
@@ -147,8 +153,8 @@ function PlansTable({ base, usage, plans, current, mayChange }: Props) {
 }
 
 /** Held signals that a change makes room for, and that cannot be released without it. */
-function releasable(usage: Usage, to: Partial<Pick<Usage, "signalLimit" | "overages">>): number {
-  return roomToRelease(usage) > 0 ? 0 : Math.min(usage.held, roomToRelease({ ...usage, ...to }));
+function releasable(usage: Usage, held: number, to: Partial<Pick<Usage, "signalLimit" | "overages">>): number {
+  return roomToRelease(usage) > 0 ? 0 : Math.min(held, roomToRelease({ ...usage, ...to }));
 }
 
 function upgradeText(text: string, release: number): string {
@@ -159,10 +165,10 @@ function releaseField(release: number): Record<string, string> {
   return release === 0 ? {} : { release: String(release) };
 }
 
-function OveragesPanel({ base, usage, price, mayChange }: Props) {
+function OveragesPanel({ base, usage, held, price, mayChange }: Props) {
   const { overages, overage } = usage;
   const verb = overages ? "Disable" : "Enable";
-  const release = overages ? 0 : releasable(usage, { overages: true });
+  const release = overages ? 0 : releasable(usage, held, { overages: true });
   return (
     <Panel title="Overages">
       <p>
@@ -186,7 +192,7 @@ function OveragesPanel({ base, usage, price, mayChange }: Props) {
           tone={overages ? "danger" : "primary"}
           fields={{ overages: overages ? "off" : "on", ...releaseField(release) }}
         >
-          <p>{changeText(usage, { ...usage, overages: !overages, overagePrice: price })}</p>
+          <p>{changeText(usage, held, { ...usage, overages: !overages, overagePrice: price })}</p>
         </Confirm>
       )}
     </Panel>
@@ -221,15 +227,18 @@ function HeldPanel({ base, usage, price, storedHeld, mayChange }: Props & { stor
 }
 
 /**
- * @param stored held signals of this period in the store: fewer than `usage.held` if some were duplicates, more while
- * released signals are in flight.
+ * @param stored held signals of this period in the store: fewer than `usage.held` if some were duplicates or were deleted
+ * with their person, more while released signals are in flight.
  * @returns fit: number of signals that can be released now.
  */
 export function heldText(usage: Usage, stored: number): { fit: number; text: string } {
   const held = Math.min(Math.max(0, stored), usage.held);
   const released = Math.max(0, stored - usage.held);
   const fit = Math.min(held, roomToRelease(usage));
-  const fits = fit > 0 ? ` ${grouped(fit)} can be released now.` : " Upgrade or enable overages to release them.";
+  const fits =
+    fit > 0
+      ? ` ${grouped(fit)} can be released now.`
+      : ` Upgrade or enable overages to release ${held === 1 ? "it" : "them"}.`;
   const onTheWay = ` ${counted(released, "released signal is", "released signals are")} being processed.`;
   const text = `${held === 0 ? "No signals are" : counted(held, "signal is", "signals are")} held in this period.`;
   return { fit, text: `${text}${held === 0 ? "" : fits}${released === 0 ? "" : onTheWay}` };
@@ -284,13 +293,17 @@ export function extraRoomText(usage: Usage): NoticeCopy {
 
 type Terms = Pick<Plan, "signalLimit" | "paid" | "overagePrice"> & { overages: boolean };
 
-/** The effect of a change of plan or overages on new signals and on held ones. */
-export function changeText(usage: Usage, to: Terms): string {
+/**
+ * The effect of a change of plan or overages on new signals and on held ones.
+ *
+ * @param held signals that are still held.
+ */
+export function changeText(usage: Usage, held: number, to: Terms): string {
   const after = { ...usage, ...to };
   const used = ordinalsTaken(usage);
   const left = to.signalLimit - used;
   const { hold } = quotaBounds(after);
-  const room = roomToRelease(after);
+  const room = Math.min(held, roomToRelease(after));
   const beyond = usage.extraRoomRemoved
     ? "Signals beyond that are rejected"
     : `Then ${grouped(to.signalLimit)} are held, and signals beyond ${grouped(hold)} are rejected`;
@@ -301,12 +314,11 @@ export function changeText(usage: Usage, to: Terms): string {
       ? `${counted(left, "more signal is", "more signals are")} accepted in this period. ${beyond}.`
       : `The limit is reached in this period: the next signals are ${used >= hold ? "rejected" : "held"}.`;
   const release = room > 0 ? ` You can then release ${counted(room, "held signal")}.` : "";
-  return `Takes effect with the next signal. ${next}${release}${stayHeldText(usage, room)}`;
+  return `Takes effect with the next signal. ${next}${release}${stayHeldText(held - room, room, usage)}`;
 }
 
-/** @param room held signals that can be released. Empty: all can. */
-function stayHeldText({ held, periodEndMs }: Usage, room: number): string {
-  const stay = held - room;
+/** @param room held signals that can be released; the others stay. Empty: all can. */
+function stayHeldText(stay: number, room: number, { periodEndMs }: Usage): string {
   if (stay === 0) return "";
   const which =
     room > 0

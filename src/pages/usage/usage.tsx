@@ -298,7 +298,8 @@ const PLACES = {
   held: { name: "Held", meaning: "Over the limit, no effect on scores", path: "signals/all?status=held" },
   purged: {
     name: "Purged",
-    meaning: "Still held when their period ended, or kept for 90 days without a template that fits",
+    meaning:
+      "Deleted with their person while held or a dead letter, still held when their period ended, or kept for 90 days without a template that fits",
     path: "signals/all?status=purged",
   },
   deadLettered: { name: "Dead letters", meaning: "Could not be processed", path: "signals/dead-letters" },

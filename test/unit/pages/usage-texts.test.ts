@@ -46,7 +46,12 @@ describe("the notice about the signal limit", () => {
     [{ accepted: 60, held: 20 }, "warn", "You've used 80% of your signal limit.", /are held\. Upgrade or enable/],
     [{ accepted: 90, ...removed }, "warn", "You've used 90% of your signal limit.", /no extra room.*are rejected/],
     [{ accepted: 100 }, "warn", "You've reached your signal limit.", /^All signals so far were processed\./],
-    [{ accepted: 100, held: 1 }, "warn", "You're over your signal limit: 1 signal is held.", /deleted on Apr 1, 2031/],
+    [
+      { accepted: 100, held: 1 },
+      "warn",
+      "You're over your signal limit: new signals are held.",
+      /deleted on Apr 1, 2031/,
+    ],
     [{ accepted: 100, ...removed }, "bad", REJECTED, /429 until Apr 1/],
     // A workspace that lost a larger plan within the period.
     [{ accepted: 300, ...removed }, "bad", REJECTED, /429 until/],
@@ -112,6 +117,7 @@ test.each([
   // Released signals are on their way until the store has processed them.
   [{ accepted: 60 }, 60, 0, "No signals are held in this period. 60 released signals are being processed."],
   [{ accepted: 103, held: 4, signalLimit: 103 }, 5, 0, /^4 signals are held.* 1 released signal is being processed\.$/],
+  [{ accepted: 100, held: 1 }, 1, 0, "1 signal is held in this period. Upgrade or enable overages to release it."],
   // Two of them turned out to be duplicates.
   [{ accepted: 100, held: 7, ...on }, 5, 5, "5 signals are held in this period. 5 can be released now."],
 ])("with %j and %i held signals in the store, %i fit: %s", (more, stored, fit, text) => {
@@ -142,7 +148,7 @@ describe("the effect of a change of plan or overages", () => {
     [{ accepted: 10, held: 10 }, "You can then release 10 held signals."],
     [{ accepted: 95, held: 10 }, "You can then release 5 held signals."],
   ])("at %j says: %s", (more, text) => {
-    const shown = changeText(usage(more), to);
+    const shown = changeText(usage(more), usage(more).held, to);
     expect(shown).toMatch(/^Takes effect with the next signal\. /);
     expect(shown).toContain(text);
   });
@@ -161,17 +167,24 @@ describe("the effect of a change of plan or overages", () => {
     [{ accepted: 95, held: 5 }, "You can then release 5 held signals."],
     [{ accepted: 95 }, "Then 100 are held, and signals beyond 200 are rejected."],
   ])("at %j ends with what happens to the held signals: %s", (more, text) => {
-    const shown = changeText(usage(more), to);
+    const shown = changeText(usage(more), usage(more).held, to);
     expect(shown.slice(-text.length)).toBe(text);
   });
 
+  test("counts no signal that is not held any more, because it was a duplicate or its person was deleted", () => {
+    const now = usage({ accepted: 100, held: 10 });
+    expect(changeText(now, 4, { ...to, ...on })).toContain("You can then release 4 held signals.");
+    expect(changeText(now, 4, to)).toContain("4 held signals stay held");
+    for (const overages of [true, false]) expect(changeText(now, 0, { ...to, overages })).not.toMatch(/release|stay/);
+  });
+
   test("does not offer a release if no held signal fits", () => {
-    expect(changeText(usage({ accepted: 100, held: 10 }), to)).not.toContain("release");
+    expect(changeText(usage({ accepted: 100, held: 10 }), 10, to)).not.toContain("release");
   });
 
   test("states the price of overages if one is configured", () => {
     const textFor = (overagePrice: OveragePrice | null) =>
-      changeText(usage({ accepted: 900 }), { ...to, ...on, overagePrice });
+      changeText(usage({ accepted: 900 }), 0, { ...to, ...on, overagePrice });
     expect(textFor(null)).toContain("All signals are accepted. Those beyond 100 per period are billed.");
     expect(textFor({ perThousand: 0.4, currency: "EUR" })).toContain("billed at €0.40 per 1,000.");
     expect(textFor({ perThousand: 0.0025, currency: "USD" })).toContain("at $0.0025 per 1,000");

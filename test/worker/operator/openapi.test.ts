@@ -4,6 +4,7 @@ import { STYLE_PATH } from "../../../src/pages/assets.ts";
 import { exports } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
+import { SCOPE_MEANING, TOKEN_SCOPES } from "../../../src/domain/keys/api-token.ts";
 import { destinationNotificationTypes, notificationTypes } from "../../../src/domain/notifications/notification.ts";
 import { ACCESS } from "../../support/access.ts";
 import { readHtml, type Part } from "../../support/html.ts";
@@ -102,6 +103,19 @@ describe("the document", () => {
       expect(documented.every((parameter) => parameter.required)).toBe(true);
       expect(api.tags.map((tag) => tag.name)).toEqual(expect.arrayContaining(operation.tags));
     }
+  });
+
+  test("says that a scope changes records if one of its operations does, and each way in which signals are purged", () => {
+    const changing = operations.filter(({ method }) => method === "PATCH" || method === "PUT");
+    const scopes = changing.flatMap(
+      ({ operation }) => operation.security?.flatMap(({ apiToken = [] }) => apiToken) ?? [],
+    );
+    expect(new Set(scopes)).toEqual(new Set(["keys", "rules"]));
+    for (const scope of TOKEN_SCOPES)
+      expect(SCOPE_MEANING[scope].includes("changes"), scope).toBe(scopes.includes(scope));
+    const { purged } = api.components.schemas["Books"]?.properties ?? {};
+    for (const way of ["deleted with their person", "their period ended", "misfits"])
+      expect(purged?.description).toContain(way);
   });
 
   test("answers 201 to what creates a record, and to nothing else", () => {

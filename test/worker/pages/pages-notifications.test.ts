@@ -115,7 +115,7 @@ describe("a test of a destination", () => {
     for (const path of [at, list]) expect(await textAt(path)).toContain("Ready");
     expect(await textAt(at)).toContain("The test was delivered. No notifications yet.");
     // A test is no notification, and the list of deliveries shows that it was delivered.
-    expect(await textAt(at)).toContain("Last notification None yet");
+    expect(await textAt(at)).toContain("Last delivered No notification yet");
     expect((await of.admin.get(`${at}/deliveries/dlv_nowhere`)).status).toBe(404);
   });
 });
@@ -127,6 +127,8 @@ describe("a destination", () => {
     await raiseCrossing();
     await until(async () => expect(await of.admin.see(at)).toContain("Retrying"));
     for (const path of [at, list]) expect(await textAt(path)).toContain("Failing");
+    // A notification waits for its next attempt.
+    expect(await textAt(at)).toContain("Last delivered No notification yet Waiting 1 delivery");
     receiver.answer = () => new Response(null, { status: 200 });
     await of.admin.post(`${await deliveryOf(at)}/again`);
     await until(async () => expect(await textAt(at)).toContain("Healthy"));

@@ -196,6 +196,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect((await owner.read(`${path}/plan`)).text).toContain(
       "2 signals are held in this period. Upgrade or enable overages",
     );
+    expect((await owner.read(`${home}/signals/dead-letters`)).text).not.toContain("Every signal was processed");
     expect((await owner.post(`${path}/release`, { most: "1", overages: "off" })).location).toBe(
       `${path}/plan?done=none_released`,
     );
@@ -214,6 +215,32 @@ describe("changing plan and overages, releasing held signals", () => {
     const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
     const numbers = [0, 1, 0].map((count, nth) => ({ released: count, still_held: nth === 0 ? 2 : 1 }));
     expect(released).toEqual(numbers.map((detail) => [owner.email, "held.released", detail]));
+  });
+
+  test("a held signal that was deleted with its person is purged in the books, and neither said to be held nor offered for release", async () => {
+    const { workspace, path, owner, home } = await atUsage({ signalLimit: 3 });
+    await send(workspace, 5);
+    await workspace.settled();
+    const seen = async () => {
+      const [plan, overview, ledger] = await Promise.all(
+        [`${path}/plan`, `${home}/`, `${path}/ledger`].map((page) => owner.read(page)),
+      );
+      const notices = plan?.text.match(/over your signal limit: [^.]*\./)?.[0];
+      const enable = plan?.text.match(/Enable overages[^?]*\?/)?.[0];
+      const attention = overview?.text.match(/\d+ signals? held/)?.[0];
+      const purged = ledger?.table("Books").rows.find(({ cells: [place] }) => place === "Purged")?.cells;
+      return { notices, enable, attention, purged };
+    };
+    const before = await seen();
+    expect(before.enable).toContain("and release 2");
+    expect(before.attention).toBe("2 signals held");
+    for (const name of ["p3", "p4"]) await workspace.operator("DELETE", `/people/${name}@example.com`);
+    await vi.waitFor(async () => expect(await workspace.settled()).toMatchObject({ held: 0, purged: 2 }));
+    const after = await seen();
+    expect(after.notices).not.toMatch(/\d/);
+    expect(after.enable).toBe("Enable overages Enable overages?");
+    expect(after.attention).toBeUndefined();
+    expect(after.purged).toEqual(["Purged", expect.stringMatching(/deleted with their person/i), "2", "2"]);
   });
 
   test("the list of held signals says what is on the way, and follows until nothing is", async () => {
