@@ -187,8 +187,12 @@ export function forecastText(
     // A point is at the end of its day.
     return passed === undefined ? "" : ` on ${day(passed.atMs - 1)}`;
   };
-  const passed = limitAt === "reached" ? `You reached the limit${dayOfPassing(signalLimit)}` : "";
-  if (twiceAt === "reached") return `${passed}, and twice the limit${dayOfPassing(hold)}.`;
+  // The limit may have been higher on that day.
+  const passed =
+    limitAt === "reached"
+      ? `You reached ${counted(signalLimit, "signal")} (the limit)${dayOfPassing(signalLimit)}`
+      : "";
+  if (twiceAt === "reached") return `${passed}, and twice as many${dayOfPassing(hold)}.`;
   const twice =
     twiceAt === null ? "stay below twice the limit in this period" : `reach twice the limit on ${day(twiceAt)}`;
   if (passed !== "") return hasRoom ? `${passed}. ${perDay}, you ${twice}.` : `${passed}.`;

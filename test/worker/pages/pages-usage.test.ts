@@ -75,7 +75,7 @@ describe("the usage pages", () => {
     ]);
     const rows = page.table("Usage by day").rows.map(({ cells }) => cells.join(" "));
     expect(rows).toEqual(["Mar 4, 2031 0 0 0", "Mar 3, 2031 0 0 0", "Mar 2, 2031 2 10 3", "Mar 1, 2031 8 0 0"]);
-    expect(page.text).toContain("You reached the limit on Mar 2, 2031, and twice the limit on Mar 2, 2031.");
+    expect(page.text).toContain("You reached 10 signals (the limit) on Mar 2, 2031, and twice as many on Mar 2, 2031.");
   });
 
   test("forecast the day of the limit, and give the period's end the same distance as the overview", async () => {
