@@ -390,7 +390,7 @@ export const accounts = sqliteTable(
     trial_status: text(),
     feature_flags: text(),
     attributes: text().notNull(),
-    /** JSON of ValueClaims, by target. */
+    /** JSON of ValueOrigins, by target. */
     claims: text().notNull(),
     /** Earliest receipt of an update, or of a group call with traits; null: only members have named the account. */
     first_named_at: integer(),

@@ -21,7 +21,7 @@ import type { AccountChangeRow, AccountRow, PersonRow } from "../schema.ts";
 import type { ScoreNotifications } from "../state/raise-notifications.ts";
 
 /** The update that each value came from, by target, such as `plan` or `attributes.region`. */
-export type ValueClaims = Record<string, ValueClaim>;
+export type ValueOrigins = Record<string, ValueOrigin>;
 
 export const ACCOUNT_FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter(isAccountField);
 const ATTRIBUTE_PREFIX = "attributes.";
@@ -32,7 +32,7 @@ interface Value {
   /** JSON with sorted keys: the same text is the same value. */
   text: string;
   /** The latest update that carried the value. */
-  claim: ValueClaim;
+  origin: ValueOrigin;
   bytes: number;
 }
 
@@ -89,20 +89,20 @@ export class Accounts {
   }
 
   /** Applies an update. Returns null, or why the account has no room for the update; then nothing has changed. */
-  update(record: AccountRecord, claim: ValueClaim): string | null {
+  update(record: AccountRecord, origin: ValueOrigin): string | null {
     const account = this.#account(record.externalId);
-    const sent = valuesOf(record, claim);
-    const taken = new Map([...sent].filter(([target]) => isLatest(account, target, claim)));
+    const sent = valuesOf(record, origin);
+    const taken = new Map([...sent].filter(([target]) => isLatest(account, target, origin)));
     const rejection = updateRejection(account.bytes, account.values, { sent, taken });
     if (rejection !== null) return rejection;
 
-    const id = this.#noteUpdate(account, record.externalId, claim);
+    const id = this.#noteUpdate(account, record.externalId, origin);
     for (const field of ACCOUNT_FIELDS) {
       const [value, last] = [sent.get(field), account.values.get(field)];
       // No update has set a value of a group call, so the field has no history yet.
       if (value === undefined) continue;
       const of = { accountId: id, field, size: (account.histories[field] ??= { changes: 0, bytes: 0, cut: null }) };
-      this.#addToHistory(of, last?.claim.by === "group" ? undefined : last, value);
+      this.#addToHistory(of, last?.origin.by === "group" ? undefined : last, value);
     }
     for (const [target, value] of taken) setValue(account, target, value);
     return null;
@@ -112,21 +112,21 @@ export class Accounts {
    * Sets the values of a group call, except values that an account update has set. New values are left out if there is no room for all of
    * them. The call names the account even if none of its values is set.
    */
-  setTraits(record: AccountRecord, order: ValueClaim): void {
-    const claim: ValueClaim = { ...order, by: "group" };
-    const sent = valuesOf(record, claim);
+  setTraits(record: AccountRecord, order: ValueOrigin): void {
+    const origin: ValueOrigin = { ...order, by: "group" };
+    const sent = valuesOf(record, origin);
     if (sent.size === 0) return;
     const account = this.#account(record.externalId);
-    const ofGroups = [...account.values.values()].filter(({ claim: { by } }) => by === "group").length;
+    const ofGroups = [...account.values.values()].filter(({ origin: { by } }) => by === "group").length;
     const fresh = [...sent.keys()].filter((target) => !account.values.has(target)).length;
     const hasRoom = ofGroups + fresh <= GROUP_ATTRIBUTES_MAX;
     const taken = new Map(
       [...sent].filter(([target]) => {
         const last = account.values.get(target);
-        return last === undefined ? hasRoom : last.claim.by === "group" && isLater(claim, last.claim);
+        return last === undefined ? hasRoom : last.origin.by === "group" && isLater(origin, last.origin);
       }),
     );
-    this.#noteUpdate(account, record.externalId, claim);
+    this.#noteUpdate(account, record.externalId, origin);
     if (updateRejection(account.bytes, account.values, { sent: taken, taken }) !== null) return;
     for (const [target, value] of taken) setValue(account, target, value);
   }
@@ -236,7 +236,7 @@ export class Accounts {
   }
 
   /** Creates the account if it is new. Returns its id. */
-  #noteUpdate(account: KnownAccount, externalId: string, { receivedAtMs }: ValueClaim): number {
+  #noteUpdate(account: KnownAccount, externalId: string, { receivedAtMs }: ValueOrigin): number {
     account.id ??= this.#sql.exec<{ id: number }>(CREATE, externalId, receivedAtMs).one().id;
     account.hasChanged = true;
     account.namedMs = {
@@ -246,12 +246,13 @@ export class Accounts {
     return account.id;
   }
 
-  #addToHistory(of: FieldOfAccount, last: Value | undefined, { text: after, claim }: Value): void {
+  #addToHistory(of: FieldOfAccount, last: Value | undefined, { text: after, origin }: Value): void {
     const { size } = of;
-    if (size.cut !== null && !isLater(claim, size.cut)) return;
-    if (last !== undefined && !isLater(claim, last.claim)) insertLateChange(this.#sql, of, after, claim, last.claim);
+    if (size.cut !== null && !isLater(origin, size.cut)) return;
+    if (last !== undefined && !isLater(origin, last.origin))
+      insertLateChange(this.#sql, of, after, origin, last.origin);
     else if (last?.text !== after) {
-      insertChange(this.#sql, of, { before: last?.text ?? null, after, claim, beforeLast: last?.claim ?? null });
+      insertChange(this.#sql, of, { before: last?.text ?? null, after, origin, beforeLast: last?.origin ?? null });
     }
     if (size.changes > FIELD_HISTORY_MAX_CHANGES || size.bytes > FIELD_HISTORY_MAX_BYTES) cutHistory(this.#sql, of);
   }
@@ -269,11 +270,11 @@ export class Accounts {
     const histories = JSON.parse(row.histories) as HistorySizes;
     const account = { ...emptyAccount(externalId), id: row.id, histories, namedMs };
     const attributes = JSON.parse(row.attributes) as Record<string, unknown>;
-    for (const [target, claim] of Object.entries(JSON.parse(row.claims) as ValueClaims)) {
+    for (const [target, origin] of Object.entries(JSON.parse(row.claims) as ValueOrigins)) {
       const text = isAccountField(target)
         ? row[target]
         : canonicalJson(attributes[target.slice(ATTRIBUTE_PREFIX.length)]);
-      if (text !== null) setValue(account, target, toValue(target, text, claim));
+      if (text !== null) setValue(account, target, toValue(target, text, origin));
     }
     return account;
   }
@@ -295,7 +296,7 @@ function valueColumns({ values, histories }: KnownAccount): Partial<AccountRow> 
   return {
     ...Object.fromEntries(ACCOUNT_FIELDS.map((field) => [field, values.get(field)?.text ?? null])),
     attributes: attributesText(values),
-    claims: JSON.stringify(Object.fromEntries([...values].map(([target, { claim }]) => [target, claim]))),
+    claims: JSON.stringify(Object.fromEntries([...values].map(([target, { origin }]) => [target, origin]))),
     histories: JSON.stringify(histories),
   };
 }
@@ -311,24 +312,24 @@ function emptyAccount(externalId: string): KnownAccount {
   return { id: null, values: new Map(), histories: {}, bytes, namedMs: null, hasChanged: false };
 }
 
-function valuesOf({ fields, attributes }: AccountRecord, claim: ValueClaim): Map<string, Value> {
+function valuesOf({ fields, attributes }: AccountRecord, origin: ValueOrigin): Map<string, Value> {
   const sent = new Map<string, Value>();
   const add = (target: string, value: unknown): void => {
-    sent.set(target, toValue(target, canonicalJson(value), claim));
+    sent.set(target, toValue(target, canonicalJson(value), origin));
   };
   for (const field of ACCOUNT_FIELDS) if (fields[field] !== undefined) add(field, fields[field]);
   for (const [name, value] of Object.entries(attributes)) add(ATTRIBUTE_PREFIX + name, value);
   return sent;
 }
 
-function toValue(target: string, text: string, claim: ValueClaim): Value {
-  return { text, claim, bytes: valueBytes(target, text, JSON.stringify(claim)) };
+function toValue(target: string, text: string, origin: ValueOrigin): Value {
+  return { text, origin, bytes: valueBytes(target, text, JSON.stringify(origin)) };
 }
 
 /** Whether an account update sets a value: it is the latest, or the value comes from a group call. */
-function isLatest(account: KnownAccount, target: string, claim: ValueClaim): boolean {
+function isLatest(account: KnownAccount, target: string, origin: ValueOrigin): boolean {
   const last = account.values.get(target);
-  return last === undefined || last.claim.by === "group" || isLater(claim, last.claim);
+  return last === undefined || last.origin.by === "group" || isLater(origin, last.origin);
 }
 
 function setValue(account: KnownAccount, target: string, value: Value): void {
@@ -354,7 +355,7 @@ function attributesText(values: ReadonlyMap<string, Value>): string {
 // there is, so that an update counts nothing. A late update from before the cut is ignored.
 
 /** The signal that set a value: an account update, or a group call. */
-interface ValueClaim extends ReceivedOrder {
+interface ValueOrigin extends ReceivedOrder {
   signalId: string;
   by?: "group";
 }
@@ -383,9 +384,9 @@ interface FieldOfAccount {
 interface Change {
   before: string | null;
   after: string;
-  claim: ValueClaim;
+  origin: ValueOrigin;
   /** The latest update with the value before. */
-  beforeLast: ValueClaim | null;
+  beforeLast: ValueOrigin | null;
 }
 
 const OF_FIELD = "FROM account_changes WHERE account_id = ? AND field = ?";
@@ -394,15 +395,15 @@ const READ_NEXT = `SELECT * ${OF_FIELD} AND ("at", ordinal) > (?, ?) ORDER BY "a
 const DELETE = `DELETE ${OF_FIELD} AND "at" = ? AND ordinal = ?`;
 
 function insertChange(sql: SqlStorage, { accountId, field, size }: FieldOfAccount, change: Change): void {
-  const { before, after, claim, beforeLast } = change;
+  const { before, after, origin, beforeLast } = change;
   size.changes++;
   size.bytes += bytesOf(change);
   insertRow(sql, "account_changes", {
     account_id: accountId,
     field,
-    at: claim.receivedAtMs,
-    ordinal: claim.ordinal,
-    signal_id: claim.signalId,
+    at: origin.receivedAtMs,
+    ordinal: origin.ordinal,
+    signal_id: origin.signalId,
     before,
     after,
     before_at: beforeLast?.receivedAtMs ?? null,
@@ -416,31 +417,31 @@ function insertLateChange(
   sql: SqlStorage,
   of: FieldOfAccount,
   value: string,
-  claim: ValueClaim,
-  last: ValueClaim,
+  origin: ValueOrigin,
+  last: ValueOrigin,
 ): void {
-  const previous = readChange(sql, READ_PREVIOUS, of, claim);
-  const next = readChange(sql, READ_NEXT, of, claim);
+  const previous = readChange(sql, READ_PREVIOUS, of, origin);
+  const next = readChange(sql, READ_NEXT, of, origin);
   const previousLast = next === null ? last : next.beforeLast;
-  const isWithin = previous !== null && previousLast !== null && isLater(previousLast, claim);
+  const isWithin = previous !== null && previousLast !== null && isLater(previousLast, origin);
   // The change before may have been dropped.
   const before = previous?.after ?? next?.before ?? null;
 
   if (before === value) {
-    if (!isWithin && next !== null) replaceChange(sql, of, next, { ...next, beforeLast: claim });
+    if (!isWithin && next !== null) replaceChange(sql, of, next, { ...next, beforeLast: origin });
   } else if (isWithin) {
-    insertChange(sql, of, { before: previous.after, after: value, claim, beforeLast: previous.claim });
-    insertChange(sql, of, { before: value, after: previous.after, claim: previousLast, beforeLast: claim });
+    insertChange(sql, of, { before: previous.after, after: value, origin, beforeLast: previous.origin });
+    insertChange(sql, of, { before: value, after: previous.after, origin: previousLast, beforeLast: origin });
   } else if (next?.after === value) {
-    replaceChange(sql, of, next, { ...next, claim });
+    replaceChange(sql, of, next, { ...next, origin });
   } else {
-    insertChange(sql, of, { before, after: value, claim, beforeLast: previousLast });
-    if (next !== null) replaceChange(sql, of, next, { ...next, before: value, beforeLast: claim });
+    insertChange(sql, of, { before, after: value, origin, beforeLast: previousLast });
+    if (next !== null) replaceChange(sql, of, next, { ...next, before: value, beforeLast: origin });
   }
 }
 
 function replaceChange(sql: SqlStorage, of: FieldOfAccount, old: Change, change: Change): void {
-  sql.exec(DELETE, of.accountId, of.field, old.claim.receivedAtMs, old.claim.ordinal);
+  sql.exec(DELETE, of.accountId, of.field, old.origin.receivedAtMs, old.origin.ordinal);
   of.size.changes--;
   of.size.bytes -= bytesOf(old);
   insertChange(sql, of, change);
@@ -473,7 +474,7 @@ function cutHistory(sql: SqlStorage, { accountId, field, size }: FieldOfAccount)
   sql.exec(`DELETE ${OF_FIELD} AND ("at", ordinal) <= (?, ?)`, accountId, field, receivedAtMs, ordinal);
 }
 
-function readChange(sql: SqlStorage, query: string, of: FieldOfAccount, at: ValueClaim): Change | null {
+function readChange(sql: SqlStorage, query: string, of: FieldOfAccount, at: ValueOrigin): Change | null {
   const [row] = sql.exec<AccountChangeRow>(query, of.accountId, of.field, at.receivedAtMs, at.ordinal);
   if (row === undefined) return null;
   const { before_at: beforeAt, before_ordinal: beforeOrdinal, before_signal_id: beforeSignalId } = row;
@@ -481,7 +482,7 @@ function readChange(sql: SqlStorage, query: string, of: FieldOfAccount, at: Valu
   return {
     before: row.before,
     after: row.after,
-    claim: { receivedAtMs: row.at, ordinal: row.ordinal, signalId: row.signal_id },
+    origin: { receivedAtMs: row.at, ordinal: row.ordinal, signalId: row.signal_id },
     beforeLast: hasBefore ? { receivedAtMs: beforeAt, ordinal: beforeOrdinal, signalId: beforeSignalId } : null,
   };
 }

@@ -22,7 +22,7 @@ import type {
   ShownChange,
 } from "../protocol/people-and-accounts.ts";
 import type { AccountChangeRow, AccountRow } from "../schema.ts";
-import { ACCOUNT_FIELDS, isHistoryCut, type ValueClaims } from "../accounts/accounts.ts";
+import { ACCOUNT_FIELDS, isHistoryCut, type ValueOrigins } from "../accounts/accounts.ts";
 import { folded } from "../../domain/signal/traits.ts";
 import type { ShownState } from "./shown.ts";
 import { findPeople } from "./people-search.ts";
@@ -167,7 +167,7 @@ export function readAccountPage(state: ShownState, externalId: string, listQuery
   const { sql, signals } = state;
   const [row] = sql.exec<AccountRow>("SELECT * FROM accounts WHERE external_id = ?", externalId);
   if (row === undefined) return null;
-  const claims = JSON.parse(row.claims) as ValueClaims;
+  const claims = JSON.parse(row.claims) as ValueOrigins;
   // A template has at most this number of targets, but an account may have had several templates.
   const ids = [...new Set(Object.values(claims).map(({ signalId }) => signalId))].slice(0, TEMPLATE_MAX_MAPPINGS);
   const keyIds = new Map(ids.map((id) => [id, signals.find(id)?.facts.admission.keyId] as const));
