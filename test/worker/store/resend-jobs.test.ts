@@ -1,6 +1,8 @@
 /** Jobs that send held signals and dead letters through the queue again. */
 import { expect, test, vi } from "vitest";
 import { beginResend, deadSignals, resendProgress, stepResends } from "../../../src/store/resend-jobs.ts";
+import { replaceReason } from "../../../src/store/state/dead-letters.ts";
+import type { DeadLetterRow } from "../../../src/store/schema.ts";
 import { inStore } from "../../support/store.ts";
 
 test("a job that only waits for the audit log delays no other job", async () => {
@@ -55,3 +57,15 @@ test.each([
     ]);
   }),
 );
+
+test("a replay that fails for another reason keeps the time of the dead letter, unless it is a misfit now", () =>
+  inStore((store) => {
+    const { state, sql } = store;
+    store.record(1_000, { payload: "{", dead: true });
+    const row = () => sql.exec<DeadLetterRow>("SELECT * FROM dead_letters").one();
+    replaceReason(state, row(), { kind: "dead", reason: "Too many steps" }, 5_000);
+    expect(row()).toMatchObject({ reason: "Too many steps", recorded_at: 1_000, misfit_bytes: null });
+    replaceReason(state, row(), { kind: "dead", reason: "No template fits", isMisfit: true }, 9_000);
+    expect(row()).toMatchObject({ reason: "No template fits", recorded_at: 9_000 });
+    expect(row().misfit_bytes).toBeGreaterThan(0);
+  }));

@@ -74,6 +74,11 @@ describe("levels", () => {
     expect(levels([10, 10], [20, 10])).toEqual([]);
     expect(levels([20, 10], [20, 16])).toEqual([80]);
     expect(levels([null, 0], [10, 0])).toEqual([]);
+    const [unused, used] = [
+      { budgets: { key_1: 1 }, budgetUse: {} },
+      { budgets: { key_1: 1 }, budgetUse: { key_1: 1 } },
+    ];
+    expect(newKeyLevels(unused, used).map(({ level }) => level)).toEqual([80, 100]);
   });
 
   test("cost nothing if no budget has changed", () => {
