@@ -493,6 +493,10 @@ describe("workspaces", () => {
     // A change without effect is repeated at the objects, where it may have failed, and leaves no entry.
     expect(await change(last)).toMatchObject(last);
     expect(await actions(workspace)).toEqual(["workspace.created", ...Array<string>(3).fill("workspace.updated")]);
+    const created = env.DB.prepare(
+      "SELECT detail ->> 'plan' AS plan FROM audit_log WHERE target = ? AND action = 'workspace.created'",
+    );
+    expect(await created.bind(workspace.id).first("plan")).toBe("free");
   });
 
   test("configure an unconfigured counter when usage is requested", async () => {

@@ -5,6 +5,7 @@ import { SCORE_CURVE_STEPS, SCORE_CURVE_SIGNALS } from "../../../src/store/queri
 import { insertEntries, personList } from "../../../src/store/people/timelines.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
 import { deliver, type Delivered } from "../../support/deliver.ts";
+import { readHtml } from "../../support/html.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { until } from "../../support/until.ts";
 import { dropLines } from "../../support/log.ts";
@@ -244,6 +245,14 @@ describe("a person", () => {
     expect((await page("else@example.com")).text).not.toContain("These ids name other people too.");
     await deliverAll(named("new@example.com", NOW, "u-own"));
     expect((await page("old@example.com")).text).toContain("No id is linked any more");
+  });
+
+  test("of whom no signal is processed is not there, and the page says why", async () => {
+    const { status, body } = await members.member.get(pathOf("nobody@example.com"));
+    expect(status).toBe(404);
+    expect(readHtml(body).text).toContain(
+      "This person does not exist No processed signal names nobody@example.com yet.",
+    );
   });
 
   test("has a page for any valid email", async () => {

@@ -40,11 +40,17 @@ describe("the Rejections page", () => {
       /Calls with an unknown key belong to no workspace and are not listed\./,
     ])
       expect(page.text).toMatch(expected);
-    for (const [reason, answer, advice] of [
-      ["Not JSON", broken, "Fix the template at the position in the detail."],
-      ["No event", first, "Fill in"],
+    for (const [reason, answer, advice, intro] of [
+      [
+        "Not JSON",
+        broken,
+        "Fix the template at the position in the detail.",
+        "1 call rejected with 400 body_not_json.",
+      ],
+      ["No event", first, "Fill in", "2 calls rejected with 422 event_missing."],
     ] as const) {
       const call = await members.owner.read(page.table("Rejected calls").link(new RegExp(`^${reason}`)).target ?? "");
+      expect(call.text).toContain(intro);
       expect(call.text).toContain(`How to fix ${advice}`);
       expect(call.text).toContain(answer.headers.get("x-request-id") ?? "none");
     }

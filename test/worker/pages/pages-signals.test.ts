@@ -74,6 +74,7 @@ describe("the signal queue", () => {
       { payload: seen, at: now },
     );
     const page = await read("");
+    expect(page.text).toContain("By event All signals Held 1 Dead letters");
     expect(rowsOf(page).sort()).toEqual([
       "Filled Out Form crm 1 40 days ago",
       "Filled Out Form web 3 1 just now",
