@@ -19,9 +19,7 @@ import type { DeliveryEnd, Due } from "./destination-calls.ts";
 import { newNotification } from "./raised-notifications.ts";
 import { isReceiving, NO_FAILURES, type Roster, type Settings, type StoredDestination } from "./roster.ts";
 
-/**
- * Maximum deliveries of a workspace that start per second.
- */
+/** Maximum deliveries of a workspace that start per second. */
 const DELIVERY_RATE = { perSecond: 20, burst: 40 } as const;
 /** Maximum deliveries in progress per destination; one if the destination fails. Tests do not wait for others. */
 export const DELIVERIES_UNDER_WAY = 5;

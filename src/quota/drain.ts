@@ -8,6 +8,7 @@
  * While the Signal Store is full, the drain sends one probe message a minute. A settled probe means room again. After a
  * restart, the first messages detect again that the store is full.
  */
+import { isBefore } from "../domain/duration.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { retryDelaySeconds, within } from "../platform/time-limit.ts";
 import { writeMessage } from "../wire/message.ts";
@@ -40,12 +41,6 @@ interface Probing {
   lastRow: number;
   /** Whether the store has answered it with "full". */
   answered: boolean;
-}
-
-/** A wait of more than a minute means that the clock was set back. */
-function isProbeDue({ atMs }: Probing): boolean {
-  const waitMs = atMs - Date.now();
-  return waitMs <= 0 || waitMs > STORE_PROBE_MS;
 }
 
 export class Drain {
@@ -123,7 +118,7 @@ export class Drain {
   async #runOnce(which: WhichMessages): Promise<void> {
     try {
       if (this.#probing === null) await this.#sendUnsent(which);
-      else if (isProbeDue(this.#probing)) await this.#sendProbe(this.#probing);
+      else if (!isBefore(this.#probing.atMs, Date.now(), STORE_PROBE_MS)) await this.#sendProbe(this.#probing);
       this.#failedSends = 0;
       this.#alarm.wakeBy(this.#probing?.atMs ?? this.#nextResendMs());
     } catch (error) {

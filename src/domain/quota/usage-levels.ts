@@ -50,9 +50,7 @@ export function newUsageLevels({
   return { notified: after, levels };
 }
 
-/**
- * The highest of USAGE_NOTICE_PERCENT that is reached; null below all of them. 100: the limit is used up.
- */
+/** The highest of USAGE_NOTICE_PERCENT that is reached; null below all of them. 100: the limit is used up. */
 export function usageLevel(used: number, signalLimit: number): UsageLevel | null {
   return USAGE_NOTICE_PERCENT.findLast((percent) => used * 100 >= signalLimit * percent) ?? null;
 }

@@ -45,7 +45,7 @@ import { lapseText, type RuleNames } from "../people/person.tsx";
 import { DeadReason, ReplayButton } from "./signals.tsx";
 
 const REFRESH_MS = 2_000;
-/** For so long the page follows a replay. */
+/** The page follows a replay for this long. */
 const REPLAY_FOLLOWED_MS = 60_000;
 
 /** A replay that this page began is under way, or has left the signal a dead letter. Null: neither is known. */
